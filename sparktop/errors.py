@@ -1,0 +1,38 @@
+"""Errors that end a command: one line for the user, and an exit code.
+
+SparktopError
+ ├── UsageError        2   arguments that cannot be used
+ ├── ConfigError       2   a configuration file that cannot be used
+ ├── UnreachableError  3   nothing that was asked for could be reached
+ └── OutputError       1   a result that could not be written
+"""
+
+from __future__ import annotations
+
+
+class SparktopError(Exception):
+    """An error whose message is one line: what, where and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(SparktopError):
+    """Arguments that cannot be used."""
+
+    exit_code = 2
+
+
+class ConfigError(SparktopError):
+    """A configuration file that cannot be used."""
+
+    exit_code = 2
+
+
+class UnreachableError(SparktopError):
+    """Nothing that was asked for could be reached."""
+
+    exit_code = 3
+
+
+class OutputError(SparktopError):
+    """A result that could not be written."""

@@ -1,0 +1,124 @@
+"""What one look at an inference server told: raw gauges, counters and buckets, never rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A Prometheus histogram as exposed: cumulative counts since the server's start."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds (`le`), ascending; the last is `inf`."""
+    cumulative: tuple[float, ...]
+    """Observations at or below each bound; as long as `bounds`."""
+    sum: float
+    """Sum of all observations, in the metric's own unit (seconds, tokens)."""
+
+    @property
+    def count(self) -> float:
+        """All observations: the count at `inf`."""
+        return self.cumulative[-1] if self.cumulative else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSample:
+    """One engine core of a server: a data-parallel rank, or all of a server that has just one.
+
+    Counters count from the server's start. Histograms are in seconds unless said.
+    """
+
+    lane: str
+    """The page's `engine` label, "0" where the version has none."""
+    running: float | None = None
+    waiting: float | None = None
+    waiting_for_capacity: float | None = None
+    """The part of `waiting` that a free slot would start (vLLM >= 0.22)."""
+    kv_cache_percent: float | None = None
+    """Used share of the KV cache, 0 to 100."""
+    kv_capacity_tokens: float | None = None
+    prompt_tokens: float | None = None
+    """Prompt tokens taken in, cached ones included."""
+    prompt_tokens_computed: float | None = None
+    prompt_tokens_cached: float | None = None
+    generation_tokens: float | None = None
+    preemptions: float | None = None
+    prefix_cache_hits: float | None = None
+    """Tokens found in the prefix cache."""
+    prefix_cache_queries: float | None = None
+    """Tokens looked up in the prefix cache."""
+    prefix_cache_hit_percent: float | None = None
+    """As a gauge, from versions that expose no counters (vLLM 0.8.5)."""
+    spec_drafts: float | None = None
+    spec_draft_tokens: float | None = None
+    spec_accepted_tokens: float | None = None
+    spec_accept_percent: float | None = None
+    """As a gauge, from versions that expose no counters."""
+    read_bytes_per_gpu: float | None = None
+    """Estimated bytes that each GPU read (vLLM with --enable-mfu-metrics); None where the page says 0."""
+    asleep: bool | None = None
+    finished: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    """Finished requests by reason."""
+    ttft: Histogram | None = None
+    itl: Histogram | None = None
+    tpot: Histogram | None = None
+    e2e: Histogram | None = None
+    queue: Histogram | None = None
+    prefill: Histogram | None = None
+    decode: Histogram | None = None
+    step_tokens: Histogram | None = None
+    """Tokens per engine step."""
+
+
+LANE_COUNTERS = (
+    "prompt_tokens",
+    "prompt_tokens_computed",
+    "prompt_tokens_cached",
+    "generation_tokens",
+    "preemptions",
+    "prefix_cache_hits",
+    "prefix_cache_queries",
+    "spec_drafts",
+    "spec_draft_tokens",
+    "spec_accepted_tokens",
+    "read_bytes_per_gpu",
+)
+"""Fields of `LaneSample` that only grow while the server lives."""
+
+LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "step_tokens")
+"""Fields of `LaneSample` that hold a `Histogram`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSample:
+    """One page of an inference server, stamped beside the reading."""
+
+    at: float
+    """Monotonic seconds of this viewer when the answer's first byte came."""
+    engine: str
+    """Which mapping read it: "vllm"."""
+    lanes: tuple[LaneSample, ...]
+    """Ascending by lane name; never empty."""
+    models: tuple[str, ...] = ()
+    """Served model names on the page, cleaned, sorted."""
+    start_time: float | None = None
+    """The server process's start as Unix time (`process_start_time_seconds`)."""
+    answer_ms: float | None = None
+    """From request to the last byte."""
+    page_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineIdentity:
+    """What a server says of itself once: asked at first contact and again after a restart."""
+
+    version: str | None = None
+    model: str | None = None
+    """First served name."""
+    max_model_len: int | None = None
+    """Tokens."""

@@ -1,0 +1,51 @@
+"""A failure is a value: what a source yields when it has no sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """What went wrong, as a word that scripts can match."""
+
+    REFUSED = "refused"
+    """Nothing listens there."""
+    TIMEOUT = "timeout"
+    """No complete answer within the deadline."""
+    DNS = "dns"
+    """The host name does not resolve."""
+    UNREACHABLE = "unreachable"
+    """No route, network down, connection reset."""
+    TLS = "tls"
+    UNAUTHORIZED = "unauthorized"
+    """HTTP 401 or 403."""
+    NOT_FOUND = "not_found"
+    """HTTP 404."""
+    HTTP = "http"
+    """Any other HTTP status that is not 200."""
+    REDIRECT = "redirect"
+    """The answer was a redirect; metrics are read from where the user said or not at all."""
+    TOO_LARGE = "too_large"
+    """The body (or what it unpacks to) is over the cap."""
+    MALFORMED = "malformed"
+    """The answer is no metrics page: HTML, garbage, broken HTTP."""
+    METRICS_DISABLED = "metrics_disabled"
+    """A metrics page without one name of the engine's (vLLM's --disable-log-stats)."""
+    LOADING = "loading"
+    """HTTP 503: the server is there and says that it is not ready."""
+    UNSUPPORTED = "unsupported"
+    """This version of sparktop, or this machine, cannot read that."""
+    INTERNAL = "internal"
+    """A programming error of ours; its traceback is in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a source has no sample, in words for a person."""
+
+    kind: FailureKind
+    message: str
+    """One clean line: what failed and, where known, what to do."""
+    at: float
+    """Monotonic seconds of this viewer when it was noticed."""

@@ -1,0 +1,258 @@
+"""One immutable picture of everything: what screens, reports and alerts all read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+from sparktop.model.failure import Failure
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.series import Series
+
+_NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
+
+
+class BackendState(StrEnum):
+    """One word for a backend: is it busy or bored?"""
+
+    CONNECTING = "connecting"
+    """Not asked yet, or no answer yet."""
+    UNREACHABLE = "unreachable"
+    LOADING = "loading"
+    ASLEEP = "asleep"
+    PREEMPTING = "preempting"
+    KV_FULL = "KV-full"
+    QUEUEING = "queueing"
+    BUSY = "busy"
+    BORED = "bored"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+    """It answers, but does not tell what the rule needs."""
+
+
+class Severity(StrEnum):
+    """How much an alert or event matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile from histogram buckets, with what the buckets cannot say."""
+
+    seconds: float
+    """Linear interpolation inside the bucket, as Prometheus' histogram_quantile does; the finite edge when
+    `below` or `above` is set."""
+    below: bool = False
+    """It lies in the first bucket: all that is known is "< seconds"."""
+    above: bool = False
+    """It lies beyond the last finite bound: "> seconds"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A latency over a window, from merged bucket deltas; quantiles are None below 5 observations."""
+
+    mean_s: float | None = None
+    """Sum / count of the window: no bucket error."""
+    p50: Quantile | None = None
+    p90: Quantile | None = None
+    p95: Quantile | None = None
+    p99: Quantile | None = None
+    count: float | None = None
+    """Observations in the window."""
+    window_s: float | None = None
+    """The time the window really spans."""
+    note: str | None = None
+    """Why there is no quantile although there are observations (lanes with different buckets)."""
+
+
+NO_LATENCY = Latency()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """One data-parallel rank as shown."""
+
+    lane: str
+    running: float | None = None
+    waiting: float | None = None
+    kv_cache_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendHistory:
+    """What is drawn over time; all on the same time axis."""
+
+    generation_tps: Series = field(default_factory=Series)
+    prompt_tps: Series = field(default_factory=Series)
+    running: Series = field(default_factory=Series)
+    waiting: Series = field(default_factory=Series)
+    kv_cache_percent: Series = field(default_factory=Series)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BackendView:
+    """A backend as everything shows it. Rates per second; figures of a failed source are its last known."""
+
+    name: str
+    url: str
+    group: str
+    """Backends of one group serve the same model behind one router and share a scale."""
+    state: BackendState = BackendState.CONNECTING
+    state_rule: str = "no answer yet"
+    """The rule that gave the state, in words with its numbers."""
+    failure: Failure | None = None
+    """Why the newest poll gave nothing; None while it is fine."""
+    failing_since: datetime | None = None
+    """UTC; when the present run of failures began."""
+    age_s: float | None = None
+    """Seconds since the last good sample; None when there never was one."""
+    engine: str | None = None
+    version: str | None = None
+    model: str | None = None
+    max_model_len: int | None = None
+    nodes: tuple[str, ...] = ()
+    slots: int | None = None
+    lanes: tuple[LaneView, ...] = ()
+    running: float | None = None
+    waiting: float | None = None
+    kv_cache_percent: float | None = None
+    kv_capacity_tokens: float | None = None
+    prompt_tps: float | None = None
+    """Prompt tokens per second over 10 s, computed ones where the server tells them apart."""
+    generation_tps: float | None = None
+    """Over 10 s."""
+    generation_tps_1s: float | None = None
+    requests_per_s: float | None = None
+    preemptions_per_s: float | None = None
+    prefix_cache_hit_percent: float | None = None
+    spec_decode_accept_percent: float | None = None
+    estimated_read_gb_per_s: float | None = None
+    ttft: Latency = NO_LATENCY
+    itl: Latency = NO_LATENCY
+    e2e: Latency = NO_LATENCY
+    queue: Latency = NO_LATENCY
+    prompt_tokens: float | None = None
+    """Counters since the server's start, summed over lanes."""
+    generation_tokens: float | None = None
+    preemptions: float | None = None
+    finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    restarts: int = 0
+    """Restarts seen since watching began."""
+    poll_ms: float | None = None
+    """What the last poll took, request to last byte."""
+    history: BackendHistory = field(default_factory=BackendHistory)
+
+    @property
+    def ok(self) -> bool:
+        """True while its newest poll gave a sample."""
+        return self.failure is None and self.age_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHistory:
+    """What is drawn over time of a node."""
+
+    cpu_percent: Series = field(default_factory=Series)
+    gpu_percent: Series = field(default_factory=Series)
+    """Mean over its GPUs."""
+    memory_percent: Series = field(default_factory=Series)
+    power_w: Series = field(default_factory=Series)
+    """Sum over its GPUs."""
+    rx_bytes_per_s: Series = field(default_factory=Series)
+    """Sum over interfaces that are up and no loopback."""
+    tx_bytes_per_s: Series = field(default_factory=Series)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeView:
+    """A node as everything shows it."""
+
+    name: str
+    via: str
+    """local, agent or ssh."""
+    sample: NodeSample | None = None
+    """The newest good one."""
+    identity: NodeIdentity = field(default_factory=NodeIdentity)
+    failure: Failure | None = None
+    failing_since: datetime | None = None
+    age_s: float | None = None
+    history: NodeHistory = field(default_factory=NodeHistory)
+
+    @property
+    def ok(self) -> bool:
+        """True while its newest poll gave a sample."""
+        return self.failure is None and self.age_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that holds now and wants a person's eye."""
+
+    id: str
+    severity: Severity
+    subject: str
+    """The backend or node it is about."""
+    message: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: a source went down, came back, a server restarted."""
+
+    at: datetime
+    severity: Severity
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelfView:
+    """What watching costs."""
+
+    cpu_percent: float | None = None
+    """Of one core."""
+    rss_bytes: int | None = None
+    terminal_bytes_per_s: float | None = None
+    """None when nothing draws."""
+    poll_ms: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The fleet in one line; a total is None when no backend tells it."""
+
+    generation_tps: float | None = None
+    prompt_tps: float | None = None
+    running: float | None = None
+    waiting: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """One picture of everything, at one time."""
+
+    taken_at: datetime
+    """UTC."""
+    at: float
+    """Monotonic seconds: the right edge of every graph."""
+    interval_s: float
+    nodes: tuple[NodeView, ...] = ()
+    backends: tuple[BackendView, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    events: tuple[Event, ...] = ()
+    """Newest last."""
+    totals: Totals = Totals()
+    self_cost: SelfView = SelfView()
+    simulated: bool = False
+    node_interval_s: float | None = None
+    """Cadence of the nodes; twice `interval_s` where None."""
+    searching: tuple[str, ...] = ()
+    """Hosts whose usual ports are still being tried; nothing was found there yet."""

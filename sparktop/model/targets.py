@@ -1,0 +1,79 @@
+"""What to watch and how: the settings that the rest of the program works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
+"""Where engines usually listen: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
+ROUTER_PORT = 4000
+"""LiteLLM's."""
+AGENT_PORT = 9750
+MIN_INTERVAL_S = 0.25
+MAX_INTERVAL_S = 60.0
+"""Bounds of `Watch.interval_s`, wherever it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTarget:
+    """A machine to watch."""
+
+    name: str
+    via: str = "local"
+    url: str | None = None
+    ssh: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTarget:
+    """An inference server to watch."""
+
+    name: str
+    url: str
+    """Without a trailing slash; http or https."""
+    engine: str = "auto"
+    nodes: tuple[str, ...] = ()
+    slots: int | None = None
+    """Requests it runs at once (vLLM's --max-num-seqs), where the user says."""
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterTarget:
+    """A router and the backends behind it: the group whose balance matters."""
+
+    name: str
+    url: str
+    strategy: str | None = None
+    backends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StateThresholds:
+    """Where one state word ends and the next begins."""
+
+    kv_full_percent: float = 98.0
+    busy_running: float = 8.0
+    """Running requests that count as busy where the slots are unknown."""
+    busy_share: float = 0.5
+    """Share of known slots that counts as busy."""
+    queueing_share: float = 0.5
+    """Share of the window with waiting > 0 that counts as queueing."""
+    window_s: float = 10.0
+    """The window for queueing and preemptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Everything to watch, resolved from arguments, config file or discovery."""
+
+    nodes: tuple[NodeTarget, ...] = ()
+    backends: tuple[BackendTarget, ...] = ()
+    routers: tuple[RouterTarget, ...] = ()
+    discover: tuple[str, ...] = ()
+    """Hosts whose usual ports are still to be tried."""
+    interval_s: float = 1.0
+    theme: str = "spark-dark"
+    thresholds: StateThresholds = StateThresholds()
+    source: str = "defaults"
+    """Where it came from, in words: a file's path, "arguments", "this machine"."""

@@ -1,0 +1,35 @@
+"""Text from outside, made safe to put on a screen, in a log or in a report."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Control (Cc), format (Cf: bidi marks, zero-width, soft hyphen), surrogates, private use, unassigned, line
+# and paragraph separators: no two terminals agree on their width, and some move the cursor.
+_DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_ENOUGH = 4096
+"""Characters looked at, at most: a name that is a megabyte long costs no more than a page."""
+
+
+def clean(text: object, limit: int = 200) -> str:
+    """Give `text` as one printable line of at most `limit` characters.
+
+    Control characters (an escape sequence's first character too), bidi marks and other invisible characters
+    become a space or vanish; runs of white space become one space; what is cut ends in "…". Markup such as
+    `[red]` stays as it is: it is data, and the widgets that draw it never parse markup.
+    """
+    source = str(text)[:_ENOUGH]
+    kept: list[str] = []
+    for char in source:
+        if " " <= char <= "~":
+            kept.append(char)
+        elif char.isspace():
+            kept.append(" ")
+        elif unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
+            continue
+        elif unicodedata.category(char) in _DROPPED_CATEGORIES:
+            kept.append(" ")
+        else:
+            kept.append(char)
+    line = " ".join("".join(kept).split())
+    return line if len(line) <= limit else line[: max(0, limit - 1)] + "…"
