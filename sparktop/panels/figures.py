@@ -1,0 +1,72 @@
+"""Figures as runs: labels, fixed-width numbers, latencies and bars, the same in every panel."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import bar
+from sparktop.graphics.cells import fit
+from sparktop.model.snapshot import Latency, Quantile
+from sparktop.palette import LEVELS
+from sparktop.panels.rows import Row, Run
+
+LATENCY_WIDTH = 9
+"""Cells of one latency with its sign: ">9.99 s" or " 1234 ms"."""
+
+
+def label(text: str, width: int = 0) -> Run:
+    """Give a quiet label, padded to `width`."""
+    return (fit(text, width) if width else text, "muted")
+
+
+def figure(text: str, *, known: bool = True, role: str = "title") -> Run:
+    """Give a number; unknown ones are as quiet as labels."""
+    return (text, role if known else "muted")
+
+
+def tokens_rate(value: float | None, width: int = 6) -> Row:
+    """Give a token rate with its unit."""
+    return [figure(numbers.rate(value, width), known=value is not None), (" t/s", "muted")]
+
+
+def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
+    """Give a quantile: "<" and ">" where buckets say no more, "–" where nothing is known."""
+    if quantile is None:
+        return fit("–", width, "right")
+    sign = "<" if quantile.below else ">" if quantile.above else ""
+    number = numbers.duration(quantile.seconds, width - 1).strip()
+    return fit(sign + number, width, "right")
+
+
+def latency_row(name: str, latency: Latency, width: int) -> Row:
+    """Give one latency as a row: p50 and p95, the mean beside them where there is room."""
+    row: Row = [label(name, 6)]
+    if not latency.count:
+        word = "–" if latency.count is None else "no traffic"
+        return [*row, (word, "muted")]
+    if latency.p50 is None and latency.mean_s is not None:
+        few = latency.note or f"{latency.count:.0f} seen: too few for quantiles"
+        return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 9), (f" {few}", "muted")]
+    row += _named("p50", quantile_text(latency.p50), LATENCY_WIDTH)
+    row += _named("  p95", quantile_text(latency.p95), LATENCY_WIDTH)
+    if width >= 6 + 13 + 15 + 16:
+        row += _named("  mean", numbers.duration(latency.mean_s, 9), 9)
+    return row
+
+
+def _named(name: str, value: str, width: int) -> Row:
+    known = not value.strip().startswith("–")
+    return [(f"{name} ", "muted"), figure(fit(value, width, "right"), known=known)]
+
+
+def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
+    """Give a bar whose colour climbs the gradient with its length, in three runs at most."""
+    filled, empty = bar(fraction, width)
+    level = 0 if fraction is None else round(min(1.0, max(0.0, fraction)) * (LEVELS - 1))
+    return [(filled, f"{gradient}/{level}"), (empty, "bar_empty")]
+
+
+def share_role(percent: float | None, warn: float, bad: float) -> str:
+    """Give the role of a percentage that is the worse the higher it is."""
+    if percent is None:
+        return "muted"
+    return "bad" if percent >= bad else "warn" if percent >= warn else "title"

@@ -1,0 +1,75 @@
+"""Live graphs as rows: a caption with the scale, braille below it, one colour a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics import numbers
+from sparktop.graphics.braille import area, stacked
+from sparktop.model.series import Series
+from sparktop.palette import LEVELS
+from sparktop.panels.rows import Row, Run, merged, spread_row
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """The one time axis of everything on the screen."""
+
+    end: float
+    """Monotonic seconds of the right edge."""
+    step: float
+    """Seconds a dot column."""
+
+    @property
+    def end_slot(self) -> int:
+        """Absolute number of the newest slot."""
+        return int(self.end // self.step)
+
+    def values(self, series: Series, width: int) -> list[float | None]:
+        """Give what `width` cells show of `series`: two slots a cell, aligned to even slots."""
+        count = 2 * width - (1 - self.end_slot % 2)
+        return series.slots(self.end, self.step, count)
+
+    def span_s(self, width: int) -> float:
+        """Give the seconds that `width` cells show."""
+        return 2 * width * self.step
+
+
+def row_role(gradient: str, row: int, height: int) -> str:
+    """Give the role of a graph's row: the higher, the further up the gradient."""
+    if height < 2:
+        return f"{gradient}/{LEVELS - 1}"
+    return f"{gradient}/{round((LEVELS - 1) * (height - 1 - row) / (height - 1))}"
+
+
+def area_rows(
+    values: Sequence[float | None], width: int, height: int, top: float, gradient: str, *, end_slot: int
+) -> list[Row]:
+    """Draw one filled curve."""
+    lines = area(values, width, height, top, end_slot=end_slot)
+    return [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
+
+
+def stacked_rows(
+    lower: Sequence[float | None],
+    upper: Sequence[float | None],
+    width: int,
+    height: int,
+    top: float,
+    gradients: tuple[str, str],
+    *,
+    end_slot: int,
+) -> list[Row]:
+    """Draw one curve on top of another; the upper one has sparser dots, so colour is not the only sign."""
+    rows: list[Row] = []
+    for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):
+        roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
+        rows.append(merged((text, roles[layer]) for text, layer in runs))
+    return rows
+
+
+def caption(label: Sequence[Run], top: float, unit: str, width: int) -> Row:
+    """Give the row over a graph: what it shows at the left, where its upper edge lies at the right."""
+    scale = f"{numbers.count(top, 5).strip()}{unit}"
+    return spread_row(label, [(f"▔{scale}", "muted")], width)

@@ -1,0 +1,140 @@
+"""Where each panel goes: pure arithmetic from the size of the board and what there is to show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIN_WIDTH = 60
+MIN_HEIGHT = 16
+"""Below this the screen says that it is too small, and how small."""
+
+NODE_WIDTH = 58
+"""Narrowest useful node panel beside another one."""
+BACKEND_MIN_WIDTH = 60
+BACKEND_MIN_HEIGHT = 5
+BACKEND_GOOD_HEIGHT = 8
+"""Height from which on both latencies and a readable graph fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Which boxes are shown: keys 1 to 4."""
+
+    nodes: bool = True
+    backends: bool = True
+    events: bool = False
+    self_cost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A panel's rectangle on the board, in cells."""
+
+    kind: str
+    """node, backend, events, self or empty."""
+    index: int
+    """Which of its kind."""
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All rectangles, and how tall the board is with them (more than the screen: it scrolls)."""
+
+    places: tuple[Place, ...]
+    height: int
+
+
+def _split(total: int, parts: int) -> list[int]:
+    """Give `parts` whole numbers that add up to `total`, the larger ones first."""
+    each, rest = divmod(total, parts)
+    return [each + (1 if index < rest else 0) for index in range(parts)]
+
+
+def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list[int]) -> list[Place]:
+    """Lay `count` panels in rows of `columns`; the last row's panels share its whole width."""
+    places: list[Place] = []
+    for row, height in enumerate(heights):
+        first = row * columns
+        in_row = min(columns, count - first)
+        x = 0
+        for offset, cells in enumerate(_split(width, columns)[:in_row]):
+            places.append(Place(kind, first + offset, x, y, cells, height))
+            x += cells
+        y += height
+    return places
+
+
+def _node_height(height: int, rows: int, *, alone: bool) -> int:
+    """Give the height of one row of nodes: a fifth of the board, between 4 and 11."""
+    if alone:
+        return max(4, height // rows)
+    wanted = 6 if height < 30 else 8 if height < 44 else 10
+    return max(4, min(wanted, (height // 2) // rows))
+
+
+def arrange(width: int, height: int, nodes: int, backends: int, boxes: Boxes) -> Layout:
+    """Give every panel its rectangle.
+
+    Backends stand under each other as long as each is tall enough, so that their time axes line up; then in
+    columns; then the board grows taller than the screen. With nothing to show there is one "empty" place.
+    """
+    places: list[Place] = []
+    y = 0
+    low = _low_boxes(height, boxes)
+    above = height - low
+    show_nodes, show_backends = boxes.nodes and nodes > 0, boxes.backends
+    if show_nodes:
+        columns = max(1, min(nodes, width // NODE_WIDTH))
+        rows = -(-nodes // columns)
+        each = _node_height(above, rows, alone=not show_backends and not low)
+        places += _grid("node", nodes, columns, 0, width, [each] * rows)
+        y = each * rows
+    if show_backends:
+        room = above - y
+        if backends == 0:
+            tall = max(BACKEND_MIN_HEIGHT, room)
+            places.append(Place("empty", 0, 0, y, width, tall))
+            y += tall
+        else:
+            columns, heights = _backend_grid(width, room, backends)
+            places += _grid("backend", backends, columns, y, width, heights)
+            y += sum(heights)
+    elif low and y < above:
+        low += above - y
+    if low:
+        places += _low_places(width, y, low, boxes)
+        y += low
+    return Layout(tuple(places), max(y, height))
+
+
+def _low_boxes(height: int, boxes: Boxes) -> int:
+    if not (boxes.events or boxes.self_cost):
+        return 0
+    return 4 if height < 30 else 6 if height < 44 else 8
+
+
+def _low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:
+    if boxes.events and boxes.self_cost:
+        right = min(48, width // 3)
+        return [
+            Place("events", 0, 0, y, width - right, height),
+            Place("self", 0, width - right, y, right, height),
+        ]
+    return [Place("events" if boxes.events else "self", 0, 0, y, width, height)]
+
+
+def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
+    """Give the columns and the height of each row for `count` backends in `room` rows."""
+    most = max(1, width // BACKEND_MIN_WIDTH)
+    for columns in range(1, most + 1):
+        rows = -(-count // columns)
+        if room // rows >= BACKEND_GOOD_HEIGHT:
+            return columns, _split(room, rows)
+    rows = -(-count // most)
+    if room // rows >= BACKEND_MIN_HEIGHT:
+        return most, _split(room, rows)
+    return most, [BACKEND_MIN_HEIGHT] * rows

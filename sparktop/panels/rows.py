@@ -1,0 +1,72 @@
+"""Rows of runs: text with roles, always exactly as wide as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sparktop.graphics.cells import cell_width, fit
+
+Run = tuple[str, str]
+"""Text and the role it is drawn in."""
+Row = list[Run]
+"""Runs from left to right."""
+
+BLANK = "text"
+
+
+def row_width(row: Iterable[Run]) -> int:
+    """Give the cells that a row takes."""
+    return sum(cell_width(text) for text, _ in row)
+
+
+def row_text(row: Iterable[Run]) -> str:
+    """Give a row without its roles."""
+    return "".join(text for text, _ in row)
+
+
+def fit_row(runs: Iterable[Run], width: int) -> Row:
+    """Give `runs` as one row of exactly `width` cells: cut at the right with "…", or padded."""
+    row: Row = []
+    left = width
+    for text, role in runs:
+        if not text:
+            continue
+        cells = cell_width(text)
+        if cells > left:
+            if left > 0:
+                row.append((fit(text, left), role))
+            return row
+        row.append((text, role))
+        left -= cells
+    if left:
+        row.append((" " * left, BLANK))
+    return row
+
+
+def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:
+    """Give `left` and `right` at the two ends of one row; `left` is cut first."""
+    room = width - row_width(right)
+    if room < 1:
+        return fit_row(right, width)
+    return [*fit_row(left, room), *right]
+
+
+def blank_row(width: int) -> Row:
+    """Give a row of spaces."""
+    return [(" " * width, BLANK)] if width > 0 else []
+
+
+def merged(row: Iterable[Run]) -> Row:
+    """Give `row` with neighbours of one role joined: fewer runs are fewer bytes to the terminal."""
+    result: Row = []
+    for text, role in row:
+        if result and result[-1][1] == role:
+            result[-1] = (result[-1][0] + text, role)
+        elif text:
+            result.append((text, role))
+    return result
+
+
+def in_role(row: Iterable[Run], role: str) -> Row:
+    """Give `row` in one role: how a panel dims when its figures are stale."""
+    return [(row_text(row), role)]

@@ -1,0 +1,170 @@
+"""The whole board as rows: the layout filled with panels, from one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.targets import ENGINE_PORTS
+from sparktop.panels.backend import GroupScale, backend_panel, graph_width, group_scale
+from sparktop.panels.frame import framed
+from sparktop.panels.graph import TimeAxis
+from sparktop.panels.layout import Boxes, Layout, Place, arrange
+from sparktop.panels.log import events_panel, self_panel
+from sparktop.panels.node import node_panel
+from sparktop.panels.rows import Row, blank_row, fit_row, merged, row_width
+
+
+@dataclass(frozen=True, slots=True)
+class PanelKey:
+    """Which panel: kind and name."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A panel's rectangle with its rows."""
+
+    key: PanelKey
+    place: Place
+    rows: list[Row]
+
+
+def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
+    """Give the time axis up to the newest sample of any of `series`.
+
+    Not up to now: between a poll's instant and its answer the newest column would be empty and would flicker.
+    """
+    newest = max((s.last_at for s in series if s.last_at is not None), default=snapshot.at)
+    return TimeAxis(newest if snapshot.at - newest < 3 * step else snapshot.at, step)
+
+
+def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
+    """Draw what stands where backends would: what was looked for and what to do."""
+    if snapshot.searching:
+        ports = ", ".join(str(port) for port in ENGINE_PORTS)
+        lines: list[Row] = [
+            [("No inference server found yet", "title"), (f" on {', '.join(snapshot.searching)}", "text")],
+            [(f"tried ports {ports}; looking again every 30 s", "muted")],
+            [],
+            [("start one:      ", "muted"), ("vllm serve MODEL", "key")],
+            [("or name it:     ", "muted"), ("sparktop http://HOST:8000", "key")],
+            [("or just look:   ", "muted"), ("sparktop demo", "key")],
+        ]
+    else:
+        lines = [
+            [("No backend to watch", "title")],
+            [
+                ("name one: ", "muted"),
+                ("sparktop http://HOST:8000", "key"),
+                (" or in sparktop.toml", "muted"),
+            ],
+        ]
+    inside = height - 2
+    above = max(0, (inside - len(lines)) // 2)
+    margin = max(1, (width - 2 - 64) // 2)
+    rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
+    title: Row = [("┐", "border"), ("backends", "title"), ("┌", "border")]
+    return framed(rows, width, height, title=title)
+
+
+class Scene:
+    """Everything on the board for one snapshot, drawn panel by panel."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        width: int,
+        height: int,
+        boxes: Boxes,
+        *,
+        selected: PanelKey | None = None,
+        zoomed: PanelKey | None = None,
+    ) -> None:
+        """Lay out the board of `width` x `height` cells; `zoomed` fills it alone."""
+        self.snapshot = snapshot
+        self.width = width
+        self.selected = selected
+        self.layout = self._layout(height, boxes, zoomed)
+        backends = [view.history.generation_tps for view in snapshot.backends]
+        nodes = [view.history.cpu_percent for view in snapshot.nodes]
+        self._axis = _axis(snapshot, snapshot.interval_s, backends)
+        self._node_axis = _axis(snapshot, snapshot.node_interval_s or 2 * snapshot.interval_s, nodes)
+        self._scales = self._group_scales()
+
+    def _layout(self, height: int, boxes: Boxes, zoomed: PanelKey | None) -> Layout:
+        nodes, backends = self.snapshot.nodes, self.snapshot.backends
+        if zoomed is not None:
+            for kind, views in (("node", nodes), ("backend", backends)):
+                for index, view in enumerate(views):
+                    if zoomed == PanelKey(kind, view.name):
+                        return Layout((Place(kind, index, 0, 0, self.width, height),), height)
+            if zoomed.kind in {"events", "self"}:
+                return Layout((Place(zoomed.kind, 0, 0, 0, self.width, height),), height)
+        return arrange(self.width, height, len(nodes), len(backends), boxes)
+
+    def _group_scales(self) -> Mapping[str, GroupScale]:
+        widths = [graph_width(p.width) for p in self.layout.places if p.kind == "backend"]
+        width = max([*widths, 1])
+        groups: dict[str, list[BackendView]] = {}
+        for view in self.snapshot.backends:
+            groups.setdefault(view.group, []).append(view)
+        return {group: group_scale(views, self._axis, width) for group, views in groups.items()}
+
+    def keys(self) -> list[PanelKey]:
+        """Give the panels in reading order: what the arrow keys move over."""
+        return [self._key(place) for place in self.layout.places]
+
+    def _key(self, place: Place) -> PanelKey:
+        if place.kind == "node":
+            return PanelKey("node", self.snapshot.nodes[place.index].name)
+        if place.kind == "backend":
+            return PanelKey("backend", self.snapshot.backends[place.index].name)
+        return PanelKey(place.kind, "")
+
+    def draw(self) -> list[Drawn]:
+        """Draw every panel."""
+        return [Drawn(self._key(place), place, self._rows(place)) for place in self.layout.places]
+
+    def _rows(self, place: Place) -> list[Row]:
+        width, height = place.width, place.height
+        selected = self.selected == self._key(place)
+        if place.kind == "node":
+            view = self.snapshot.nodes[place.index]
+            rows = node_panel(view, width, height, self._node_axis, selected=selected)
+        elif place.kind == "backend":
+            backend = self.snapshot.backends[place.index]
+            scale = self._scales[backend.group]
+            rows = backend_panel(backend, width, height, self._axis, scale, selected=selected)
+        elif place.kind == "events":
+            rows = events_panel(self.snapshot, width, height, selected=selected)
+        elif place.kind == "self":
+            rows = self_panel(self.snapshot, width, height, selected=selected)
+        else:
+            rows = _empty_rows(self.snapshot, width, height)
+        return [merged(row) for row in rows]
+
+
+def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
+    """Give the board as whole rows: panels side by side, the rest blank."""
+    board: list[list[tuple[int, Row]]] = [[] for _ in range(height)]
+    for panel in drawn:
+        for offset, row in enumerate(panel.rows):
+            y = panel.place.y + offset
+            if y < height:
+                board[y].append((panel.place.x, row))
+    rows: list[Row] = []
+    for pieces in board:
+        row: Row = []
+        at = 0
+        for x, piece in sorted(pieces, key=lambda item: item[0]):
+            if x > at:
+                row += blank_row(x - at)
+            row += piece
+            at = x + row_width(piece)
+        rows.append(fit_row(row, width))
+    return rows

@@ -1,0 +1,74 @@
+"""Where panels go, at every size."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, arrange
+
+SIZES = [(80, 22), (120, 34), (200, 48)]
+
+
+def _cells(place: Place) -> set[tuple[int, int]]:
+    return {
+        (x, y)
+        for x in range(place.x, place.x + place.width)
+        for y in range(place.y, place.y + place.height)
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(MIN_WIDTH, 220),
+    st.integers(MIN_HEIGHT - 2, 70),
+    st.integers(0, 5),
+    st.integers(0, 12),
+    st.booleans(),
+    st.booleans(),
+)
+def test_panels_never_overlap_or_leave_the_board(
+    width: int, height: int, nodes: int, backends: int, events: bool, self_cost: bool
+) -> None:
+    """Every panel lies on the board, is at least a border with one row, and shares no cell with another."""
+    layout = arrange(width, height, nodes, backends, Boxes(events=events, self_cost=self_cost))
+    taken: set[tuple[int, int]] = set()
+    for place in layout.places:
+        assert place.width >= 3
+        assert place.height >= 3
+        assert place.x + place.width <= width
+        assert place.y + place.height <= layout.height
+        cells = _cells(place)
+        assert not taken & cells
+        taken |= cells
+    assert layout.height >= height
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_a_node_and_two_backends_fill_the_board(width: int, height: int) -> None:
+    """At the three sizes that count, one node and two backends fill the screen without scrolling."""
+    layout = arrange(width, height, 1, 2, Boxes())
+    assert layout.height == height
+    assert sum(len(_cells(place)) for place in layout.places) == width * height
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_two_backends_stand_under_each_other(width: int, height: int) -> None:
+    """Two backends share their left edge and their width, so that their time axes line up."""
+    backends = [p for p in arrange(width, height, 1, 2, Boxes()).places if p.kind == "backend"]
+    assert len({(p.x, p.width) for p in backends}) == 1
+    assert len({p.y for p in backends}) == 2
+
+
+def test_more_backends_than_fit_make_the_board_taller() -> None:
+    """Forty backends on 80x24 each keep a readable height; the board grows instead."""
+    layout = arrange(80, 22, 1, 40, Boxes())
+    assert layout.height > 22
+    assert all(p.height >= 5 for p in layout.places)
+
+
+def test_nothing_to_watch_has_a_place_that_says_so() -> None:
+    """Without backends their room is one empty place."""
+    kinds = [place.kind for place in arrange(80, 22, 1, 0, Boxes()).places]
+    assert kinds == ["node", "empty"]

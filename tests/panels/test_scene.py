@@ -1,0 +1,133 @@
+"""The whole board drawn from the demo in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.demo.rehearsal import Outage, Rehearsal
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.palette import palettes
+from sparktop.panels.bars import footer_row, header_row
+from sparktop.panels.layout import Boxes
+from sparktop.panels.rows import Row, row_text, row_width
+from sparktop.panels.scene import PanelKey, Scene, flatten
+
+SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
+
+
+@pytest.fixture(scope="module")
+def playing() -> Snapshot:
+    return Rehearsal().play(130).snapshot()
+
+
+@pytest.fixture(scope="module")
+def broken() -> Snapshot:
+    return Rehearsal(outage=Outage(1, 100)).play(130).snapshot()
+
+
+def board(snapshot: Snapshot, width: int, height: int, boxes: Boxes | None = None) -> list[Row]:
+    scene = Scene(snapshot, width, height, boxes or Boxes())
+    return flatten(scene.draw(), width, scene.layout.height)
+
+
+def text_of(snapshot: Snapshot, width: int, height: int, boxes: Boxes | None = None) -> str:
+    return "\n".join(row_text(row) for row in board(snapshot, width, height, boxes))
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("boxes", [Boxes(), Boxes(events=True, self_cost=True), Boxes(nodes=False)])
+def test_no_row_is_wider_than_the_terminal(
+    playing: Snapshot, broken: Snapshot, width: int, height: int, boxes: Boxes
+) -> None:
+    """Every row of the board, alive or with a dead backend, is exactly as wide as the terminal."""
+    for snapshot in (playing, broken):
+        assert {row_width(row) for row in board(snapshot, width, height, boxes)} == {width}
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_borders_are_whole(broken: Snapshot, width: int, height: int) -> None:
+    """Each panel has four corners, and every row inside it begins and ends with its side."""
+    scene = Scene(broken, width, height, Boxes(events=True))
+    for panel in scene.draw():
+        texts = [row_text(row) for row in panel.rows]
+        assert (texts[0][0], texts[0][-1], texts[-1][0], texts[-1][-1]) == ("╭", "╮", "╰", "╯")
+        assert all(text[0] == text[-1] == "│" for text in texts[1:-1])
+        assert len(texts) == panel.place.height
+
+
+def test_every_role_on_the_board_has_a_colour_in_every_theme(broken: Snapshot) -> None:
+    """No theme lacks a role that a panel draws in."""
+    roles = {role for row in board(broken, 200, 48, Boxes(events=True, self_cost=True)) for _, role in row}
+    for palette in palettes().values():
+        for role in roles:
+            assert palette.color(role)
+
+
+def test_a_dead_backend_keeps_its_place_and_says_why(playing: Snapshot, broken: Snapshot) -> None:
+    """The panels of a fleet with a dead backend stand exactly where they stood, and the reason is on one."""
+    alive, dead = Scene(playing, 120, 34, Boxes()), Scene(broken, 120, 34, Boxes())
+    assert alive.layout == dead.layout
+    text = text_of(broken, 120, 34)
+    assert "unreachable" in text
+    assert "connection refused" in text
+    assert "since 09:" in text or "since " in text
+
+
+def test_a_dead_backend_is_drawn_stale(broken: Snapshot) -> None:
+    """All figures and graphs of a dead backend are in the one stale colour."""
+    scene = Scene(broken, 120, 34, Boxes())
+    panel = next(p for p in scene.draw() if p.key == PanelKey("backend", "spark-b"))
+    assert {role for row in panel.rows[1:-1] for _, role in row} == {"bad", "stale"}
+
+
+def test_backends_of_one_group_share_a_scale(playing: Snapshot) -> None:
+    """Both backends name the same upper edge for tokens and for load."""
+    scene = Scene(playing, 120, 34, Boxes())
+    edges = [
+        [word for word in row_text(panel.rows[1]).split() if word.startswith("▔")]
+        for panel in scene.draw()
+        if panel.key.kind == "backend"
+    ]
+    assert len(edges) == 2
+    assert len(edges[0]) == 2
+    assert edges[0] == edges[1]
+
+
+def test_unknown_is_a_dash_not_a_zero() -> None:
+    """A backend that never answered shows no figure at all."""
+    view = BackendView("x", "http://x:1", "g")
+    empty = Rehearsal().store.snapshot()
+    text = text_of(replace(empty, backends=(view,), nodes=()), 120, 34)
+    figures = [line[1:38] for line in text.splitlines()[1:-1]]
+    assert "–" in "".join(figures)
+    assert "0" not in "".join(figures).replace("p50", "").replace("p95", "").replace("10 s", "").replace("60 s", "")
+
+
+def test_hostile_names_stay_inside_their_panel(playing: Snapshot) -> None:
+    """A name with markup and wide characters shows as it is and breaks no row."""
+    view = replace(playing.backends[0], name="[red]漢字[/red] " + "w" * 300, model="m" * 500)
+    rows = board(replace(playing, backends=(view, playing.backends[1])), 80, 22)
+    assert {row_width(row) for row in rows} == {80}
+    assert any("[red]漢字[/red]" in row_text(row) for row in rows)
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 120, 200])
+def test_header_and_footer_fit(broken: Snapshot, width: int) -> None:
+    """Header and footer are exactly one row, with the alert count and the word simulated kept to the last."""
+    header = header_row(broken, width, frozen=True)
+    assert row_width(header) == width
+    assert "SIMULATED" in row_text(header)
+    assert "alert" in row_text(header)
+    footer, spots = footer_row([("q", "quit"), ("?", "help")] * 20, width)
+    assert row_width(footer) == width
+    assert all(end <= width for _, end, _ in spots)
+
+
+def test_nothing_found_says_what_to_do() -> None:
+    """Without any backend the board tells what was tried and what to type."""
+    empty = replace(Rehearsal().store.snapshot(), backends=(), searching=("localhost",))
+    text = text_of(empty, 80, 22)
+    assert "No inference server found yet" in text
+    assert "sparktop http://HOST:8000" in text
