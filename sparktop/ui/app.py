@@ -1,0 +1,229 @@
+"""The application: starts the sources after the first paint, redraws on its own clock."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from sparktop.errors import ConfigError
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import Watch
+from sparktop.model.text import clean
+from sparktop.monitor import Monitor
+from sparktop.palette import palettes
+from sparktop.store import Store
+from sparktop.ui.screens.help import HelpScreen
+from sparktop.ui.screens.overview import OverviewScreen
+from sparktop.ui.styles import RoleStyles, textual_theme
+
+INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""What + and - step through."""
+_PHASE = 0.35
+"""Part of an interval after the poll instants at which the screen is drawn: answers are in by then."""
+
+
+class TerminalMeter:
+    """Counts what is written to the terminal."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, window_s: float = 10.0) -> None:
+        """Average over `window_s`."""
+        self._clock = clock
+        self._window_s = window_s
+        self._total = 0
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def count(self, data: str) -> None:
+        """Take in one write."""
+        self._total += len(data.encode())
+
+    def rate(self) -> float | None:
+        """Give bytes per second over the window; None until two calls."""
+        now = self._clock()
+        self._marks.append((now, self._total))
+        while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:
+            self._marks.popleft()
+        start, total = self._marks[0]
+        return (self._total - total) / (now - start) if now > start else None
+
+
+class SparktopApp(App[None]):
+    """sparktop in a terminal."""
+
+    TITLE = "sparktop"
+    ENABLE_COMMAND_PALETTE = True
+    CSS = """
+    Screen { background: $background; }
+    ToastRack { align-horizontal: right; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(
+        self,
+        take: Callable[[], Snapshot],
+        *,
+        theme: str = "spark-dark",
+        monitor: Monitor | None = None,
+        store: Store | None = None,
+        interval_s: float = 1.0,
+    ) -> None:
+        """Draw what `take` gives; run `monitor` beside it (None: someone else feeds the pictures).
+
+        `store`, if given, is told what drawing costs.
+
+        Raises:
+            ConfigError: when there is no such theme.
+        """
+        check_theme(theme)
+        self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
+        start = "spark-ansi" if self.no_color_wanted else theme
+        super().__init__(ansi_color=True if self.no_color_wanted else None)
+        for palette in palettes().values():
+            self.register_theme(textual_theme(palette))
+        self._monitor = monitor
+        self._store = store
+        self.interval_s = interval_s
+        """Seconds between two drawings, and two polls of a backend."""
+        self._take = take
+        self.meter = TerminalMeter()
+        self.role_styles = RoleStyles(palettes()[start], color=not self.no_color_wanted)
+        self.overview = OverviewScreen(self.role_styles, self._picture)
+        self.theme = start
+
+    def _picture(self) -> Snapshot:
+        """Take a snapshot; the store learns first what only the screen knows: the bytes it costs."""
+        if self._store is not None:
+            self._store.measure_terminal(self.meter.rate())
+        return self._take()
+
+    def get_default_screen(self) -> Screen[None]:
+        """Start on the overview."""
+        return self.overview
+
+    def on_mount(self) -> None:
+        """Draw the empty frame at once, then start everything that takes time."""
+        self._count_writes()
+        self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
+        self.overview.redraw()
+        if self._monitor is not None:
+            self.call_after_refresh(self._start_sources)
+
+    def _count_writes(self) -> None:
+        driver = self._driver
+        if driver is None or driver.is_headless:
+            return
+        write = driver.write
+
+        def counted(data: str) -> None:
+            self.meter.count(data)
+            write(data)
+
+        driver.write = counted  # type: ignore[method-assign]  # the one seam where all output passes
+
+    def _start_sources(self) -> None:
+        self.run_worker(self._watch(), group="sources", exit_on_error=False)
+        self._arm()
+
+    async def _watch(self) -> None:
+        """Import what the sources need off the loop, then poll until the end."""
+        if self._monitor is None:
+            return
+        with suppress(ImportError):  # the monitor's own import tells what is missing
+            await asyncio.to_thread(importlib.import_module, "sparktop.sources.engine_http")
+        await self._monitor.start()
+
+    def _arm(self) -> None:
+        """Set the timer for the next drawing, at a fixed phase after the poll instants."""
+        now = time.monotonic()
+        period = self.interval_s
+        passed = (now - _PHASE * period) % period
+        self.set_timer(max(0.02, period - passed), self._draw)
+
+    def _draw(self) -> None:
+        self.overview.redraw()
+        self._arm()
+
+    def action_interval(self, step: int) -> None:
+        """Go to the next longer (1) or shorter (-1) interval."""
+        nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
+        self.interval_s = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
+        if self._monitor is not None:
+            self._monitor.set_interval(self.interval_s)
+        self.overview.redraw()
+
+    def _restyle(self) -> None:
+        palette = palettes().get(self.theme)
+        if palette is not None:
+            self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
+            self.overview.canvas.restyle(self.role_styles)
+
+    def action_next_theme(self) -> None:
+        """Go to the next of our themes."""
+        names = list(palettes())
+        if self.no_color_wanted:
+            self.notify("NO_COLOR is set: themes have no colours to show")
+            return
+        index = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(index + 1) % len(names)]
+        self.notify(f"theme {self.theme}", timeout=2)
+
+    def action_help(self) -> None:
+        """Show the help."""
+        self.push_screen(HelpScreen())
+
+    def action_save_snapshot(self) -> None:
+        """Write the picture on the screen as JSON into the current folder."""
+        from sparktop.report.json_snapshot import to_json
+
+        shown = self.overview.shown
+        if shown is None:
+            return
+        path = Path(f"sparktop-{shown.taken_at.astimezone():%Y%m%d-%H%M%S}.json")
+        try:
+            path.write_text(json.dumps(to_json(shown), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            self.notify(f"not saved: {clean(error)}", severity="error", markup=False)
+        else:
+            self.notify(f"saved {path}", markup=False)
+
+    async def on_unmount(self) -> None:
+        """Stop the sources."""
+        if self._monitor is not None:
+            await self._monitor.stop()
+
+
+def check_theme(name: str) -> None:
+    """Hold that a theme of that name exists.
+
+    Raises:
+        ConfigError: naming the themes there are.
+    """
+    if name not in palettes():
+        raise ConfigError(f"no theme {clean(name, 40)!r}: there are {', '.join(palettes())}")
+
+
+def run(watch: Watch, *, simulated: bool = False) -> int:
+    """Run the interface until the user quits; gives the exit code.
+
+    Raises:
+        ConfigError: when the theme does not exist.
+    """
+    check_theme(watch.theme)
+    store = Store(watch, simulated=simulated)
+    monitor = Monitor(watch, store)
+    app = SparktopApp(
+        store.snapshot, theme=watch.theme, monitor=monitor, store=store, interval_s=watch.interval_s
+    )
+    app.run()
+    return app.return_code or 0

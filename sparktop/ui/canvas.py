@@ -1,0 +1,155 @@
+"""A full-screen widget that shows rows of runs and repaints only the cells that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from sparktop.graphics.cells import cell_width
+from sparktop.panels.rows import Row
+from sparktop.ui.styles import RoleStyles
+
+_JOIN = 12
+"""Unchanged cells between two changes that cost less to send again than a cursor move with its colours."""
+
+
+def _run_change(old: str, new: str, x: int, width: int) -> tuple[int, int]:
+    """Give the first and the end cell that differ between two texts of one width and role."""
+    if len(old) != width or len(new) != width:
+        return x, x + width  # wide or combining characters: cells are not characters
+    start = 0
+    while old[start] == new[start]:
+        start += 1
+    end = width
+    while old[end - 1] == new[end - 1]:
+        end -= 1
+    return x + start, x + end
+
+
+def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
+    """Give the cells [first, end) in which two rows of the same width differ.
+
+    Rows whose runs have the same roles and widths are compared run by run; else what lies between their
+    common beginning and their common end counts as changed.
+    """
+    old_widths = [cell_width(text) for text, _ in old]
+    new_widths = [cell_width(text) for text, _ in new]
+    if old_widths == new_widths and [role for _, role in old] == [role for _, role in new]:
+        x = 0
+        for (before, _), (after, _), width in zip(old, new, new_widths, strict=True):
+            if before != after:
+                yield _run_change(before, after, x, width)
+            x += width
+        return
+    first, start = 0, 0
+    while first < min(len(old), len(new)) and old[first] == new[first]:
+        start += new_widths[first]
+        first += 1
+    last, end = 1, sum(new_widths)
+    while last <= min(len(old), len(new)) - first and old[-last] == new[-last]:
+        end -= new_widths[-last]
+        last += 1
+    if end > start:
+        yield start, end
+
+
+def joined(spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join spans whose gap costs more to skip than to send again."""
+    held: tuple[int, int] | None = None
+    for start, end in spans:
+        if held is not None and start - held[1] <= _JOIN:
+            held = (held[0], end)
+        else:
+            if held is not None:
+                yield held
+            held = (start, end)
+    if held is not None:
+        yield held
+
+
+class Canvas(Widget, can_focus=True):
+    """Rows of runs on the whole screen."""
+
+    DEFAULT_CSS = """
+    Canvas { width: 1fr; height: 1fr; }
+    """
+
+    class Pointed(Message):
+        """The mouse was pressed at a cell."""
+
+        def __init__(self, x: int, y: int) -> None:
+            """Remember the cell."""
+            super().__init__()
+            self.x = x
+            self.y = y
+
+    class Wheeled(Message):
+        """The mouse wheel was turned: +1 down, -1 up."""
+
+        def __init__(self, direction: int) -> None:
+            """Remember the direction."""
+            super().__init__()
+            self.direction = direction
+
+    def __init__(self, styles: RoleStyles) -> None:
+        """Show nothing yet, in the styles given."""
+        super().__init__(id="canvas")
+        self._role_styles = styles
+        self._rows: list[Row] = []
+        self._strips: dict[int, Strip] = {}
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """What is shown now."""
+        return self._rows
+
+    def restyle(self, styles: RoleStyles) -> None:
+        """Draw everything again in other styles."""
+        self._role_styles = styles
+        self._strips.clear()
+        self.refresh()
+
+    def show(self, rows: list[Row]) -> None:
+        """Show `rows`; only cells that changed are painted again."""
+        old, self._rows = self._rows, rows
+        if len(old) != len(rows) or self.size.height != len(rows):
+            self._strips.clear()
+            self.refresh()
+            return
+        regions: list[Region] = []
+        for y, (before, after) in enumerate(zip(old, rows, strict=True)):
+            if before != after:
+                self._strips.pop(y, None)
+                regions += [Region(a, y, b - a, 1) for a, b in joined(changed_spans(before, after))]
+        if regions:
+            self.refresh(*regions)
+
+    def render_line(self, y: int) -> Strip:
+        """Give one row as Textual wants it."""
+        strip = self._strips.get(y)
+        if strip is None:
+            width = self.size.width
+            row: Row = self._rows[y] if y < len(self._rows) else []
+            segments = [Segment(text, self._role_styles[role]) for text, role in row]
+            strip = Strip(segments).adjust_cell_length(width, self._role_styles["text"])
+            self._strips[y] = strip
+        return strip
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Tell the screen where the mouse was pressed."""
+        if event.button == 1:
+            self.post_message(self.Pointed(event.x, event.y))
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        """Tell the screen."""
+        self.post_message(self.Wheeled(1))
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        """Tell the screen."""
+        self.post_message(self.Wheeled(-1))

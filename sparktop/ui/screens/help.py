@@ -1,0 +1,67 @@
+"""The help: every key, generated from the table of keys, and the words on the screen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from sparktop.graphics.cells import fit
+from sparktop.ui.keys import KEYS
+
+_WORDS = (
+    ("unreachable", "no answer; the lower edge of its panel says why and since when"),
+    ("loading", "it answers 503: a model is being loaded (3 to 30 minutes)"),
+    ("asleep", "its weights are put away"),
+    ("preempting", "requests were thrown out of the KV cache in the last 10 s"),
+    ("KV-full", "98 % of the KV cache or more is used"),
+    ("queueing", "requests waited for half of the last 10 s or more"),
+    ("busy", "half of its slots or more are running (8 requests where slots are unknown)"),
+    ("bored", "it runs something, but would take more at once"),
+    ("idle", "nothing to do"),
+)
+
+
+class HelpScreen(ModalScreen[None]):
+    """Keys and words."""
+
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen > VerticalScroll {
+        width: 78; max-width: 96%; height: auto; max-height: 94%;
+        border: round $border; background: $background; padding: 0 1;
+        border-title-color: $foreground;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,question_mark,f1,q,enter", "dismiss", "close"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """Build the text."""
+        with VerticalScroll() as box:
+            box.border_title = "help"
+            box.border_subtitle = "esc closes"
+            yield Static(self.text())
+
+    @staticmethod
+    def text() -> Text:
+        """Give the whole help."""
+        text = Text()
+        for key in KEYS:
+            text.append(fit(key.shown, 9), style="bold")
+            text.append(f" {key.help}\n")
+        text.append("mouse     click selects, click again zooms, the wheel scrolls\n")
+        text.append("\nThe word of a backend, the first that holds\n", style="bold")
+        for word, meaning in _WORDS:
+            text.append(fit(word, 12), style="bold")
+            text.append(f"{meaning}\n")
+        text.append("\nGraphs\n", style="bold")
+        text.append("Backends of one group share scale and time axis. A gap is a gap: nothing was read.\n")
+        text.append("Rates are over 10 s, latencies over 60 s. – is unknown, never zero. dimmed: stale.")
+        return text

@@ -1,0 +1,60 @@
+"""From roles to terminal styles: palettes as Rich styles, and as Textual themes for everything around."""
+
+from __future__ import annotations
+
+from rich.style import Style
+from textual.theme import Theme
+
+from sparktop.palette import Palette
+
+_BOLD = frozenset({"title", "key", "accent", "bad", "warn"})
+"""Roles told apart by weight too, so that they survive NO_COLOR and 16 colours."""
+
+
+class RoleStyles:
+    """The style of every role of a palette, made once each."""
+
+    def __init__(self, palette: Palette, *, color: bool = True) -> None:
+        """Use `palette`; without `color` only weight is left."""
+        self.palette = palette
+        self._color = color
+        self._styles: dict[str, Style] = {}
+
+    def __getitem__(self, role: str) -> Style:
+        style = self._styles.get(role)
+        if style is None:
+            style = self._styles[role] = self._make(role)
+        return style
+
+    def _make(self, role: str) -> Style:
+        bold = True if role in _BOLD else None
+        if not self._color:
+            return Style(bold=bold, dim=True if role == "stale" else None)
+        background = self.palette.color("background")
+        return Style(color=self.palette.color(role), bgcolor=background, bold=bold)
+
+
+def textual_theme(palette: Palette) -> Theme:
+    """Give the Textual theme for dialogs, toasts and the command palette."""
+
+    def color(role: str) -> str:
+        value = palette.color(role)
+        return f"ansi_{value}" if palette.ansi else value
+
+    background = color("background")
+    return Theme(
+        name=palette.name,
+        primary=color("accent"),
+        secondary=color("key"),
+        accent=color("key"),
+        warning=color("warn"),
+        error=color("bad"),
+        success=color("good"),
+        foreground=color("text"),
+        background=background,
+        surface=background,
+        panel=background if palette.ansi else color("cursor_background"),
+        dark=palette.dark,
+        ansi=palette.ansi,
+        variables={"border": color("border"), "block-cursor-background": color("cursor_background")},
+    )

@@ -1,0 +1,234 @@
+"""The interface driven by keys and mouse, on the demo in virtual time."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from textual.pilot import Pilot
+
+from sparktop.demo.rehearsal import Outage, Rehearsal
+from sparktop.palette import palettes
+from sparktop.panels.rows import row_text, row_width
+from sparktop.panels.scene import PanelKey
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.keys import KEYS
+from sparktop.ui.screens.help import HelpScreen
+from sparktop.ui.svg import screen_svg
+
+SIZES = [(80, 24), (120, 36), (200, 50)]
+
+
+class Stage:
+    """A rehearsal with an app on it."""
+
+    def __init__(self, *, outage: Outage | None = None, seconds: float = 100, backends: int = 2) -> None:
+        """Play `seconds`, then make the app."""
+        self.rehearsal = Rehearsal(outage=outage, backends=backends)
+        self.rehearsal.play(seconds)
+        self.app = SparktopApp(self.rehearsal.store.snapshot)
+
+    def texts(self) -> list[str]:
+        return [row_text(row) for row in self.app.overview.canvas.rows]
+
+    def text(self) -> str:
+        return "\n".join(self.texts())
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_screen_is_exactly_as_large_as_the_terminal(size: tuple[int, int]) -> None:
+    """At each size there are as many rows as lines, each as wide as the terminal."""
+    stage = Stage()
+    async with stage.app.run_test(size=size) as pilot:
+        await pilot.pause()
+        rows = stage.app.overview.canvas.rows
+        assert len(rows) == size[1]
+        assert {row_width(row) for row in rows} == {size[0]}
+        assert "spark-a" in stage.text()
+        assert "spark-b" in stage.text()
+
+
+async def test_what_is_painted_is_what_the_rows_say() -> None:
+    """The strips that Textual gets hold the same text as the rows, before and after a redraw."""
+    stage = Stage()
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        for _ in range(3):
+            stage.rehearsal.play(1)
+            stage.app.overview.redraw()
+            await pilot.pause()
+            canvas = stage.app.overview.canvas
+            assert [canvas.render_line(y).text for y in range(36)] == stage.texts()
+
+
+async def test_a_resize_lays_out_again() -> None:
+    """After a resize everything has the new size; too small says needed and actual size."""
+    stage = Stage()
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert {len(text) for text in stage.texts()} == {80}
+        await pilot.resize_terminal(59, 15)
+        await pilot.pause()
+        assert "needed 60×16" in stage.text()
+        assert "59×15" in stage.text()
+        await pilot.resize_terminal(200, 50)
+        await pilot.pause()
+        assert {len(text) for text in stage.texts()} == {200}
+
+
+async def test_freeze_keeps_the_picture_and_goes_on_collecting() -> None:
+    """While frozen the figures stand still and say so; after it the picture is of now."""
+    stage = Stage()
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "p")
+        frozen = stage.texts()
+        assert "FROZEN" in frozen[0]
+        stage.rehearsal.play(20)
+        stage.app.overview.redraw()
+        assert stage.texts() == frozen
+        await press(pilot, "p")
+        assert "FROZEN" not in stage.text()
+        shown = stage.app.overview.shown
+        assert shown is not None
+        assert shown.at > 119
+
+
+async def test_boxes_toggle_and_the_last_one_stays() -> None:
+    """1 to 4 show and hide boxes; the last visible one cannot be hidden."""
+    stage = Stage()
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "3", "4")
+        assert "alerts and events" in stage.text()
+        assert "% of a core" in stage.text()
+        await press(pilot, "3", "4", "1")
+        assert "NVIDIA GB10" not in stage.text()
+        await press(pilot, "2")
+        assert "spark-b" in stage.text()
+
+
+async def test_selection_zoom_and_back() -> None:
+    """Arrow keys select, z shows the selected panel alone, esc goes back."""
+    stage = Stage()
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "down", "j")
+        assert stage.app.overview.selected == PanelKey("backend", "spark-a")
+        await press(pilot, "z")
+        assert "spark-b" not in stage.text().replace("spark-b:", "")
+        await press(pilot, "escape")
+        assert "spark-b" in stage.text()
+        await press(pilot, "k")
+        assert stage.app.overview.selected == PanelKey("node", "spark-a")
+
+
+async def test_the_mouse_selects_zooms_and_presses_the_footer() -> None:
+    """A click selects a panel, a second one zooms, a click on a word of the footer does what its key does."""
+    stage = Stage()
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        await pilot.click("#canvas", offset=(60, 33))
+        assert stage.app.overview.selected == PanelKey("backend", "spark-b")
+        await pilot.click("#canvas", offset=(60, 33))
+        assert stage.app.overview.zoomed == PanelKey("backend", "spark-b")
+        await press(pilot, "escape")
+        x = stage.texts()[-1].index("freeze")
+        await pilot.click("#canvas", offset=(x, 35))
+        await pilot.pause()
+        assert stage.app.overview.frozen
+
+
+async def test_more_backends_than_fit_scroll() -> None:
+    """With twelve backends on 80x24 the wheel and the selection bring the last one into view."""
+    stage = Stage(backends=12, seconds=20)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "more rows" in stage.texts()[-1]
+        assert "spark-l" not in stage.text()
+        await press(pilot, "up")
+        assert "spark-l" in stage.text()
+        assert stage.texts()[0].startswith(" sparktop")
+
+
+async def test_help_lists_every_key() -> None:
+    """The help is made from the table of keys and closes with esc."""
+    stage = Stage()
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "question_mark")
+        assert isinstance(stage.app.screen, HelpScreen)
+        text = HelpScreen.text().plain
+        assert all(key.help in text for key in KEYS)
+        await press(pilot, "escape")
+        assert stage.app.screen is stage.app.overview
+
+
+async def test_themes_go_round_by_key_and_restyle_everything() -> None:
+    """t goes through all themes and comes back; each repaints in its own background."""
+    stage = Stage()
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        seen = []
+        for _ in palettes():
+            await press(pilot, "t")
+            seen.append(stage.app.theme)
+            style = next(iter(stage.app.overview.canvas.render_line(0))).style
+            assert style is not None
+            assert style.bgcolor is not None
+        assert sorted(seen) == sorted(palettes())
+
+
+async def test_the_interval_keys_step() -> None:
+    """Plus looks less often, minus more often, and the header says so."""
+    rehearsal = Rehearsal()
+    rehearsal.play(10)
+    app = SparktopApp(rehearsal.store.snapshot)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "plus")
+        assert app.interval_s == 2.0
+        await press(pilot, "minus", "minus")
+        assert app.interval_s == 0.5
+
+
+def test_no_key_is_bound_twice() -> None:
+    """Every key of the table does one thing."""
+    keys = [name for key in KEYS for name in key.keys]
+    assert len(keys) == len(set(keys))
+
+
+async def test_a_dead_backend_says_so_on_its_panel() -> None:
+    """The panel of a backend that stopped answering stays, with the reason and since when."""
+    stage = Stage(outage=Outage(1, 60))
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert re.search(r"✖ since \d\d:\d\d:\d\d", stage.text())
+        assert "unreachable" in stage.text()
+        assert "1 alert" in stage.texts()[0]
+
+
+async def test_the_svg_is_the_same_each_time_and_loads_no_font() -> None:
+    """Two drawings of one state are the same bytes, without a web font, with fonts that have braille."""
+    pictures = []
+    for _ in range(2):
+        stage = Stage()
+        async with stage.app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            pictures.append(screen_svg(stage.app))
+    assert pictures[0] == pictures[1]
+    assert "@font-face" not in pictures[0]
+    assert "http" not in pictures[0].replace("http://www.w3.org/2000/svg", "").replace("http://192.168.100", "")
+    assert "DejaVu Sans Mono" in pictures[0]
+
+
+async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NO_COLOR no style has a colour; weight remains."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    stage = Stage()
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        styles = [s.style for y in range(24) for s in stage.app.overview.canvas.render_line(y)]
+        assert all(style is not None and style.color is None and style.bgcolor is None for style in styles)
+        assert any(style is not None and style.bold for style in styles)

@@ -1,0 +1,88 @@
+"""Every theme can be read, and what it draws can be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.errors import ConfigError
+from sparktop.graphics.gradient import contrast
+from sparktop.palette import COLOR_ROLES, GRADIENT_ROLES, Palette, palettes, parse_palette
+
+# What a terminal's 16 colours look like in xterm's own table: the one palette with a published definition.
+XTERM = {
+    "black": "#000000",
+    "red": "#cd0000",
+    "green": "#00cd00",
+    "yellow": "#cdcd00",
+    "blue": "#0000ee",
+    "magenta": "#cd00cd",
+    "cyan": "#00cdcd",
+    "white": "#e5e5e5",
+    "bright_black": "#7f7f7f",
+    "bright_red": "#ff0000",
+    "bright_green": "#00ff00",
+    "bright_yellow": "#ffff00",
+    "bright_blue": "#5c5cff",
+    "bright_magenta": "#ff00ff",
+    "bright_cyan": "#00ffff",
+    "bright_white": "#ffffff",
+}
+NOT_TEXT = {"background", "cursor_background", "border", "bar_empty", "selected"}
+
+
+def shown(palette: Palette, color: str, *, background: bool = False) -> str:
+    if not palette.ansi:
+        return color
+    if color == "default":
+        return "#000000" if background else "#e5e5e5"
+    return XTERM[color]
+
+
+@pytest.mark.parametrize("palette", palettes().values(), ids=lambda p: p.name)
+def test_text_and_graphs_stand_out(palette: Palette) -> None:
+    """Text and every step of every gradient have a contrast of 4.5 or more; borders and bars 3 (WCAG 2.1)."""
+    background = shown(palette, palette.color("background"), background=True)
+    roles = [*COLOR_ROLES, *(f"{name}/{level}" for name in GRADIENT_ROLES for level in range(16))]
+    for role in roles:
+        if role in {"background", "cursor_background"}:
+            continue
+        wanted = 3.0 if role in NOT_TEXT else 4.5
+        ratio = contrast(shown(palette, palette.color(role)), background)
+        assert ratio >= wanted, f"{role} has {ratio:.2f}"
+
+
+@pytest.mark.parametrize("palette", palettes().values(), ids=lambda p: p.name)
+def test_selected_rows_of_dialogs_can_be_read(palette: Palette) -> None:
+    """Text on the highlighted row of a dialog has a contrast of 4.5 or more."""
+    if palette.ansi:
+        pytest.skip("the terminal's own colours: dialogs invert them")
+    for role in ("text", "title", "key"):
+        assert contrast(palette.color(role), palette.color("cursor_background")) >= 4.5
+
+
+def test_the_three_themes_are_there() -> None:
+    """A dark one, a light one and one for 16 colours are shipped."""
+    assert {"spark-dark", "spark-light", "spark-ansi"} <= set(palettes())
+    assert [p.name for p in palettes().values() if p.ansi] == ["spark-ansi"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title = ", "theme x"),
+        ("[colors]\nbackground = 'red'", "colors.background must be a colour like #1f2933"),
+        ("ansi = true\n[colors]\nbackground = '#ffffff'", "colors.background must be a name of the 16"),
+        ("colors = 3", "colors.background"),
+    ],
+)
+def test_a_bad_theme_says_what_is_wrong(text: str, words: str) -> None:
+    """A theme that cannot be used names itself, the key and what belongs there."""
+    with pytest.raises(ConfigError, match=words):
+        parse_palette("x", text)
+
+
+def test_a_gradient_climbs() -> None:
+    """The first and the last step of a gradient are its first and last stop."""
+    palette = palettes()["spark-dark"]
+    assert palette.color("gpu/0") == "#76b900"
+    assert palette.color("gpu/15") == palette.color("gpu") == "#ff8a5c"
