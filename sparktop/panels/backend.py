@@ -27,7 +27,7 @@ STATE_ROLES = {
 }
 """The colour of each state word; the word itself always stands beside it."""
 
-FIGURES_WIDTH = 36
+FIGURES_WIDTH = 38
 """Cells of the column of figures: the widest row that every terminal gets in full."""
 WIDE_FIGURES_WIDTH = 54
 """The same with mean latencies."""
@@ -184,6 +184,10 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     return rows
 
 
+def _upper_edge(top: float) -> str:
+    return f"max {numbers.count(top, 5).strip()}"
+
+
 def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale) -> list[Row]:
     """Give both graphs side by side, each under its caption."""
     end_slot = axis.end_slot
@@ -192,12 +196,12 @@ def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: G
     running, waiting = axis.values(history.running, width), axis.values(history.waiting, width)
     span = f" {axis.span_s(width):.0f} s"
     left = [
-        caption([("t/s", "generation"), label(span)], scale.generation_tps, "", width),
+        caption([("t/s", "generation"), label(span)], _upper_edge(scale.generation_tps), width),
         *area_rows(rate, width, height - 1, scale.generation_tps, "generation", end_slot=end_slot),
     ]
     words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
     right = [
-        caption(words, scale.load, "", width),
+        caption(words, _upper_edge(scale.load), width),
         *stacked_rows(
             running, waiting, width, height - 1, scale.load, ("running", "waiting"), end_slot=end_slot
         ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparktop.graphics import numbers
 from sparktop.graphics.braille import area, stacked
 from sparktop.model.series import Series
 from sparktop.palette import LEVELS
@@ -69,7 +68,6 @@ def stacked_rows(
     return rows
 
 
-def caption(label: Sequence[Run], top: float, unit: str, width: int) -> Row:
+def caption(label: Sequence[Run], top: str, width: int) -> Row:
     """Give the row over a graph: what it shows at the left, where its upper edge lies at the right."""
-    scale = f"{numbers.count(top, 5).strip()}{unit}"
-    return spread_row(label, [(f"▔{scale}", "muted")], width)
+    return spread_row(label, [(top, "muted")], width)

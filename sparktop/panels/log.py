@@ -51,7 +51,7 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
         [
             label(" cpu "),
             figure(numbers.rate(cost.cpu_percent, 5), known=cost.cpu_percent is not None),
-            label(" % of a core  memory "),
+            label(" %  memory "),
             figure(numbers.data(cost.rss_bytes, 9).strip(), known=cost.rss_bytes is not None),
         ],
         [
@@ -60,6 +60,7 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
                 numbers.data_rate(cost.terminal_bytes_per_s, 9).strip(),
                 known=cost.terminal_bytes_per_s is not None,
             ),
+            label("  (cpu: of one core)"),
         ],
     ]
     rows += [

@@ -49,11 +49,17 @@ def _memory(memory: MemoryReading) -> Row:
     return [
         label(name, 4),
         *_percent(used_percent(memory), "memory", warn=85, bad=93),
-        ("  ", "text"),
-        figure(numbers.data(memory.used_bytes, 9).strip(), known=memory.used_bytes is not None),
-        label(" of "),
-        figure(numbers.data(memory.total_bytes, 9).strip(), known=memory.total_bytes is not None),
+        (" ", "text"),
+        *_used_of(memory.used_bytes, memory.total_bytes),
     ]
+
+
+def _used_of(used: int | None, total: int | None) -> Row:
+    """Give "94.6 of 121.6 GiB": one unit, the total's, for both."""
+    if used is None or not total:
+        return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
+    step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
+    return [figure(f"{used / step:.1f}"), label(" of "), figure(f"{total / step:.1f}"), label(f" {unit}")]
 
 
 def _headroom(memory: MemoryReading) -> Row:
@@ -101,8 +107,7 @@ def _gpu(gpu: GpuReading, count: int) -> list[Row]:
     ]
     second: Row = [label("    clock"), *_unit(gpu.sm_clock_mhz, 5, " MHz")]
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
-        used, total = numbers.data(gpu.memory_used_bytes, 9).strip(), numbers.data(gpu.memory_total_bytes, 9)
-        second += [label("  mem "), figure(f"{used} of {total.strip()}")]
+        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)]
     reasons = gpu.throttle_reasons
     words = "throttle ?" if reasons is None else ", ".join(reasons) or "no throttle"
     second += [("  ", "text"), (words, "bad" if reasons else "muted")]
@@ -167,6 +172,12 @@ def _series(view: NodeView) -> list[tuple[list[Run], Series, str, float | None, 
     return graphs
 
 
+def _upper_edge(top: float, unit: str) -> str:
+    if unit == "B/s":
+        return numbers.data_rate(top, 9).strip()
+    return f"{numbers.count(top, 5).strip()}{unit}"
+
+
 def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:
     """Give as many graphs side by side as fit; at least two where there is room for two."""
     wanted = _series(view)
@@ -178,7 +189,7 @@ def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]
         upper = top if top is not None else nice_ceiling(max((v for v in values if v), default=1.0))
         columns.append(
             [
-                caption([*words, label(f" {axis.span_s(each):.0f} s")], upper, unit, each),
+                caption([*words, label(f" {axis.span_s(each):.0f} s")], _upper_edge(upper, unit), each),
                 *area_rows(values, each, height - 1, upper, gradient, end_slot=axis.end_slot),
             ]
         )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
 import os
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -64,7 +61,7 @@ class SparktopApp(App[None]):
     TITLE = "sparktop"
     ENABLE_COMMAND_PALETTE = True
     CSS = """
-    Screen { background: $background; }
+    OverviewScreen { background: $background; }
     ToastRack { align-horizontal: right; }
     """
     BINDINGS: ClassVar[list[BindingType]] = []
@@ -132,16 +129,9 @@ class SparktopApp(App[None]):
         driver.write = counted  # type: ignore[method-assign]  # the one seam where all output passes
 
     def _start_sources(self) -> None:
-        self.run_worker(self._watch(), group="sources", exit_on_error=False)
+        if self._monitor is not None:
+            self.run_worker(self._monitor.start(), group="sources", exit_on_error=False)
         self._arm()
-
-    async def _watch(self) -> None:
-        """Import what the sources need off the loop, then poll until the end."""
-        if self._monitor is None:
-            return
-        with suppress(ImportError):  # the monitor's own import tells what is missing
-            await asyncio.to_thread(importlib.import_module, "sparktop.sources.engine_http")
-        await self._monitor.start()
 
     def _arm(self) -> None:
         """Set the timer for the next drawing, at a fixed phase after the poll instants."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich.style import Style
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from sparktop.palette import Palette
 
@@ -42,6 +42,10 @@ def textual_theme(palette: Palette) -> Theme:
         return f"ansi_{value}" if palette.ansi else value
 
     background = color("background")
+    variables = {"border": color("border"), "block-cursor-background": color("cursor_background")}
+    if palette.ansi:
+        # Textual's own style sheets name these as soon as a theme is an ansi one.
+        variables |= BUILTIN_THEMES["ansi-dark" if palette.dark else "ansi-light"].variables
     return Theme(
         name=palette.name,
         primary=color("accent"),
@@ -56,5 +60,5 @@ def textual_theme(palette: Palette) -> Theme:
         panel=background if palette.ansi else color("cursor_background"),
         dark=palette.dark,
         ansi=palette.ansi,
-        variables={"border": color("border"), "block-cursor-background": color("cursor_background")},
+        variables=variables,
     )

@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from textual.app import App
 
+from sparktop.graphics.cells import cell_width
+
 _FONTS = "'DejaVu Sans Mono', 'Noto Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 _FAMILY = re.compile(r"font-family:\s*Fira Code[^;]*;")
+
+
+_TEXT = re.compile(r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>')
+_DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff]+")
+"""Runs of drawing characters (lines, blocks, braille) and runs of everything else."""
+
+
+def _in_pieces(match: re.Match[str]) -> str:
+    """Give one text element as several: drawing characters apart, spaces not at all.
+
+    A viewer takes drawing characters from another font when its own has none, with another width; stretching
+    a whole line to its length would then move what stands beside them.
+    """
+    style, x, y, length, rest, content = match.groups()
+    text = html.unescape(content).replace("\xa0", " ")
+    if not text.isprintable() or cell_width(text) != len(text):
+        return match.group()
+    cell = float(length) / len(text)
+    pieces: list[str] = []
+    for run in _DRAWN.finditer(text):
+        part = run.group().strip(" ")
+        if not part:
+            continue
+        at = run.start() + run.group().index(part)
+        shown = html.escape(part).replace(" ", "&#160;")
+        pieces.append(
+            f'<text class="{style}" x="{float(x) + at * cell:g}" y="{y}" '
+            f'textLength="{len(part) * cell:g}"{rest}>{shown}</text>'
+        )
+    return "".join(pieces)
 
 
 def screen_svg(app: App[object]) -> str:
     """Give what `app` shows as SVG; the same screen gives the same text."""
     svg = app.export_screenshot(title="sparktop")
-    svg = _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", svg))
+    svg = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", svg)))
     # Rich names its classes by a hash of the content with the title; a fixed name keeps diffs readable.
     names = set(re.findall(r"terminal-\d+(?=-)", svg))
     for name in names:
         svg = svg.replace(name, "terminal")
-    return svg
+    return _TEXT.sub(_in_pieces, svg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -86,7 +87,7 @@ def test_backends_of_one_group_share_a_scale(playing: Snapshot) -> None:
     """Both backends name the same upper edge for tokens and for load."""
     scene = Scene(playing, 120, 34, Boxes())
     edges = [
-        [word for word in row_text(panel.rows[1]).split() if word.startswith("▔")]
+        re.findall(r"max (\S+)", row_text(panel.rows[1]))
         for panel in scene.draw()
         if panel.key.kind == "backend"
     ]

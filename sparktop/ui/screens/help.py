@@ -35,7 +35,10 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen > VerticalScroll {
         width: 78; max-width: 96%; height: auto; max-height: 94%;
         border: round $border; background: $background; padding: 0 1;
-        border-title-color: $foreground;
+        border-title-color: $foreground; border-subtitle-color: $foreground;
+        scrollbar-size-vertical: 1; scrollbar-color: $border; scrollbar-color-hover: $accent;
+        scrollbar-color-active: $accent; scrollbar-background: $background;
+        scrollbar-background-hover: $background; scrollbar-background-active: $background;
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
