@@ -1,0 +1,69 @@
+"""Histograms, put together from the samples of their buckets."""
+
+from __future__ import annotations
+
+import math
+
+from sparktop.engines.exposition import Family, Labels, number
+from sparktop.model.engine import Histogram
+
+_Series = dict[Labels, dict[float, float]]
+
+
+def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
+    """Put one histogram together; several series (models, processes) are added up where their bounds agree.
+
+    Anything doubtful gives None rather than a wrong histogram: bounds that are missing, no numbers or there
+    twice, cumulative counts that are negative, infinite or fall, a sum that is missing or negative, series
+    with different bounds. A missing `+Inf` bucket is filled from the count.
+    """
+    series = _by_series(buckets)
+    if not series:
+        return None
+    bounds: tuple[float, ...] | None = None
+    totals: list[float] = []
+    total = 0.0
+    for labels, found in series.items():
+        if math.inf not in found and labels in counts:
+            found[math.inf] = counts[labels]
+        own = tuple(sorted(found))
+        cumulative = [found[bound] for bound in own]
+        added = sums.get(labels, math.nan)
+        if not (_rises(cumulative) and own[-1] == math.inf and 0 <= added < math.inf):
+            return None
+        if bounds is None:
+            bounds, totals = own, cumulative
+        elif own == bounds:
+            totals = [left + right for left, right in zip(totals, cumulative, strict=True)]
+        else:
+            return None
+        total += added
+    return Histogram(bounds or (), tuple(totals), total)
+
+
+def _by_series(buckets: Family) -> _Series | None:
+    """Group buckets by their labels less `le`; None when a bound is no number or comes twice."""
+    series: _Series = {}
+    for labels, value in buckets.items():
+        bound = math.nan
+        others = []
+        for label in labels:
+            if label[0] == "le":
+                bound = number(label[1])
+            else:
+                others.append(label)
+        found = series.setdefault(tuple(others), {})
+        if not bound > -math.inf or bound in found:
+            return None
+        found[bound] = value
+    return series
+
+
+def _rises(cumulative: list[float]) -> bool:
+    """Tell whether these can be cumulative counts: from 0 up, finite, never falling; NaN fails every test."""
+    last = 0.0
+    for value in cumulative:
+        if not last <= value < math.inf:
+            return False
+        last = value
+    return True

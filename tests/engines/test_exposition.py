@@ -1,0 +1,197 @@
+"""The text format reader, held against prometheus_client's on pages full of traps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparktop.engines import exposition
+from sparktop.engines.error import PageError
+from sparktop.engines.exposition import Reader, number, parse_labels
+from sparktop.model.failure import FailureKind
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+WANTED = ("vllm:a", "vllm:a_total", "vllm:b_bucket", "process_start_time_seconds")
+NAMES = (*WANTED, "vllm:a_created", "vllm:ab", "xvllm:a", "vllm", "b_bucket")
+NUMBERS = ("0", "1.0", "-2", "+4", "1e3", "1.5E-7", "6.5798e+10", "NaN", "+Inf", "-Inf", "1795255089.97")
+PIECES = (
+    "a",
+    " ",
+    "\t",
+    "{",
+    "}",
+    ",",
+    "=",
+    "#",
+    r"\"",
+    r"\\",
+    r"\n",
+    r"\d",
+    "vllm:a 7",
+    "é",
+    "\u202e",
+    "🜁",
+    "\r",
+)
+
+label_blocks = st.lists(
+    st.tuples(
+        st.sampled_from(("engine", "le", "model_name", "_x", "A9")),
+        st.lists(st.sampled_from(PIECES), max_size=4).map("".join),
+    ),
+    max_size=3,
+    unique_by=lambda pair: pair[0],
+)
+shapes = st.tuples(
+    st.sampled_from(("", " ", "\t")),  # around braces and between labels
+    st.sampled_from(("", ",")),  # after the last label
+    st.sampled_from(("", " 1395066363000", "  -5")),  # a timestamp
+)
+
+
+def sample_line(name: str, labels: list[tuple[str, str]], value: str, shape: tuple[str, str, str]) -> str:
+    """A well-formed sample, as odd as the format allows."""
+    gap, comma, time = shape
+    pairs = [f'{gap}{label}{gap}={gap}"{raw}"{gap}' for label, raw in labels]
+    block = gap + "{" + ",".join(pairs) + comma + "}" if labels else ""
+    return f"{gap}{name}{block} {gap}{value}{time}"
+
+
+lines = st.builds(sample_line, st.sampled_from(NAMES), label_blocks, st.sampled_from(NUMBERS), shapes)
+comments = st.sampled_from(("", "# TYPE other gauge", "# HELP vllm:a not {a sample} 5", "#", "# vllm:a 9"))
+pages = st.builds(
+    lambda parts, newline, end: (newline.join(parts) + end).encode(),
+    st.lists(lines | comments, max_size=5),
+    st.sampled_from(("\n", "\r\n")),
+    st.sampled_from(("", "\n")),
+)
+
+
+def flat(families: dict[str, dict[tuple[tuple[str, str], ...], float]]) -> Samples:
+    return {(name, labels): value for name, family in families.items() for labels, value in family.items()}
+
+
+def same(left: Samples, right: Samples) -> bool:
+    return left.keys() == right.keys() and all(
+        value == right[key] or (math.isnan(value) and math.isnan(right[key])) for key, value in left.items()
+    )
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=pages)
+def test_every_page_is_read_as_prometheus_client_reads_it(
+    oracle: Callable[[bytes], Samples], body: bytes
+) -> None:
+    """On well-formed pages both readers see the same samples with the same labels and values."""
+    expected = {key: value for key, value in oracle(body).items() if key[0] in WANTED}
+    assert same(flat(Reader(WANTED).read(body)), expected)
+
+
+@pytest.mark.parametrize("name", ["t002", "t009", "t018"])
+def test_captured_pages_lose_no_sample(
+    page: Callable[[str], bytes], oracle: Callable[[bytes], Samples], name: str
+) -> None:
+    """Asked for all names of a captured page, the reader gives every one of its samples."""
+    body = page(f"vllm-0.32/{name}.prom")
+    expected = oracle(body)
+    assert same(flat(Reader({key[0] for key in expected}).read(body)), expected)
+
+
+def test_the_last_of_repeated_samples_counts() -> None:
+    """A sample that comes twice, even with its labels in another order, has the later value."""
+    body = b'vllm:a{x="1",y="2"} 5\nvllm:a{y="2",x="1"} 7\n'
+    assert Reader(WANTED).read(body) == {"vllm:a": {(("x", "1"), ("y", "2")): 7.0}}
+
+
+def test_a_name_is_not_found_inside_another() -> None:
+    """Longer and shorter names, comments and label values do not count as the wanted name."""
+    body = b'vllm:ab 1\nvllm:a_created 2\n#vllm:a 3\nvllm:b{x="\\nvllm:a 4"} 4\nxvllm:a 5\n'
+    assert Reader(["vllm:a"]).read(body) == {}
+
+
+def test_names_that_begin_alike_are_told_apart() -> None:
+    """A name that is the beginning of another is found, and so is the other."""
+    body = b"vllm:a 1\nvllm:a_total 2\nvllm:a_to 3\n"
+    assert Reader(["vllm:a", "vllm:a_total"]).read(body) == {"vllm:a": {(): 1.0}, "vllm:a_total": {(): 2.0}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'vllm:a{x="1} 5',
+        b"vllm:a{x=1} 5",
+        b'vllm:a{x="1",,y="2"} 5',
+        b'vllm:a{x="1",x="2"} 5',
+        b'vllm:a{x="1"',
+        b'vllm:a{="1"} 5',
+        b'vllm:a{x="1"}',
+        b"vllm:a",
+        b"vllm:a 5 and more",
+        b"vllm:a 5 6 7",
+        b"vllm:a{{}} 5",
+        b'vllm:a{x="1"} {y="2"} 5',
+    ],
+)
+def test_a_malformed_line_leaves_its_name_without_samples(line: bytes) -> None:
+    """A name with one unreadable line stands there empty: a sum without that line would be wrong."""
+    assert Reader(WANTED).read(b"vllm:a 1\n" + line + b"\nvllm:a_total 2\n") == {
+        "vllm:a": {},
+        "vllm:a_total": {(): 2.0},
+    }
+
+
+@pytest.mark.parametrize("text", ["", "five", "1_000", "0x10", "1,5", "--1", "1e", "\u0661"])
+def test_what_is_no_number_is_nan(text: str) -> None:
+    """Words, digit groups, hexadecimal and digits of other scripts are no numbers of the format."""
+    assert math.isnan(number(text))
+    assert math.isnan(Reader(WANTED).read(f"vllm:a {text or '-'}".encode())["vllm:a"][()])
+
+
+def test_broken_utf8_in_labels_keeps_two_names_apart() -> None:
+    """Bytes that are no UTF-8 neither stop the reader nor make two names one."""
+    (family,) = Reader(WANTED).read(b'vllm:a{x="\xff"} 1\nvllm:a{x="\xfe"} 2\n').values()
+    assert sorted(family.values()) == [1.0, 2.0]
+
+
+def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit of samples the page is refused instead of filling the memory."""
+    monkeypatch.setattr(exposition, "MAX_SAMPLES", 1000)
+    lines = [b'vllm:a{x="%d"} 1\n' % number for number in range(1001)]
+    assert len(Reader(WANTED).read(b"".join(lines[:1000]))["vllm:a"]) == 1000
+    with pytest.raises(PageError, match="1,000 samples") as error:
+        Reader(WANTED).read(b"".join(lines))
+    assert error.value.kind is FailureKind.TOO_LARGE
+
+
+@pytest.mark.parametrize("junk", [b"{", b"}", b'"', b"\\", b'{a="', b'"}', b" ", b",", b'a="b",', b"} 1 "])
+def test_long_malformed_lines_are_walked_once(junk: bytes) -> None:
+    """A line of 400 kB made to lead a reader astray is done with: looking back would take hours here."""
+    body = b"vllm:a{" + junk * (400_000 // len(junk)) + b"\nvllm:a_total 2\n"
+    assert Reader(WANTED).read(body)["vllm:a_total"] == {(): 2.0}
+
+
+def test_huge_label_blocks_are_read_and_not_remembered() -> None:
+    """A label of a megabyte is read; blocks beyond the limit do not stay in memory."""
+    body = b'vllm:a{x="' + b"y" * 1_000_000 + b'"} 3\n'
+    families = Reader(WANTED).read(body)
+    (labels,) = families["vllm:a"]
+    assert len(labels[0][1]) == 1_000_000
+
+
+def test_endless_labels_are_malformed() -> None:
+    """A sample with more labels than anyone needs is given up after the first few hundred."""
+    pairs = [b'a%d="1"' % number for number in range(257)]
+    assert parse_labels(b"{" + b",".join(pairs) + b"}") is None
+    assert len(parse_labels(b"{" + b",".join(pairs[:256]) + b"}") or ()) == 256
+
+
+def test_labels_come_sorted_whatever_their_order() -> None:
+    """Labels are a set: two orders of one set are equal."""
+    orders = [b'{b="2",a="1",c="3"}', b'{c="3",b="2",a="1"}', b'{ a = "1" , c="3",b="2",}']
+    assert all(parse_labels(left) == parse_labels(right) for left, right in pairwise(orders))
