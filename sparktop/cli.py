@@ -1,0 +1,108 @@
+"""The command line: which command, with which arguments, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from sparktop import __version__
+from sparktop.commands import config, demo, snapshot, themes, watch
+from sparktop.commands.arguments import Parser
+from sparktop.commands.output import flush_out, tell, write_out
+from sparktop.errors import SparktopError, UsageError
+from sparktop.model.text import clean
+
+COMMANDS: dict[str, tuple[ModuleType, str]] = {
+    "demo": (demo, "simulated servers on this machine, and the viewer on them"),
+    "snapshot": (snapshot, "watch for a moment, then one report: json or txt"),
+    "config": (config, "print the configuration file or an example of one, or check it"),
+    "themes": (themes, "list the themes"),
+}
+"""The commands that there are, with what they do."""
+
+LATER = ("sweep", "compare", "record", "replay", "report", "agent", "doctor")
+"""Words that will be commands: they cannot be hosts today and commands tomorrow."""
+
+EXIT_CODES = """\
+exit codes: 0 done; 1 the result is bad or could not be written; 2 usage or configuration;
+3 nothing could be reached; 130 interrupted"""
+
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `sparktop` with the given arguments (those of the process by default); give the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except SystemExit as end:  # argparse after --help
+        return end.code if isinstance(end.code, int) else 0
+    except SparktopError as error:
+        tell(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except Exception as error:  # noqa: BLE001  # the last resort: a traceback belongs into the log
+        return _log_bug(error)
+    finally:
+        flush_out()
+
+
+def _dispatch(words: list[str]) -> int:
+    first = words[0] if words else ""
+    if first in LATER:
+        raise UsageError(f"this version has no '{first}' yet; a host of that name is written {first}:8000")
+    if first == "--version":
+        write_out(f"sparktop {__version__}\n")
+        return 0
+    if first in COMMANDS:
+        module, summary = COMMANDS[first]
+        parser = Parser(f"sparktop {first}", description=_sentence(summary))
+        return _parse_and_run(parser, module, words[1:])
+    return _parse_and_run(_viewer_parser(), watch, words)
+
+
+def _viewer_parser() -> Parser:
+    listed = "\n".join(f"  {name:<10}{summary}" for name, (_, summary) in COMMANDS.items())
+    hint = "commands (each has --help; a host of such a name is written host:port):"
+    parser = Parser(
+        "sparktop",
+        usage="sparktop [TARGET ...] [options]\n       sparktop COMMAND [options]",
+        description="Watch LLM servers and the machines they run on, live in a terminal.",
+        epilog=f"{hint}\n{listed}\n\n{EXIT_CODES}",
+    )
+    parser.add_argument("--version", action="version", version=f"sparktop {__version__}")
+    return parser
+
+
+def _parse_and_run(parser: Parser, module: ModuleType, words: list[str]) -> int:
+    add_arguments: Callable[[Parser], None] = module.add_arguments
+    run: Callable[[object], int] = module.run
+    add_arguments(parser)
+    arguments = parser.parse_intermixed_args(words)
+    targets = getattr(arguments, "targets", [])
+    if module is watch and targets and (targets[0] in COMMANDS or targets[0] in LATER):
+        # An option came first. Taking a command for a host would start a search that nobody wants.
+        word = targets[0]
+        raise UsageError(f"'{word}' is a command: write it first; a host of that name is written {word}:8000")
+    return run(arguments)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+def _log_bug(error: Exception) -> int:
+    """Put a traceback into the log and one line on the screen."""
+    import logging  # late: only here
+
+    from sparktop.logfile import open_log  # as above
+
+    path = open_log(os.environ)
+    logging.getLogger(__name__).error("unexpected error", exc_info=error)
+    where = f"; the log has more: {clean(path, 300)}" if path else ""
+    what = f"{type(error).__name__}: {clean(error)}".removesuffix(": ")
+    tell(f"this is a bug: {what}{where}")
+    return 1

@@ -1,0 +1,89 @@
+"""What the commands' arguments have in common: one-line errors, bounded numbers, targets."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import NoReturn
+
+from sparktop.errors import UsageError
+from sparktop.model.targets import MAX_INTERVAL_S, MIN_INTERVAL_S
+from sparktop.model.text import clean
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one line for an error, and no guessing of shortened options."""
+
+    def __init__(
+        self, prog: str, *, description: str, epilog: str | None = None, usage: str | None = None
+    ) -> None:
+        super().__init__(
+            prog=prog,
+            usage=usage,
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong with the arguments.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"{clean(message, 300)}; see {self.prog} --help")
+
+
+def number(least: float, most: float, unit: str = "") -> Callable[[str], float]:
+    """Make a type of argument: a number from `least` to `most`."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be {least:g} to {most:g}{unit}, not '{clean(text, 40)}'")
+        return value
+
+    return parse
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """Make a type of argument: a whole number from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            message = f"must be a whole number, {least} to {most}, not '{clean(text, 40)}'"
+            raise argparse.ArgumentTypeError(message)
+        return value
+
+    return parse
+
+
+def add_targets(parser: argparse.ArgumentParser) -> None:
+    """Add what says what to watch: TARGET… and --config."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="a host (its usual ports are tried), host:port or URL; with none, the configuration file says",
+    )
+    parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+
+
+def add_drawing(parser: argparse.ArgumentParser) -> None:
+    """Add what says how to draw: --interval and --theme."""
+    parser.add_argument(
+        "--interval",
+        type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),
+        metavar="S",
+        help="seconds between two looks at an engine (default 1); nodes are looked at half as often",
+    )
+    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")

@@ -1,0 +1,67 @@
+"""`sparktop config`: print the configuration file in use or an example, or check one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from sparktop.commands.output import tell, write_out
+from sparktop.errors import ConfigError
+from sparktop.model.text import clean
+
+if TYPE_CHECKING:
+    from sparktop.config import Config
+
+_IN_USE = ""
+"""--check without a file."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --default and --check."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--default", action="store_true", help="print a commented example")
+    which.add_argument(
+        "--check",
+        nargs="?",
+        const=_IN_USE,
+        metavar="FILE",
+        help="check FILE, or the file in use; exit 2 if wrong",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print or check.
+
+    Raises:
+        ConfigError: the file is wrong, or there is none.
+    """
+    from sparktop import config  # late: it loads pydantic
+
+    if arguments.default:
+        write_out(config.default_toml())
+        return 0
+    path = config.find_config(arguments.check, os.environ)
+    if path is None:
+        places = ", ".join(clean(place, 300) for place in config.usual_places(os.environ))
+        raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
+    loaded = config.load(path)
+    for line in loaded.warnings(os.environ):
+        tell(line)
+    write_out(
+        f"{clean(path, 500)}: valid: {_summary(loaded)}\n" if arguments.check is not None else loaded.text
+    )
+    return 0
+
+
+def _summary(loaded: Config) -> str:
+    settings = loaded.settings
+    parts = (
+        ("node", settings.nodes),
+        ("backend", settings.backends),
+        ("router", settings.routers),
+        ("sweep", settings.sweeps),
+    )
+    return ", ".join(
+        f"{len(found)} {noun}{'' if len(found) == 1 else 's'}" for noun, found in parts if found
+    ) or ("nothing to watch, so this machine is")

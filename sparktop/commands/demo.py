@@ -1,0 +1,55 @@
+"""`sparktop demo`: simulated servers on loopback, and the viewer on them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+
+from sparktop.commands.arguments import add_drawing, whole_number
+
+_MOST_BACKENDS = 8
+_LARGEST_SEED = 2**31 - 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the simulation can be told."""
+    parser.add_argument(
+        "--backends",
+        type=whole_number(1, _MOST_BACKENDS),
+        default=2,
+        metavar="N",
+        help=f"simulated servers, 1 to {_MOST_BACKENDS} (default 2)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_number(0, _LARGEST_SEED),
+        default=0,
+        metavar="N",
+        help="the same seed gives the same load (default 0)",
+    )
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="only the servers, and their configuration as TOML on standard output",
+    )
+    add_drawing(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the servers and show them."""
+    # Late: they load the servers and pydantic.
+    from sparktop.commands.choice import checked_theme
+    from sparktop.commands.watch import show
+    from sparktop.demo.command import run_demo
+    from sparktop.logfile import open_log
+
+    open_log(os.environ)
+    return run_demo(
+        serve=arguments.serve,
+        backends=arguments.backends,
+        seed=arguments.seed,
+        theme=checked_theme(arguments.theme),
+        interval_s=arguments.interval,
+        show=partial(show, simulated=True),
+    )

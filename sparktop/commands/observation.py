@@ -1,0 +1,87 @@
+"""Watching for a moment, without a screen: when is it enough, and what to say when nothing answered."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import Watch
+from sparktop.monitor import Monitor
+from sparktop.store import Store
+
+ENOUGH_S = 5.0
+"""Without a time of their own nobody waits longer for a second sample."""
+_LOOK_S = 0.05
+"""How often it is looked whether every source has told."""
+_REASONS = 3
+"""Reasons that fit into one line."""
+
+
+async def observe(watch: Watch, seconds: float | None, *, simulated: bool = False) -> tuple[Snapshot, bool]:
+    """Watch until `seconds` are over, everything has told, or Ctrl+C; tell whether it was Ctrl+C."""
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+
+    def interrupt() -> None:
+        interrupted.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    store = Store(watch, simulated=simulated)
+    monitor = Monitor(watch, store)
+    await monitor.start()
+    try:
+        if seconds is None:
+            await wait_for(lambda: has_told(store.snapshot(), watch), ENOUGH_S, interrupted)
+        else:
+            await wait_for(lambda: False, seconds, interrupted)
+        snapshot = store.snapshot()
+    finally:
+        await monitor.stop()
+        loop.remove_signal_handler(signal.SIGINT)
+    return snapshot, interrupted.is_set()
+
+
+async def wait_for(
+    done: Callable[[], bool],
+    limit_s: float,
+    interrupted: asyncio.Event,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until `done`, for `limit_s` at most, or until interrupted."""
+    end = clock() + limit_s
+    while not interrupted.is_set() and not done():
+        left = end - clock()
+        if left <= 0:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(interrupted.wait(), min(_LOOK_S, left))
+
+
+def has_told(snapshot: Snapshot, watch: Watch) -> bool:
+    """Tell whether every source gave two samples or failed, and the usual ports of all hosts were tried."""
+    found = len(snapshot.backends) > len(watch.backends)
+    if watch.discover and not found and not _discovery_notes(snapshot):
+        return False
+    backends = (one.failure is not None or len(one.history.running) > 1 for one in snapshot.backends)
+    nodes = (one.failure is not None or len(one.history.cpu_percent) > 1 for one in snapshot.nodes)
+    return all(backends) and all(nodes)
+
+
+def _discovery_notes(snapshot: Snapshot) -> list[str]:
+    """Give what the search for servers had to say; it says something of each host without any."""
+    return [event.message for event in snapshot.events if event.subject == "discovery"]
+
+
+def why_nothing(snapshot: Snapshot) -> str:
+    """Give one line: who did not answer, and why."""
+    failures = [f"{one.name}: {one.failure.message}" for one in snapshot.backends if one.failure]
+    failures += [f"{one.name}: {one.failure.message}" for one in snapshot.nodes if one.failure]
+    reasons = [*failures, *_discovery_notes(snapshot)]
+    more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+    return f"nothing could be reached: {'; '.join(reasons[:_REASONS]) or 'no answer in time'}{more}"

@@ -1,0 +1,110 @@
+"""Where a command's result goes: standard output, or a file that is never half written."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+from sparktop.errors import OutputError
+from sparktop.model.text import clean
+
+
+def write_out(text: str) -> None:
+    """Write a result to standard output; a reader that has seen enough (`| head`) is no error.
+
+    Raises:
+        OutputError: standard output is closed, full or broken.
+    """
+    stream = sys.stdout
+    if stream is None:
+        raise OutputError("standard output is closed")
+    if isinstance(stream, io.TextIOWrapper):
+        # A terminal of another encoding gets "?" for what it lacks.
+        stream.reconfigure(errors="replace")
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        _silence()
+    except OSError as error:
+        _silence()
+        raise OutputError(f"standard output: {_reason(error)}") from None
+
+
+def flush_out() -> None:
+    """Flush what argparse printed; a reader that has gone is no error."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _silence()
+
+
+def tell(message: str) -> None:
+    """Write a message to standard error, each of its lines cleaned and with the program's name."""
+    if sys.stderr is None:
+        return
+    lines = "".join(f"sparktop: {clean(line, 1000)}\n" for line in message.splitlines())
+    try:
+        sys.stderr.write(lines)
+        sys.stderr.flush()
+    except OSError:
+        return
+
+
+def check_file(path: Path) -> None:
+    """Find out early that a file cannot be written: nobody wants to hear it after a minute of watching.
+
+    Raises:
+        OutputError: there is no such folder, or a folder has that name.
+    """
+    try:
+        if path.is_dir():
+            raise OutputError(f"{clean(path)}: is a folder; name a file in it")
+        if not path.resolve().parent.is_dir():
+            raise OutputError(f"{clean(path)}: there is no folder {clean(path.resolve().parent)}")
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
+        raise OutputError(f"{clean(path)}: {_reason(error)}") from None
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all: beside its place first, then renamed.
+
+    A device or a pipe is written to as it is; a link keeps pointing where it does.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    check_file(path)
+    place = path.resolve()
+    try:
+        if place.exists() and not place.is_file():
+            place.write_text(text, encoding="utf-8")
+            return
+        part = place.with_name(f".{place.name}.{os.getpid()}.part")
+        try:
+            with part.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return clean((error.strerror if isinstance(error, OSError) else None) or error)
+
+
+def _silence() -> None:
+    """Point standard output at nothing, so that the interpreter's last flush fails at nothing."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        return

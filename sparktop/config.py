@@ -1,0 +1,286 @@
+"""The configuration file `sparktop.toml`: what it may say, where it is found, how it is read."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from sparktop.config_errors import CHECKS, config_error, from_pydantic, key_name
+from sparktop.config_places import find_config, usual_places
+from sparktop.errors import ConfigError
+from sparktop.model.targets import (
+    MAX_INTERVAL_S,
+    MIN_INTERVAL_S,
+    BackendTarget,
+    NodeTarget,
+    RouterTarget,
+    StateThresholds,
+    Watch,
+)
+from sparktop.model.text import clean
+from sparktop.nearest import did_you_mean
+from sparktop.palette import palettes
+from sparktop.toml_lines import key_lines, line_of
+
+__all__ = ["Config", "Settings", "Strict", "default_toml", "find_config", "load", "usual_places"]
+
+MOST_BYTES = 1 << 20
+"""A larger file is no configuration, whatever it is."""
+
+_DEFAULTS = StateThresholds()
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARSER_LINE = re.compile(r"\(at line (\d+), ")
+
+
+def _printable_name(name: str) -> str:
+    if not name or clean(name, 64) != name:
+        raise ValueError("must be 1 to 64 printable characters without space at the ends")
+    return name
+
+
+def _http_url(url: str) -> str:
+    """Check a URL. It is never shown: somebody may have put a password into it."""
+    example = "as in 'http://127.0.0.1:8000'"
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"must start with http:// or https://, {example}")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # reading it is the check: a port that is no number raises ValueError
+    except ValueError:
+        raise ValueError(f"is no URL, {example}") from None
+    if not parts.hostname or clean(url, 500) != url or " " in url:
+        raise ValueError(f"is no URL, {example}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("must hold no password, query or fragment; keys go into environment variables")
+    return url.rstrip("/")
+
+
+def _variable(name: str) -> str:
+    """Check the name of an environment variable. It is never shown: it may be the key itself."""
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("must be the name of an environment variable, never the key itself")
+    return name
+
+
+def _known_theme(name: str) -> str:
+    known = palettes()
+    if name not in known:
+        near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
+        raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_printable_name)]
+Url = Annotated[str, AfterValidator(_http_url)]
+Variable = Annotated[str, AfterValidator(_variable)]
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Strict(BaseModel):
+    """A table of the file: no unknown keys, no conversions, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class NodeTable(Strict):
+    """`[[nodes]]`: a machine."""
+
+    name: Name
+    via: Literal["local", "agent", "ssh"] = "local"
+    url: Url | None = None
+    ssh: Name | None = None
+    token_env: Variable | None = None
+    token_file: str | None = None
+    tls_ca: str | None = None
+
+
+class BackendTable(Strict):
+    """`[[backends]]`: an inference server."""
+
+    name: Name
+    url: Url
+    engine: Literal["auto", "vllm", "sglang", "llamacpp", "trtllm", "tgi", "ollama", "openai"] = "auto"
+    nodes: list[str] = Field(default_factory=list)
+    slots: Count | None = None
+    api_key_env: Variable | None = None
+
+
+class RouterTable(Strict):
+    """`[[routers]]`: a router and the group of backends behind it."""
+
+    name: Name
+    url: Url
+    strategy: Name | None = None
+    backends: list[str] = Field(default_factory=list)
+    deployments: dict[str, str] = Field(default_factory=dict)
+    api_key_env: Variable | None = None
+
+
+class SweepTable(Strict):
+    """`[[sweeps]]`: a preset of the load generator."""
+
+    name: Name
+    key: Name | None = None
+    targets: list[str] = Field(default_factory=list)
+    concurrency: list[Count] = Field(default_factory=list)
+    pp: Count | None = None
+    tg: Count | None = None
+    runs: Count | None = None
+
+
+class GuardTable(Strict):
+    """`[guard]`: where a running sweep stops itself."""
+
+    min_headroom_gib: float | None = Field(default=None, ge=0)
+    max_gpu_c: float | None = Field(default=None, gt=0)
+
+
+class ModelTable(Strict):
+    """`[models."name"]`: what is known of a model."""
+
+    bytes_per_token_gb: float | None = Field(default=None, gt=0)
+    cudagraph_capture_sizes: list[Count] = Field(default_factory=list)
+
+
+class ThresholdsTable(Strict):
+    """`[thresholds]`: where one state word ends and the next begins."""
+
+    kv_full_percent: float = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
+    busy_running: float = Field(default=_DEFAULTS.busy_running, gt=0)
+    busy_share: Share = _DEFAULTS.busy_share
+    queueing_share: Share = _DEFAULTS.queueing_share
+    window_s: float = Field(default=_DEFAULTS.window_s, ge=1, le=600)
+
+
+class Settings(Strict):
+    """The whole file."""
+
+    interval_s: float = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
+    theme: Annotated[str, AfterValidator(_known_theme)] = "spark-dark"
+    nodes: list[NodeTable] = Field(default_factory=list)
+    backends: list[BackendTable] = Field(default_factory=list)
+    routers: list[RouterTable] = Field(default_factory=list)
+    sweeps: list[SweepTable] = Field(default_factory=list)
+    guard: GuardTable = GuardTable()
+    models: dict[str, ModelTable] = Field(default_factory=dict)
+    thresholds: ThresholdsTable = ThresholdsTable()
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration file that was read and is right."""
+
+    path: Path
+    settings: Settings
+    text: str = field(default="", repr=False)
+    """The file as it stands."""
+
+    def watch(self, env: Mapping[str, str]) -> Watch:
+        """Give what the file says is to be watched; API keys come from `env`."""
+        settings = self.settings
+        return Watch(
+            nodes=tuple(NodeTarget(one.name, one.via, one.url, one.ssh) for one in settings.nodes),
+            backends=tuple(
+                BackendTarget(
+                    name=one.name,
+                    url=one.url,
+                    engine=one.engine,
+                    nodes=tuple(one.nodes),
+                    slots=one.slots,
+                    api_key=(env.get(one.api_key_env) or None) if one.api_key_env else None,
+                )
+                for one in settings.backends
+            ),
+            routers=tuple(
+                RouterTarget(one.name, one.url, one.strategy, tuple(one.backends)) for one in settings.routers
+            ),
+            interval_s=settings.interval_s,
+            theme=settings.theme,
+            thresholds=StateThresholds(**settings.thresholds.model_dump()),
+            source=clean(self.path, 500),
+        )
+
+    def warnings(self, env: Mapping[str, str]) -> list[str]:
+        """Give a line for each environment variable that the file names and `env` lacks."""
+        named = [
+            *((("nodes", i, "token_env"), one.token_env) for i, one in enumerate(self.settings.nodes)),
+            *(
+                (("backends", i, "api_key_env"), one.api_key_env)
+                for i, one in enumerate(self.settings.backends)
+            ),
+            *(
+                (("routers", i, "api_key_env"), one.api_key_env)
+                for i, one in enumerate(self.settings.routers)
+            ),
+        ]
+        lines = key_lines(self.text)
+        return [
+            f"{clean(self.path, 500)}:{line_of(lines, path)}: "
+            f"key '{key_name(path)}' names an environment variable that is not set"
+            for path, variable in named
+            if variable is not None and not env.get(variable)
+        ]
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: with one line for each thing that is wrong.
+    """
+    file = clean(path, 500)
+    text = _read(path, file)
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{file}:1: is nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(_syntax_message(file, text, str(error))) from None
+    problems = [problem for check in CHECKS for problem in check(data)]
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        raise config_error(file, text, [*from_pydantic(error.errors(), Settings), *problems]) from None
+    if problems:
+        raise config_error(file, text, problems)
+    return Config(path, settings, text)
+
+
+def _read(path: Path, file: str) -> str:
+    try:
+        with path.open("rb") as stream:
+            body = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{file}: cannot be read: {clean(reason)}") from None
+    if len(body) > MOST_BYTES:
+        raise ConfigError(f"{file}: is larger than {MOST_BYTES >> 20} MiB: no configuration file")
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: is not UTF-8 text") from None
+
+
+def _syntax_message(file: str, text: str, message: str) -> str:
+    """Put the line in front: the message ends in "(at line 3, column 5)" or "(at end of document)"."""
+    found = _PARSER_LINE.search(message)
+    if found:
+        line = f":{found.group(1)}"
+        message = message.replace(found.group(), "(")
+    else:
+        line = f":{text.rstrip().count(chr(10)) + 1}" if "end of document" in message else ""
+    return f"{file}{line}: is no TOML: {clean(message)}"
+
+
+def default_toml() -> str:
+    """Give a commented example of the file."""
+    return Path(__file__).with_name("default.toml").read_text(encoding="utf-8")

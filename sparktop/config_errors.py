@@ -1,0 +1,209 @@
+"""What is wrong in a configuration file, one line an error: where, which key, and the right word."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from sparktop.errors import ConfigError
+from sparktop.model.text import clean
+from sparktop.nearest import did_you_mean
+from sparktop.toml_lines import Path, key_lines, line_of
+
+MOST = 100
+"""Lines of errors shown, at most: the file may be anything."""
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+_WANTED = {
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a table",
+    "string_type": "text in quotes",
+}
+"""What a key must be, by pydantic's word for the error."""
+
+_LIMITS = {
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in the file."""
+
+    path: Path
+    message: str
+    """What follows the key's name: "is unknown"."""
+    at: Path | None = None
+    """Where to look, when that is not `path`."""
+
+
+def key_name(path: Path) -> str:
+    """Give a path as a person writes it: `backends[1].url`, `models."a/b".bytes_per_token_gb`."""
+    name = ""
+    for part in path:
+        if isinstance(part, int):
+            name += f"[{part}]"
+            continue
+        word = clean(part, 60)
+        name += ("." if name else "") + (word if _BARE_KEY.fullmatch(word) else f'"{word}"')
+    return name
+
+
+def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigError:
+    """Make the error that tells every problem, sorted by line."""
+    lines = key_lines(text)
+    told = [
+        (line_of(lines, one.at or one.path), f"key '{key_name(one.path)}' {one.message}") for one in problems
+    ]
+    told.sort(key=lambda pair: pair[0])
+    shown = [f"{file}:{line}: {message}" for line, message in told[:MOST]]
+    if len(told) > MOST:
+        shown.append(f"{file}: {len(told) - MOST} more errors")
+    return ConfigError("\n".join(shown))
+
+
+def from_pydantic(errors: Iterable[ErrorDetails], root: type[BaseModel]) -> Iterator[Problem]:
+    """Give pydantic's errors in the words of this program."""
+    for error in errors:
+        yield Problem(error["loc"], _message(error, root))
+
+
+def _message(error: ErrorDetails, root: type[BaseModel]) -> str:
+    kind, path, context = error["type"], error["loc"], error.get("ctx", {})
+    given = shown_value(error["input"])
+    if kind == "extra_forbidden":
+        known = _keys_at(root, path[:-1])
+        message = "is unknown" + (did_you_mean(str(path[-1]), known) or f" (known here: {', '.join(known)})")
+    elif kind == "missing":
+        message = "is missing"
+    elif kind in _WANTED:
+        tables = kind == "list_type" and isinstance(error["input"], dict)
+        message = f"must be {_WANTED[kind]}, not {given}" + (f": write [[{path[-1]}]]" if tables else "")
+    elif kind in _LIMITS:
+        word, text = _LIMITS[kind]
+        message = f"must be {text} {context[word]:g}, not {given}"
+    elif kind == "literal_error":
+        near = did_you_mean(str(error["input"]), _words_at(root, path))
+        message = f"must be one of {context['expected']}, not {given}{near}"
+    else:
+        message = str(context.get("error", error["msg"]))
+    return clean(message, 400)
+
+
+def shown_value(value: object) -> str:
+    """Give a value of the file as an error message shows it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{clean(value, 40)}'"
+    if isinstance(value, int | float):
+        return "a number of that size" if abs(value) >= 10**15 else repr(value)
+    if isinstance(value, list):
+        return "a list"
+    return "a table" if isinstance(value, dict) else "a date or time"
+
+
+def _part(kind: object, part: str | int) -> object:
+    """Give the type of one key or item of a value of type `kind`."""
+    if isinstance(part, str) and isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(part)
+        kind = field.annotation if field else None
+    else:
+        kind = get_args(kind)[-1] if get_args(kind) else None
+    if get_origin(kind) is types.UnionType:
+        kind = next((one for one in get_args(kind) if one is not type(None)), None)
+    return kind
+
+
+def _type_at(root: type[BaseModel], path: Path) -> object:
+    kind: object = root
+    for part in path:
+        kind = _part(kind, part)
+    return kind
+
+
+def _keys_at(root: type[BaseModel], path: Path) -> list[str]:
+    kind = _type_at(root, path)
+    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+
+
+def _words_at(root: type[BaseModel], path: Path) -> list[str]:
+    kind = _type_at(root, path)
+    return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
+
+
+def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """Give the tables under `[[key]]` with their numbers, whatever else stands there."""
+    found = data.get(key)
+    if isinstance(found, list):
+        yield from ((number, table) for number, table in enumerate(found) if isinstance(table, dict))
+
+
+def _names(data: Mapping[str, object], *keys: str) -> list[str]:
+    return [
+        name for key in keys for _, table in _tables(data, key) if isinstance(name := table.get("name"), str)
+    ]
+
+
+def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
+    for key in ("nodes", "backends", "routers", "sweeps"):
+        first: dict[str, int] = {}
+        for number, table in _tables(data, key):
+            name = table.get("name")
+            if isinstance(name, str) and first.setdefault(name, number) != number:
+                other = key_name((key, first[name]))
+                yield Problem((key, number, "name"), f"repeats {shown_value(name)}, the name of {other}")
+
+
+def _dangling_names(data: Mapping[str, object]) -> Iterator[Problem]:
+    references = (
+        ("backends", "nodes", "node", ("nodes",)),
+        ("routers", "backends", "backend", ("backends",)),
+        ("routers", "deployments", "backend", ("backends",)),
+        ("sweeps", "targets", "backend or router", ("backends", "routers")),
+    )
+    for key, field, noun, homes in references:
+        known = _names(data, *homes)
+        for number, table in _tables(data, key):
+            found = table.get(field)
+            items: Iterable[tuple[str | int, object]] = ()
+            if isinstance(found, list):
+                items = enumerate(found)
+            elif isinstance(found, dict):
+                items = found.items()
+            for place, name in items:
+                if isinstance(name, str) and name not in known:
+                    near = did_you_mean(name, known)
+                    path = (key, number, field, place)
+                    yield Problem(path, f"names no {noun}: {shown_value(name)}{near}")
+
+
+def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
+    for number, table in _tables(data, "nodes"):
+        for via, needed in (("agent", "url"), ("ssh", "ssh")):
+            if table.get("via") == via and needed not in table:
+                path = ("nodes", number)
+                yield Problem((*path, needed), f"is missing: via = '{via}' needs it", (*path, "via"))
+
+
+CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
+    _repeated_names,
+    _dangling_names,
+    _missing_ways_in,
+)
+"""Rules between keys. They read the raw data, so that they tell their errors beside pydantic's."""

@@ -1,0 +1,45 @@
+"""The log: tracebacks of programming errors go to a file, never to the screen."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+from collections.abc import Mapping
+from pathlib import Path
+
+MAX_BYTES = 1_000_000
+"""One older file of the same size is kept beside it."""
+
+
+def log_path(env: Mapping[str, str]) -> Path:
+    """Give the log's place: `$XDG_STATE_HOME/sparktop/sparktop.log`, by default below ~/.local/state."""
+    base = env.get("XDG_STATE_HOME", "")
+    # The base directory specification wants relative paths ignored.
+    state = Path(base) if base.startswith("/") else Path(env.get("HOME") or "/", ".local", "state")
+    return state / "sparktop" / "sparktop.log"
+
+
+def open_log(env: Mapping[str, str]) -> Path | None:
+    """Send warnings and errors of every logger to the log file; None when there can be no file.
+
+    Without a file they go nowhere: a message on the screen would destroy it.
+    """
+    root = logging.getLogger()
+    path = log_path(env)
+    known = [one for one in root.handlers if isinstance(one, logging.handlers.RotatingFileHandler)]
+    if any(one.baseFilename == str(path) for one in known):
+        return path
+    logging.raiseExceptions = False  # a full disk must not print a traceback either
+    logging.captureWarnings(capture=True)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=MAX_BYTES, backupCount=1, encoding="utf-8", errors="backslashreplace"
+        )
+    except OSError:
+        root.addHandler(logging.NullHandler())
+        return None
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root.addHandler(handler)
+    return path

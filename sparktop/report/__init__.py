@@ -1,0 +1,1 @@
+"""One snapshot as something to keep or to pass on."""

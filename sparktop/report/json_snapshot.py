@@ -1,0 +1,239 @@
+"""A snapshot as JSON: schema "sparktop.snapshot/1".
+
+Every key is always there; what is unknown is null. Lists that nothing fills yet (`routers`, `balance`) are
+empty.
+
+Latencies are objects in milliseconds. Where a histogram's buckets tell of a quantile only that it lies below
+the first edge or beyond the last one, its figure is null, and the added key `bounds` says what is known:
+`{"p50": null, ..., "bounds": {"p50": "<10"}}`. Without such a quantile `bounds` is absent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from sparktop import __version__
+from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeSample
+from sparktop.model.snapshot import (
+    Alert,
+    BackendView,
+    LaneView,
+    Latency,
+    NodeView,
+    Quantile,
+    Snapshot,
+)
+from sparktop.model.text import clean
+
+SCHEMA = "sparktop.snapshot/1"
+
+_MEMORY_KEYS = (
+    "unified",
+    "total_bytes",
+    "used_bytes",
+    "available_bytes",
+    "page_cache_bytes",
+    "cma_free_bytes",
+    "headroom_bytes",
+    "gpu_processes_bytes",
+    "unattributed_bytes",
+    "swap_total_bytes",
+    "swap_used_bytes",
+    "swap_in_bytes_per_s",
+    "swap_out_bytes_per_s",
+    "pressure_full_avg10",
+)
+_GPU_KEYS = (
+    "index",
+    "name",
+    "uuid",
+    "utilization_percent",
+    "temperature_c",
+    "limit_margin_c",
+    "power_w",
+    "power_limit_w",
+    "sm_clock_mhz",
+    "sm_clock_max_mhz",
+    "memory_total_bytes",
+    "memory_used_bytes",
+)
+_NETWORK_KEYS = ("name", "kind", "up", "rx_bytes_per_s", "tx_bytes_per_s", "link_bits_per_s", "errors_per_s")
+_SENSOR_KEYS = ("name", "temperature_c", "critical_c")
+_RATE_KEYS = (
+    "prompt_tps",
+    "generation_tps",
+    "generation_tps_1s",
+    "requests_per_s",
+    "preemptions_per_s",
+    "prefix_cache_hit_percent",
+    "spec_decode_accept_percent",
+    "estimated_read_gb_per_s",
+)
+_QUANTILES = ("p50", "p90", "p95", "p99")
+_TEXT_LIMIT = 1000
+
+
+def to_json(snapshot: Snapshot) -> dict[str, object]:
+    """Give a snapshot as plain values that `json.dumps(..., allow_nan=False)` takes."""
+    cost = snapshot.self_cost
+    body = {
+        "schema": SCHEMA,
+        "taken_at": _time(snapshot.taken_at),
+        "sparktop": __version__,
+        "interval_s": snapshot.interval_s,
+        "simulated": snapshot.simulated,
+        "nodes": [_node(one) for one in snapshot.nodes],
+        "backends": [_backend(one) for one in snapshot.backends],
+        "routers": [],
+        "balance": [],
+        "alerts": [_alert(one) for one in snapshot.alerts],
+        "self": {
+            "cpu_percent": cost.cpu_percent,
+            "rss_bytes": cost.rss_bytes,
+            "terminal_bytes_per_s": cost.terminal_bytes_per_s,
+            "poll_ms": cost.poll_ms,
+        },
+    }
+    return {key: _plain(value) for key, value in body.items()}
+
+
+def _plain(value: object) -> object:
+    """Give a value as JSON can hold it: clean text, lists for tuples, null for NaN and infinities."""
+    if isinstance(value, Mapping):
+        return {clean(key, _TEXT_LIMIT): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return clean(value, _TEXT_LIMIT)
+    if isinstance(value, float):
+        # Micro-units are far below what anything here measures.
+        return round(value, 6) if math.isfinite(value) else None
+    return value
+
+
+def _fields(thing: object, keys: tuple[str, ...]) -> dict[str, object]:
+    return {key: getattr(thing, key) for key in keys}
+
+
+def _count(value: float | None) -> float | None:
+    """Give what counts things as a whole number where it is one: pages write 3.0 for 3."""
+    return int(value) if value is not None and value.is_integer() else value
+
+
+def _time(time: datetime) -> str:
+    known = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return known.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _node(node: NodeView) -> dict[str, object]:
+    sample = node.sample or NodeSample(at=0.0)
+    return {
+        "name": node.name,
+        "via": node.via,
+        "ok": node.ok,
+        "error": node.failure.message if node.failure else None,
+        "age_s": node.age_s,
+        "os": node.identity.os,
+        "driver": node.identity.driver,
+        "product": node.identity.product,
+        "cpu": _fields(sample.cpu, ("percent", "cores", "load1")),
+        "memory": _memory(sample.memory),
+        "gpus": [_gpu(gpu) for gpu in sample.gpus],
+        "network": [_network(link) for link in sample.network],
+        "sensors": [_fields(sensor, _SENSOR_KEYS) for sensor in sample.sensors],
+    }
+
+
+def _memory(memory: MemoryReading) -> dict[str, object]:
+    return _fields(memory, _MEMORY_KEYS)
+
+
+def _network(link: NetworkReading) -> dict[str, object]:
+    return _fields(link, _NETWORK_KEYS)
+
+
+def _gpu(gpu: GpuReading) -> dict[str, object]:
+    processes = None
+    if gpu.processes is not None:
+        processes = [_fields(one, ("pid", "name", "memory_bytes")) for one in gpu.processes]
+    return {
+        **_fields(gpu, _GPU_KEYS),
+        "throttle_reasons": gpu.throttle_reasons,
+        "throttled_percent": gpu.throttled_percent,
+        "processes": processes,
+    }
+
+
+def _backend(backend: BackendView) -> dict[str, object]:
+    return {
+        "name": backend.name,
+        "url": backend.url,
+        "engine": backend.engine,
+        "engine_version": backend.version,
+        "ok": backend.ok,
+        "error": backend.failure.message if backend.failure else None,
+        "age_s": backend.age_s,
+        "state": backend.state.value,
+        "model": backend.model,
+        "max_model_len": backend.max_model_len,
+        "nodes": backend.nodes,
+        "slots": backend.slots,
+        "lanes": [_lane(lane) for lane in backend.lanes],
+        "running": _count(backend.running),
+        "waiting": _count(backend.waiting),
+        "kv_cache_percent": backend.kv_cache_percent,
+        "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
+        **_fields(backend, _RATE_KEYS),
+        "ttft_ms": _latency(backend.ttft),
+        "itl_ms": _latency(backend.itl),
+        "e2e_ms": _latency(backend.e2e),
+        "queue_ms": _latency(backend.queue),
+        "counters": {
+            "prompt_tokens": _count(backend.prompt_tokens),
+            "generation_tokens": _count(backend.generation_tokens),
+            "preemptions": _count(backend.preemptions),
+            "finished": {reason: _count(number) for reason, number in backend.finished.items()},
+        },
+    }
+
+
+def _lane(lane: LaneView) -> dict[str, object]:
+    return {
+        "engine": lane.lane,
+        "running": _count(lane.running),
+        "waiting": _count(lane.waiting),
+        "kv_cache_percent": lane.kv_cache_percent,
+    }
+
+
+def _latency(latency: Latency) -> dict[str, object]:
+    quantiles: dict[str, Quantile | None] = {name: getattr(latency, name) for name in _QUANTILES}
+    told: dict[str, object] = {"mean": _ms(latency.mean_s)}
+    told.update({name: _exact_ms(one) for name, one in quantiles.items()})
+    told.update(count=_count(latency.count), window_s=latency.window_s)
+    bounds = {
+        name: f"{'<' if one.below else '>'}{one.seconds * 1000:g}"
+        for name, one in quantiles.items()
+        if one is not None and (one.below or one.above)
+    }
+    return {**told, "bounds": bounds} if bounds else told
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000
+
+
+def _exact_ms(quantile: Quantile | None) -> float | None:
+    return None if quantile is None or quantile.below or quantile.above else quantile.seconds * 1000
+
+
+def _alert(alert: Alert) -> dict[str, object]:
+    return {
+        "id": alert.id,
+        "severity": alert.severity.value,
+        "subject": alert.subject,
+        "message": alert.message,
+        "since": _time(alert.since),
+    }

@@ -1,0 +1,180 @@
+"""A snapshot as plain text: aligned tables without a single escape sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC
+from textwrap import wrap
+
+from sparktop import __version__
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit
+from sparktop.model.failure import Failure
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.snapshot import BackendView, NodeView, Quantile, Snapshot
+from sparktop.model.text import clean
+
+UNKNOWN = "–"
+
+_NODE_COLUMNS = (
+    ("node", -16),
+    ("CPU %", 5),
+    ("load", 6),
+    ("memory", 9),
+    ("of", 9),
+    ("headroom", 9),
+    ("GPU %", 5),
+    ("W", 5),
+    ("°C", 4),
+    ("GPU", -20),
+)
+_BACKEND_COLUMNS = (
+    ("backend", -16),
+    ("state", -11),
+    ("gen t/s", 7),
+    ("prompt", 7),
+    ("run", 4),
+    ("wait", 4),
+    ("KV %", 4),
+    ("TTFT p50", 8),
+    ("p95", 8),
+    ("model", -20),
+)
+"""Titles and widths; a negative width is a column of words, aligned left."""
+_ALERT_COLUMNS = (("alert", -8), ("about", -16), ("what", -60))
+
+
+def render(snapshot: Snapshot, width: int) -> str:
+    """Give a snapshot as lines of at most `width` cells."""
+    lines = [*_head(snapshot), ""]
+    if snapshot.nodes:
+        lines += [_titles(_NODE_COLUMNS), *_node_lines(snapshot.nodes), ""]
+    if snapshot.backends:
+        lines += [_titles(_BACKEND_COLUMNS), *_backend_lines(snapshot.backends), ""]
+    else:
+        lines += ["no backends", *_search_lines(snapshot, width), ""]
+    if snapshot.alerts:
+        alerts = ((one.severity.value, one.subject, one.message) for one in snapshot.alerts)
+        lines += [_titles(_ALERT_COLUMNS), *(_row(_ALERT_COLUMNS, one) for one in alerts)]
+    else:
+        lines.append("no alerts")
+    return "".join(f"{fit(line, width).rstrip()}\n" for line in lines)
+
+
+def _head(snapshot: Snapshot) -> Iterator[str]:
+    time = snapshot.taken_at.astimezone(UTC)
+    simulated = " · simulated" if snapshot.simulated else ""
+    every = f"every {snapshot.interval_s:g} s"
+    yield f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {every}{simulated}"
+    totals = snapshot.totals
+    yield " · ".join(
+        (
+            f"generation {numbers.rate(totals.generation_tps, 8).strip()} t/s",
+            f"prompt {numbers.rate(totals.prompt_tps, 8).strip()} t/s",
+            f"running {_whole(totals.running)}",
+            f"waiting {_whole(totals.waiting)}",
+            f"alerts {len(snapshot.alerts)}",
+        )
+    )
+
+
+def _search_lines(snapshot: Snapshot, width: int) -> Iterator[str]:
+    """Give what the search for servers had to say."""
+    for event in snapshot.events:
+        if event.subject == "discovery":
+            yield from wrap(clean(event.message), width, initial_indent="  ", subsequent_indent="  ")
+
+
+def _titles(columns: Sequence[tuple[str, int]]) -> str:
+    return _row(columns, [title for title, _ in columns])
+
+
+def _row(columns: Sequence[tuple[str, int]], cells: Iterable[str]) -> str:
+    shown = []
+    last = len(columns) - 1
+    for number, ((_, width), cell) in enumerate(zip(columns, cells, strict=True)):
+        text = clean(cell)
+        if number == last:
+            shown.append(text)  # as long as the line allows
+        else:
+            shown.append(fit(text, abs(width), "left" if width < 0 else "right"))
+    return " ".join(shown)
+
+
+def _node_lines(nodes: Iterable[NodeView]) -> Iterator[str]:
+    for node in nodes:
+        sample = node.sample or NodeSample(at=0.0)
+        memory = sample.memory
+        yield _row(
+            _NODE_COLUMNS,
+            (
+                node.name,
+                _whole(sample.cpu.percent),
+                numbers.rate(sample.cpu.load1, 6),
+                numbers.data(memory.used_bytes, 9),
+                numbers.data(memory.total_bytes, 9),
+                numbers.data(memory.headroom_bytes, 9),
+                *_gpu_cells(sample.gpus),
+                _gpu_name(sample),
+            ),
+        )
+        if not sample.gpus and sample.gpu_note:
+            yield f"  GPU: {clean(sample.gpu_note)}"
+        yield from _trouble(node.failure, node.age_s)
+
+
+def _gpu_cells(gpus: Sequence[GpuReading]) -> tuple[str, str, str]:
+    """Give use (mean), power (sum) and temperature (highest) of a node's GPUs."""
+    used = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    return (
+        _whole(sum(used) / len(used) if used else None),
+        _whole(sum(power) if power else None),
+        _whole(max(heat, default=None)),
+    )
+
+
+def _gpu_name(sample: NodeSample) -> str:
+    if not sample.gpus:
+        return UNKNOWN
+    name = sample.gpus[0].name or UNKNOWN
+    return name if len(sample.gpus) == 1 else f"{len(sample.gpus)} x {name}"
+
+
+def _backend_lines(backends: Iterable[BackendView]) -> Iterator[str]:
+    for one in backends:
+        yield _row(
+            _BACKEND_COLUMNS,
+            (
+                one.name,
+                one.state.value,
+                numbers.rate(one.generation_tps, 7),
+                numbers.rate(one.prompt_tps, 7),
+                _whole(one.running),
+                _whole(one.waiting),
+                _whole(one.kv_cache_percent),
+                _quantile(one.ttft.p50),
+                _quantile(one.ttft.p95),
+                one.model or UNKNOWN,
+            ),
+        )
+        yield from _trouble(one.failure, one.age_s)
+
+
+def _trouble(failure: Failure | None, age_s: float | None) -> Iterator[str]:
+    """Give the line under a source that does not answer."""
+    if failure is not None:
+        seen = "never seen" if age_s is None else f"last seen {numbers.age(age_s)} ago"
+        yield f"  {clean(failure.message)} ({seen})"
+
+
+def _whole(value: float | None) -> str:
+    return numbers.count(value, 5).strip()
+
+
+def _quantile(quantile: Quantile | None) -> str:
+    if quantile is None:
+        return UNKNOWN
+    sign = "<" if quantile.below else ">" if quantile.above else ""
+    return sign + numbers.duration(quantile.seconds, 7).strip()

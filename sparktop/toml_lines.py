@@ -1,0 +1,163 @@
+"""Where each key of a TOML text stands: `tomllib` gives values without their lines."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+
+Path = tuple[str | int, ...]
+"""Keys and list positions from the top of the document: ("backends", 1, "url")."""
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BLANK = re.compile(r"[ \t]*")
+_BLANK_LINES = re.compile(r"(?:[ \t\n]+|#[^\n]*)*+")
+_SCALAR = re.compile(r"[^,\]}#\n]*")
+_STRINGS = {
+    '"""': re.compile(r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{3,5}', re.DOTALL),
+    "'''": re.compile(r"'''(?:[^']|'{1,2}(?!'))*+'{3,5}"),
+    '"': re.compile(r'"(?:[^"\\\n]|\\.)*+"'),
+    "'": re.compile(r"'[^'\n]*'"),
+}
+
+
+class _Scanner:
+    """One pass over a text that `tomllib` has accepted; it may therefore be simple about errors."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.replace("\r\n", "\n")
+        self.at = 0
+        self.lines: dict[Path, int] = {}
+        self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        self._tables: dict[Path, int] = {}
+        """How many `[[tables]]` of each path were seen."""
+
+    def document(self) -> None:
+        prefix: Path = ()
+        while True:
+            self._skip(_BLANK_LINES)
+            if self.at >= len(self.text):
+                return
+            if self.text[self.at] == "[":
+                prefix = self._header()
+            else:
+                self._pair(prefix)
+
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise ValueError(f"no TOML at {self.at}")
+        self.at = match.end()
+        return match.group()
+
+    def _eat(self, text: str) -> bool:
+        found = self.text.startswith(text, self.at)
+        if found:
+            self.at += len(text)
+        return found
+
+    def _mark(self, path: Path, at: int) -> None:
+        self.lines.setdefault(path, bisect_right(self._starts, at))
+
+    def _key(self) -> list[str]:
+        """Read a key, dotted or not."""
+        parts: list[str] = []
+        while True:
+            self._skip(_BLANK)
+            quote = self.text[self.at : self.at + 1]
+            if quote in {'"', "'"}:
+                quoted = self._skip(_STRINGS[quote])
+                parts.append(tomllib.loads(f"key = {quoted}")["key"])
+            else:
+                parts.append(self._skip(_BARE))
+            self._skip(_BLANK)
+            if not self._eat("."):
+                return parts
+
+    def _header(self) -> Path:
+        """Read `[a.b]` or `[[a.b]]` and give the path that the keys below it have."""
+        at = self.at
+        many = self._eat("[[") or not self._eat("[")
+        parts = self._key()
+        self._eat("]]" if many else "]")
+        path: Path = ()
+        for number, part in enumerate(parts, 1):
+            path = (*path, part)
+            self._mark(path, at)
+            if many and number == len(parts):
+                self._tables[path] = self._tables.get(path, 0) + 1
+            if path in self._tables:
+                path = (*path, self._tables[path] - 1)
+                self._mark(path, at)
+        return path
+
+    def _pair(self, prefix: Path) -> None:
+        """Read `key = value`."""
+        self._skip(_BLANK)
+        at = self.at
+        path = prefix
+        for part in self._key():
+            path = (*path, part)
+            self._mark(path, at)
+        self._eat("=")
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        self._skip(_BLANK)
+        if self._eat("["):
+            self._array(path)
+        elif self._eat("{"):
+            self._inline_table(path)
+        else:
+            for quote, pattern in _STRINGS.items():
+                if self.text.startswith(quote, self.at):
+                    self._skip(pattern)
+                    return
+            self._skip(_SCALAR)
+
+    def _array(self, path: Path) -> None:
+        index = 0
+        while True:
+            self._skip(_BLANK_LINES)
+            if self._eat("]"):
+                return
+            at = self.at
+            self._mark((*path, index), at)
+            self._value((*path, index))
+            index += 1
+            self._skip(_BLANK_LINES)
+            self._eat(",")
+            if self.at == at:
+                raise ValueError(f"no TOML at {at}")
+
+    def _inline_table(self, path: Path) -> None:
+        while True:
+            # TOML 1.1 allows line breaks here; reading them costs nothing.
+            self._skip(_BLANK_LINES)
+            if self._eat("}"):
+                return
+            self._pair(path)
+            self._skip(_BLANK_LINES)
+            self._eat(",")
+
+
+def key_lines(text: str) -> dict[Path, int]:
+    """Give the line (from 1) on which each key, table and list item of a valid TOML text begins.
+
+    A text nested deeper than Python recurses, or no TOML, gives what was found until there.
+    """
+    scanner = _Scanner(text)
+    try:
+        scanner.document()
+    except (ValueError, RecursionError):
+        return scanner.lines
+    return scanner.lines
+
+
+def line_of(lines: dict[Path, int], path: Path) -> int:
+    """Give the line of `path`, or of the nearest thing around it that has one (1 for the document)."""
+    for length in range(len(path), 0, -1):
+        line = lines.get(path[:length])
+        if line is not None:
+            return line
+    return 1

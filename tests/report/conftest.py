@@ -1,0 +1,152 @@
+"""Snapshots to report: one of nothing, one with everything in it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import (
+    CpuReading,
+    GpuProcess,
+    GpuReading,
+    MemoryReading,
+    NetworkReading,
+    NodeIdentity,
+    NodeSample,
+    SensorReading,
+)
+from sparktop.model.snapshot import (
+    Alert,
+    BackendState,
+    BackendView,
+    LaneView,
+    Latency,
+    NodeView,
+    Quantile,
+    SelfView,
+    Severity,
+    Snapshot,
+    Totals,
+)
+
+NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+def full_node() -> NodeView:
+    gib = 1 << 30
+    sample = NodeSample(
+        at=100.0,
+        cpu=CpuReading(12.5, (10.0, 15.0), 20, 1.25),
+        memory=MemoryReading(
+            unified=True,
+            total_bytes=128 * gib,
+            used_bytes=90 * gib,
+            available_bytes=38 * gib,
+            headroom_bytes=37 * gib,
+            swap_in_bytes_per_s=1.5,
+        ),
+        gpus=(
+            GpuReading(
+                index=0,
+                name="NVIDIA GB10",
+                uuid="GPU-1",
+                utilization_percent=97.0,
+                temperature_c=71.0,
+                limit_margin_c=14.0,
+                power_w=63.5,
+                power_limit_w=140.0,
+                sm_clock_mhz=2400,
+                sm_clock_max_mhz=3003,
+                memory_total_bytes=None,
+                memory_used_bytes=None,
+                throttle_reasons=("power",),
+                throttled_percent={"power": 12.0, "thermal": None},
+                processes=(GpuProcess(4242, "VLLM::EngineCore", 60 * gib),),
+            ),
+        ),
+        network=(NetworkReading("rocep1s0f0", "rdma", up=True, rx_bytes_per_s=1e9),),
+        sensors=(SensorReading("nvme", 44.0, 84.0),),
+    )
+    identity = NodeIdentity("Ubuntu 24.04", "580.95", "NVIDIA DGX Spark", "boot")
+    return NodeView("spark-a", "local", sample, identity, age_s=0.5)
+
+
+def full_backend() -> BackendView:
+    latency = Latency(
+        0.0425,
+        Quantile(0.01, below=True),
+        Quantile(0.2),
+        Quantile(0.25),
+        Quantile(10.0, above=True),
+        60.0,
+        59.5,
+    )
+    return BackendView(
+        name="vllm-a",
+        url="http://127.0.0.1:8000",
+        group="g",
+        state=BackendState.KV_FULL,
+        age_s=0.25,
+        engine="vllm",
+        version="0.32.0",
+        model="openai/gpt-oss-120b",
+        max_model_len=131072,
+        nodes=("spark-a",),
+        slots=256,
+        lanes=(LaneView("0", 3.0, 1.0, 99.0), LaneView("1", 4.0, None, 98.5)),
+        running=7.0,
+        waiting=1.0,
+        kv_cache_percent=98.75,
+        kv_capacity_tokens=400000.0,
+        prompt_tps=1234.5,
+        generation_tps=250.25,
+        generation_tps_1s=260.0,
+        requests_per_s=1.5,
+        preemptions_per_s=0.0,
+        prefix_cache_hit_percent=40.0,
+        spec_decode_accept_percent=61.5,
+        estimated_read_gb_per_s=180.0,
+        ttft=latency,
+        itl=latency,
+        e2e=latency,
+        queue=latency,
+        prompt_tokens=1e6,
+        generation_tokens=5e5,
+        preemptions=2.0,
+        finished={"stop": 90.0, "length": 10.0},
+    )
+
+
+def dead_backend() -> BackendView:
+    """Give one whose name and error hold what no terminal should get."""
+    return BackendView(
+        name="b\x1b[31mad\u202e",
+        url="http://127.0.0.1:8001",
+        group="g",
+        state=BackendState.UNREACHABLE,
+        failure=Failure(FailureKind.REFUSED, "connection\x07 refused\nby [red]it[/red]", 90.0),
+        failing_since=NOON,
+        age_s=12.25,
+    )
+
+
+@pytest.fixture
+def empty_snapshot() -> Snapshot:
+    return Snapshot(taken_at=NOON, at=100.0, interval_s=1.0)
+
+
+@pytest.fixture
+def full_snapshot() -> Snapshot:
+    return Snapshot(
+        taken_at=NOON.astimezone(timezone(timedelta(hours=2))),
+        at=100.0,
+        interval_s=1.0,
+        nodes=(full_node(), NodeView("spark-b", "agent")),
+        backends=(full_backend(), dead_backend()),
+        alerts=(Alert("down:b", Severity.CRITICAL, "b", "no answer", NOON),),
+        totals=Totals(250.25, 1234.5, 7.0, 1.0),
+        self_cost=SelfView(0.5, 1 << 26, None, {"vllm-a": 1.25}),
+        simulated=True,
+    )

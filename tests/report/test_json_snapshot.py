@@ -1,0 +1,172 @@
+"""The snapshot's JSON has the promised shape, whatever is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sparktop.model.node import CpuReading, NodeSample
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.report.json_snapshot import SCHEMA, to_json
+
+TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance alerts self"""
+NODE = "name via ok error age_s os driver product cpu memory gpus network sensors"
+CPU = "percent cores load1"
+MEMORY = """unified total_bytes used_bytes available_bytes page_cache_bytes cma_free_bytes headroom_bytes
+    gpu_processes_bytes unattributed_bytes swap_total_bytes swap_used_bytes swap_in_bytes_per_s
+    swap_out_bytes_per_s pressure_full_avg10"""
+GPU = """index name uuid utilization_percent temperature_c limit_margin_c power_w power_limit_w sm_clock_mhz
+    sm_clock_max_mhz memory_total_bytes memory_used_bytes throttle_reasons throttled_percent processes"""
+PROCESS = "pid name memory_bytes"
+NETWORK = "name kind up rx_bytes_per_s tx_bytes_per_s link_bits_per_s errors_per_s"
+SENSOR = "name temperature_c critical_c"
+BACKEND = """name url engine engine_version ok error age_s state model max_model_len nodes slots lanes running
+    waiting kv_cache_percent kv_capacity_tokens prompt_tps generation_tps generation_tps_1s requests_per_s
+    preemptions_per_s prefix_cache_hit_percent spec_decode_accept_percent estimated_read_gb_per_s ttft_ms
+    itl_ms e2e_ms queue_ms counters"""
+LANE = "engine running waiting kv_cache_percent"
+LATENCY = "mean p50 p90 p95 p99 count window_s"
+COUNTERS = "prompt_tokens generation_tokens preemptions finished"
+ALERT = "id severity subject message since"
+SELF = "cpu_percent rss_bytes terminal_bytes_per_s poll_ms"
+LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms", "queue_ms")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def as_read(snapshot: Snapshot) -> Any:  # noqa: ANN401 - what json gives
+    return json.loads(json.dumps(to_json(snapshot), allow_nan=False))
+
+
+def has_keys(thing: dict[str, object], keys: str, *, besides: frozenset[str] = frozenset()) -> bool:
+    return set(thing) - besides == set(keys.split())
+
+
+def check_shape(data: Any) -> None:  # noqa: ANN401 - what json gives
+    assert has_keys(data, TOP)
+    assert has_keys(data["self"], SELF)
+    for node in data["nodes"]:
+        assert has_keys(node, NODE)
+        assert has_keys(node["cpu"], CPU)
+        assert has_keys(node["memory"], MEMORY)
+        assert all(has_keys(gpu, GPU) for gpu in node["gpus"])
+        assert all(has_keys(one, PROCESS) for gpu in node["gpus"] for one in gpu["processes"] or [])
+        assert all(has_keys(link, NETWORK) for link in node["network"])
+        assert all(has_keys(sensor, SENSOR) for sensor in node["sensors"])
+    for backend in data["backends"]:
+        assert has_keys(backend, BACKEND)
+        assert all(has_keys(lane, LANE) for lane in backend["lanes"])
+        assert all(has_keys(backend[key], LATENCY, besides=frozenset({"bounds"})) for key in LATENCIES)
+        assert has_keys(backend["counters"], COUNTERS)
+    assert all(has_keys(alert, ALERT) for alert in data["alerts"])
+
+
+def strings(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for pair in value.items() for part in pair for text in strings(part)]
+    if isinstance(value, list):
+        return [text for part in value for text in strings(part)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_an_empty_snapshot_has_every_key(empty_snapshot: Snapshot) -> None:
+    """Nothing to watch gives empty lists and nulls, not missing keys."""
+    data = as_read(empty_snapshot)
+    check_shape(data)
+    assert data["schema"] == SCHEMA == "sparktop.snapshot/1"
+    assert data["nodes"] == data["backends"] == data["routers"] == data["balance"] == data["alerts"] == []
+    assert data["self"] == {
+        "cpu_percent": None,
+        "rss_bytes": None,
+        "terminal_bytes_per_s": None,
+        "poll_ms": {},
+    }
+
+
+def test_a_full_snapshot_has_every_key(full_snapshot: Snapshot) -> None:
+    """What is known stands where the schema says, beside things of which nothing is known."""
+    data = as_read(full_snapshot)
+    check_shape(data)
+    assert len(data["nodes"]) == len(data["backends"]) == 2
+    assert data["nodes"][0]["gpus"][0]["processes"][0]["name"] == "VLLM::EngineCore"
+    assert data["backends"][0]["state"] == "KV-full"
+    assert data["backends"][0]["engine_version"] == "0.32.0"
+    assert data["simulated"] is True
+
+
+def test_what_was_never_seen_is_null() -> None:
+    """A node and a backend without an answer give null for each figure, never 0."""
+    watched = Snapshot(
+        taken_at=datetime(2026, 1, 1, tzinfo=UTC),
+        at=0.0,
+        interval_s=1.0,
+        nodes=(NodeView("n", "local"),),
+        backends=(BackendView("b", "http://b:1", "g"),),
+    )
+    data = as_read(watched)
+    node, backend = data["nodes"][0], data["backends"][0]
+    assert set(node["cpu"].values()) == set(node["memory"].values()) == {None}
+    assert {backend[key] for key in BACKEND.split() if key.endswith(("_tps", "_s", "_percent"))} == {None}
+    assert all(set(backend[key].values()) == {None} for key in LATENCIES)
+    assert backend["counters"] == {
+        "prompt_tokens": None,
+        "generation_tokens": None,
+        "preemptions": None,
+        "finished": {},
+    }
+    assert backend["ok"] is node["ok"] is False
+
+
+def test_latencies_are_in_milliseconds(full_snapshot: Snapshot) -> None:
+    """Seconds inside become milliseconds outside; the window stays in seconds."""
+    ttft = as_read(full_snapshot)["backends"][0]["ttft_ms"]
+    assert (ttft["mean"], ttft["p90"], ttft["p95"]) == (42.5, 200.0, 250.0)
+    assert (ttft["count"], ttft["window_s"]) == (60, 59.5)
+
+
+def test_a_quantile_beyond_the_buckets_is_a_bound(full_snapshot: Snapshot) -> None:
+    """What is known only as below or above a bucket's edge is null, and `bounds` says the edge."""
+    ttft = as_read(full_snapshot)["backends"][0]["ttft_ms"]
+    assert ttft["p50"] is ttft["p99"] is None
+    assert ttft["bounds"] == {"p50": "<10", "p99": ">10000"}
+    assert "bounds" not in as_read(full_snapshot)["backends"][1]["ttft_ms"]
+
+
+def test_times_are_utc_with_milliseconds(full_snapshot: Snapshot) -> None:
+    """Every time is ISO 8601 in UTC, whatever zone it was taken in."""
+    data = as_read(full_snapshot)
+    assert data["taken_at"] == "2026-03-04T12:00:00.123Z"
+    assert TIME.fullmatch(data["alerts"][0]["since"])
+
+
+def test_strings_are_clean(full_snapshot: Snapshot) -> None:
+    """No control character or bidi mark reaches the JSON; markup stays as it is."""
+    data = as_read(full_snapshot)
+    assert all(text.isprintable() for text in strings(data))
+    assert data["backends"][1]["error"] == "connection refused by [red]it[/red]"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_null(full_snapshot: Snapshot, value: float) -> None:
+    """NaN and infinities, which JSON has no words for, are unknown."""
+    sample = NodeSample(at=0.0, cpu=CpuReading(percent=value))
+    odd = replace(
+        full_snapshot,
+        nodes=(NodeView("n", "local", sample),),
+        backends=(replace(full_snapshot.backends[0], running=value, generation_tps=value),),
+    )
+    data = as_read(odd)
+    assert data["nodes"][0]["cpu"]["percent"] is None
+    assert data["backends"][0]["running"] is data["backends"][0]["generation_tps"] is None
+
+
+def test_counts_are_whole_numbers(full_snapshot: Snapshot) -> None:
+    """Requests and tokens, floats on the page, are whole numbers where they are whole."""
+    text = json.dumps(to_json(full_snapshot)["backends"])
+    assert '"running": 7,' in text
+    assert '"stop": 90,' in text

@@ -1,0 +1,312 @@
+"""The command line inside one process: words, exit codes and what is printed where."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sparktop import __version__
+from sparktop.cli import COMMANDS, LATER, main
+from sparktop.commands import snapshot as snapshot_command
+from sparktop.errors import OutputError, SparktopError
+from sparktop.model.targets import Watch
+from sparktop.palette import palettes
+
+BAD = Path(__file__).parent / "data" / "configs" / "bad"
+GOOD = Path(__file__).parent / "data" / "configs" / "good"
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give each test a home, a current folder and loggers of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("SPARKTOP_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    handlers: list[logging.Handler] = []
+    # Without pytest's own handlers a record that nobody takes goes to standard error, as in the program.
+    monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
+    monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
+    yield
+    logging.captureWarnings(capture=False)
+    for handler in handlers:
+        handler.close()
+
+
+def module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: object) -> None:
+    """Put a module of our own in the place of `name`."""
+    fake = ModuleType(name)
+    for key, part in parts.items():
+        setattr(fake, key, part)
+    monkeypatch.setitem(sys.modules, name, fake)
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
+    """Collect what would be watched for a report."""
+    watched: list[Watch] = []
+
+    def report(watch: Watch, **_: object) -> int:
+        watched.append(watch)
+        return 0
+
+    monkeypatch.setattr(snapshot_command, "report", report)
+    return watched
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version prints one line and is no error."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"sparktop {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)], ids="_".join)
+def test_each_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """--help of each command goes to standard output and is no error."""
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: sparktop")
+    assert err == ""
+
+
+def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command has its line in the help."""
+    main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for name, (_, summary) in COMMANDS.items():
+        assert f"  {name:<10}{summary}" in lines
+
+
+@pytest.mark.parametrize("word", LATER)
+def test_a_command_of_a_later_version_is_no_host(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word that will be a command is refused, and says how to name a host of that name."""
+    assert main([word]) == 2
+    expected = f"sparktop: this version has no '{word}' yet; a host of that name is written {word}:8000\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--colour"], "unrecognized arguments: --colour; see sparktop --help"),
+        (["--inter", "1"], "unrecognized arguments: --inter"),
+        (["--interval", "0.1"], "argument --interval: must be 0.25 to 60 seconds, not '0.1'"),
+        (["--interval", "nan"], "argument --interval: must be 0.25 to 60 seconds, not 'nan'"),
+        (["--interval", "\x1b[31m"], "argument --interval: must be 0.25 to 60 seconds, not '[31m'"),
+        (["--theme", "spark-drak"], "there is no theme 'spark-drak': did you mean 'spark-dark'?"),
+        (["--interval", "2", "snapshot"], "'snapshot' is a command: write it first"),
+        (["ftp://host"], "ftp:// is not watched"),
+        (["demo", "--backends", "9"], "argument --backends: must be a whole number, 1 to 8, not '9'"),
+        (["demo", "--seed", "x"], "argument --seed: must be a whole number"),
+        (["snapshot", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        (["snapshot", "--seconds", "-1"], "argument --seconds: must be 0.1 to 86400 seconds"),
+        (["snapshot", "--config"], "argument --config: expected one argument; see sparktop snapshot --help"),
+        (["config", "--default", "--check"], "not allowed with argument"),
+        (["themes", "dark"], "unrecognized arguments: dark"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else "_".join(value)[:24],
+)
+def test_wrong_arguments_are_one_line(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be used is told in one clean line on standard error, with exit code 2."""
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("sparktop: ")
+    assert expected in err
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+
+
+def test_themes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each theme has a line that begins with its name."""
+    assert main(["themes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(palettes())
+
+
+def test_the_example_configuration_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What config --default prints passes config --check."""
+    assert main(["config", "--default"]) == 0
+    path = tmp_path / "x.toml"
+    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert main(["config", "--check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: valid: 1 node, 1 backend\n"
+
+
+def test_a_wrong_configuration_is_a_line_for_each_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong file makes config --check tell every error and ends with 2."""
+    assert main(["config", "--check", str(BAD / "many.toml")]) == 2
+    out, err = capsys.readouterr()
+    expected = (BAD / "many.txt").read_text(encoding="utf-8").splitlines()
+    assert out == ""
+    assert err.splitlines() == [f"sparktop: {BAD}/{line}" for line in expected]
+
+
+def test_the_file_in_use_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Config alone prints the file that would be used; warnings go to standard error."""
+    path = GOOD / "contract.toml"
+    monkeypatch.setenv("SPARKTOP_CONFIG", str(path))
+    assert main(["config"]) == 0
+    out, err = capsys.readouterr()
+    assert out == path.read_text(encoding="utf-8")
+    assert f"{path}:27: key 'backends[0].api_key_env' names an environment variable that is not set" in err
+
+
+@pytest.mark.parametrize("words", [["config"], ["config", "--check"]], ids="_".join)
+def test_no_configuration_is_said(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a file, config says where it looked."""
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert "looked for sparktop.toml, " in err
+    assert "sparktop config --default prints one" in err
+
+
+@pytest.mark.parametrize("words", [[], ["127.0.0.1:1"], ["snapshot"]], ids=["none", "target", "snapshot"])
+def test_a_wrong_file_stops_every_command(
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    reported: list[Watch],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A file that is found and wrong is exit 2, whatever is to be watched."""
+    monkeypatch.setenv("SPARKTOP_CONFIG", str(BAD / "too_fast.toml"))
+    assert main(words) == 2
+    assert "too_fast.toml:2: key 'interval_s' must be at least 0.25" in capsys.readouterr().err
+    assert reported == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--config", "none.toml"], 2, "sparktop: none.toml: cannot be read: No such file or directory\n"),
+        (["-o", "none/x"], 1, "sparktop: none/x: there is no folder "),
+        (["-o", "."], 1, "sparktop: .: is a folder"),
+    ],
+    ids=["no config", "no folder", "a folder"],
+)
+def test_what_cannot_be_used_ends_before_watching(
+    words: list[str], code: int, message: str, reported: list[Watch], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that cannot be read or written are told at once, with their exit codes."""
+    assert main(["snapshot", *words]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(message)
+    assert reported == []
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_the_viewer_needs_a_terminal(
+    *, terminal: bool, term: str, monkeypatch: pytest.MonkeyPatch, reported: list[Watch]
+) -> None:
+    """On a terminal the viewer opens; piped or with TERM=dumb it is one plain report."""
+    opened: list[Watch] = []
+
+    def run(watch: Watch, *, simulated: bool) -> int:
+        assert not simulated
+        opened.append(watch)
+        return 0
+
+    module(monkeypatch, "sparktop.ui.app", run=run)
+    monkeypatch.setenv("TERM", term)
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: terminal)
+    assert main(["--theme", "spark-light", "127.0.0.1:1", "--interval", "2", "host:2"]) == 0
+    drawn, plain = (1, 0) if terminal and term == "xterm" else (0, 1)
+    assert (len(opened), len(reported)) == (drawn, plain)
+    (watch,) = [*opened, *reported]
+    assert (watch.theme, watch.interval_s) == ("spark-light", 2.0)
+    assert [one.name for one in watch.backends] == ["127.0.0.1:1", "host:2"]
+
+
+def test_the_demo_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each argument of demo reaches the simulation; what it shows is marked, and its exit code is ours."""
+    given: dict[str, object] = {}
+    drawn: list[tuple[Watch, bool]] = []
+
+    def report(watch: Watch, *, simulated: bool, **_: object) -> int:
+        drawn.append((watch, simulated))
+        return 130
+
+    monkeypatch.setattr(snapshot_command, "report", report)
+
+    def run_demo(*, show: Callable[[Watch], int], **arguments: object) -> int:
+        given.update(arguments)
+        return show(Watch(source="demo"))
+
+    module(monkeypatch, "sparktop.demo.command", run_demo=run_demo)
+    words = ["demo", "--backends", "3", "--seed", "7", "--serve", "--interval", "2", "--theme", "spark-light"]
+    assert main(words) == 130
+    assert [(watch.source, simulated) for watch, simulated in drawn] == [("demo", True)]
+    assert given == {"serve": True, "backends": 3, "seed": 7, "theme": "spark-light", "interval_s": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (SparktopError("a\nb"), 1, "sparktop: a\nsparktop: b\n"),
+        (OutputError("full\x1b[2J"), 1, "sparktop: full [2J\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+    ids=["two lines", "escape", "interrupt"],
+)
+def test_errors_have_their_exit_code(
+    error: BaseException,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every error of ours is clean lines and its code; Ctrl+C is 130 and silent."""
+
+    def fail(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(COMMANDS["themes"][0], "run", fail)
+    assert main(["themes"]) == code
+    assert capsys.readouterr().err == line
+
+
+def test_a_bug_goes_into_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unexpected error is one line on the screen and a traceback in the log."""
+
+    def fail(*_: object) -> int:
+        raise ZeroDivisionError("ours\x1b[31m")
+
+    monkeypatch.setattr(COMMANDS["themes"][0], "run", fail)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert main(["themes"]) == 1
+    log = tmp_path / "state" / "sparktop" / "sparktop.log"
+    assert (
+        capsys.readouterr().err
+        == f"sparktop: this is a bug: ZeroDivisionError: ours [31m; the log has more: {log}\n"
+    )
+    assert "Traceback" in log.read_text(encoding="utf-8")
+
+
+def test_a_bug_without_a_place_for_the_log_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no log can be written the line stands alone, and nothing else is printed."""
+
+    def fail(*_: object) -> int:
+        raise ZeroDivisionError
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(COMMANDS["themes"][0], "run", fail)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert main(["themes"]) == 1
+    logging.getLogger("asyncio").error("elsewhere")
+    assert capsys.readouterr().err == "sparktop: this is a bug: ZeroDivisionError\n"

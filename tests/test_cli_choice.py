@@ -1,0 +1,114 @@
+"""What is watched: arguments, the configuration file, this machine."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from pathlib import Path
+
+import pytest
+
+from sparktop.commands.choice import choose, this_machine
+from sparktop.errors import UsageError
+from sparktop.model.targets import Watch
+
+FILE = """
+interval_s = 2
+theme = "spark-light"
+thresholds.busy_running = 3
+[[nodes]]
+name = "n"
+[[backends]]
+name = "b"
+url = "http://127.0.0.1:8000"
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this machine a name, and no configuration file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(socket, "gethostname", lambda: "spark-z")
+
+
+def chosen(*targets: str, config: Path | None = None, interval: float | None = None) -> Watch:
+    arguments = argparse.Namespace(
+        targets=list(targets), config=str(config) if config else None, interval=interval, theme=None
+    )
+    return choose(arguments, {})
+
+
+def test_without_anything_it_is_this_machine() -> None:
+    """No target and no file: this machine by its name, and the usual ports on it."""
+    watch = chosen()
+    assert [(one.name, one.via) for one in watch.nodes] == [("spark-z", "local")]
+    assert watch.discover == ("127.0.0.1",)
+    assert watch.source == "this machine"
+
+
+def test_the_file_says_what_to_watch(tmp_path: Path) -> None:
+    """Without targets it is the file's nodes and backends; an argument beats its interval."""
+    path = tmp_path / "x.toml"
+    path.write_text(FILE, encoding="utf-8")
+    watch = chosen(config=path)
+    assert ([one.name for one in watch.nodes], [one.name for one in watch.backends]) == (["n"], ["b"])
+    assert (watch.interval_s, watch.theme, watch.source) == (2.0, "spark-light", str(path))
+    assert chosen(config=path, interval=5.0).interval_s == 5.0
+
+
+def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:
+    """With targets the file gives interval, theme and thresholds, and nothing to watch."""
+    path = tmp_path / "x.toml"
+    path.write_text(FILE, encoding="utf-8")
+    watch = chosen("host:1", config=path)
+    assert [one.name for one in watch.backends] == ["host:1"]
+    assert not watch.nodes
+    assert not watch.routers
+    assert not watch.discover
+    assert (watch.interval_s, watch.theme, watch.thresholds.busy_running) == (2.0, "spark-light", 3.0)
+
+
+def test_a_file_without_targets_means_this_machine(tmp_path: Path) -> None:
+    """A file that only sets a theme leaves what to watch to this machine."""
+    path = tmp_path / "x.toml"
+    path.write_text('theme = "spark-light"\n', encoding="utf-8")
+    watch = chosen(config=path)
+    assert (watch.nodes, watch.discover, watch.theme) == ((this_machine(),), ("127.0.0.1",), "spark-light")
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:1", "localhost:1", "http://[::1]:1", "127.5.0.1", "SPARK-Z:1"])
+def test_a_local_target_brings_this_machine(target: str) -> None:
+    """A server on loopback or under this machine's name runs here: the machine is watched with it."""
+    watch = chosen("other:1", target)
+    assert [one.name for one in watch.nodes] == ["spark-z"]
+    assert {one.nodes for one in watch.backends[1:]} <= {("spark-z",)}
+    assert watch.backends[0].nodes == ()
+
+
+@pytest.mark.parametrize("target", ["other:1", "other", "10.0.0.1:1", "http://127.0.0.1.example:1"])
+def test_another_machine_brings_no_node(target: str) -> None:
+    """A server elsewhere says nothing of this machine."""
+    assert chosen(target).nodes == ()
+
+
+def test_hosts_are_searched_once() -> None:
+    """A TARGET without a port is a host to search, each only once."""
+    watch = chosen("one", "two", "one", "three:3")
+    assert watch.discover == ("one", "two")
+    assert [one.name for one in watch.backends] == ["three:3"]
+
+
+def test_one_server_named_twice_is_watched_once() -> None:
+    """Two spellings of one URL are one backend."""
+    assert len(chosen("host:1", "http://host:1/", "host:1").backends) == 1
+
+
+def test_names_are_made_unique() -> None:
+    """Two servers whose names would be the same are numbered."""
+    assert [one.name for one in chosen("http://host:1", "https://host:1").backends] == ["host:1", "host:1-2"]
+
+
+def test_a_target_that_is_none_is_refused() -> None:
+    """What cannot be a host, port or URL ends with a usage error."""
+    with pytest.raises(UsageError):
+        chosen("host:99999")

@@ -1,0 +1,89 @@
+"""Results arrive whole, or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparktop.commands.output import check_file, tell, write_file, write_out
+from sparktop.errors import OutputError
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    """The new text stands in the file, and nothing beside it."""
+    path = tmp_path / "x.json"
+    path.write_text("old", encoding="utf-8")
+    write_file(path, "new –")
+    assert path.read_text(encoding="utf-8") == "new –"
+    assert os.listdir(tmp_path) == ["x.json"]  # noqa: PTH208 - hidden files too, by name
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When writing fails the old text stays, nothing lies beside it, and the error is one line."""
+    path = tmp_path / "x.json"
+    path.write_text("old", encoding="utf-8")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"x\.json: cannot be written: No space left on device$"):
+        write_file(path, "new")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_link_keeps_pointing(tmp_path: Path) -> None:
+    """Writing to a link writes what it points to."""
+    (tmp_path / "there").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    write_file(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there").read_text(encoding="utf-8") == "new"
+
+
+def test_a_device_is_not_replaced() -> None:
+    """Writing to /dev/null leaves it the device that it is."""
+    write_file(Path("/dev/null"), "new")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("", "is a folder"), ("none/x", "there is no folder"), ("a\0b", "null")]
+)
+def test_an_impossible_place_is_told_early(tmp_path: Path, name: str, why: str) -> None:
+    """A folder, a place in no folder and a name that is none are refused before anything is watched."""
+    with pytest.raises(OutputError, match=why):
+        check_file(tmp_path / name)
+
+
+def test_a_closed_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a standard output there is nowhere to write."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(OutputError, match="closed"):
+        write_out("x")
+
+
+def test_a_poor_terminal_gets_question_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A character that the output's encoding lacks is a question mark, not an error."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    write_out("a – b\n")
+    assert raw.getvalue() == b"a ? b\n"
+
+
+def test_messages_are_clean_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line of a message has the program's name and no escapes."""
+    tell("one\x1b[31m\ntwo")
+    assert capsys.readouterr().err == "sparktop: one [31m\nsparktop: two\n"
+
+
+def test_messages_to_nowhere_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed standard error costs no exit code."""
+    monkeypatch.setattr(sys, "stderr", None)
+    tell("x")

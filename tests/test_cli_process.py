@@ -1,0 +1,163 @@
+"""The command line as a process: imports, pipes, signals and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+PAGE = b"""\
+vllm:num_requests_running{engine="0",model_name="tiny"} 2.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 1000.0
+"""
+ROOT = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-m", "sparktop"]
+HEAVY = ("textual", "httpx", "aiohttp", "pydantic", "psutil", "rich", "asyncio")
+IMPORTS = f"""
+import sys
+from sparktop.cli import main
+for words in ([], ["demo"], ["snapshot"], ["config"], ["themes"]):
+    assert main([*words, "--help"]) == 0
+assert main(["--version"]) == 0
+assert main(["--wrong"]) == main(["sweep"]) == main(["snapshot", "--seconds", "x"]) == 2
+print("loaded", [name for name in {HEAVY!r} if name in sys.modules])
+"""
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Give an environment of the test's own, where two samples come fast."""
+    config = tmp_path / ".config" / "sparktop" / "sparktop.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("interval_s = 0.25\n", encoding="utf-8")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))}
+    return {**kept, "HOME": str(tmp_path), "TERM": "xterm-256color"}
+
+
+@pytest.fixture
+def engine() -> Iterator[tuple[str, queue.Queue[str]]]:
+    """Serve a small metrics page on loopback; give its address and the paths that were asked for."""
+    asked: queue.Queue[str] = queue.Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = PAGE if self.path == "/metrics" else b"{}"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            asked.put(self.path)
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> str:
+    """Give a configuration file with one backend, at an address that nobody listens on."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+    path = tmp_path / "nobody.toml"
+    path.write_text(f'[[backends]]\nname = "b"\nurl = "{url}"\n', encoding="utf-8")
+    return str(path)
+
+
+@contextmanager
+def started(
+    words: list[str], env: dict[str, str], stdout: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a command in the test's home; it is ended with the block at the latest."""
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        words,
+        env={**env, "PYTHONPATH": str(ROOT)},
+        cwd=env["HOME"],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ran(words: list[str], env: dict[str, str], stdout: int = subprocess.PIPE) -> tuple[int, str, str]:
+    """Run a command; give its exit code and what it wrote."""
+    with started(words, env, stdout) as process:
+        out, err = process.communicate(timeout=40)
+        return process.returncode, out or "", err
+
+
+def test_help_and_usage_errors_load_nothing_heavy(env: dict[str, str]) -> None:
+    """Help of each command, --version and wrong arguments load no screen, client, validator or event loop."""
+    code, out, _ = ran([sys.executable, "-c", IMPORTS], env)
+    assert (code, out.splitlines()[-1]) == (0, "loaded []")
+
+
+def test_piped_it_is_a_plain_report(engine: tuple[str, queue.Queue[str]], env: dict[str, str]) -> None:
+    """Without a terminal, sparktop prints one report without escapes and ends with 0."""
+    code, out, err = ran([*COMMAND, engine[0]], env)
+    assert (code, err) == (0, "")
+    assert "tiny" in out
+    assert "\x1b" not in out
+
+
+def test_nothing_reached_is_exit_code_3(nobody: str, env: dict[str, str]) -> None:
+    """A server that does not answer: the report on standard output, one line on standard error."""
+    code, out, err = ran([*COMMAND, "snapshot", "--config", nobody], env)
+    assert code == 3
+    assert json.loads(out)["backends"][0]["ok"] is False
+    assert err.startswith("sparktop: nothing could be reached: b: ")
+    assert err.count("\n") == 1
+
+
+def test_a_reader_that_has_gone_is_no_error(nobody: str, env: dict[str, str]) -> None:
+    """Into a pipe that nobody reads any more the report ends quietly, with the exit code that it has."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        code, _, err = ran([*COMMAND, "snapshot", "--config", nobody], env, closed.fileno())
+    assert code == 3
+    assert err.startswith("sparktop: nothing could be reached: b: ")
+    assert err.count("\n") == 1
+
+
+def test_head_takes_the_first_line(nobody: str, env: dict[str, str]) -> None:
+    """`sparktop snapshot | head -1` gives that line and no complaint of the pipe."""
+    _, out, err = ran(["/bin/bash", "-c", f"{' '.join(COMMAND)} snapshot --config {nobody} | head -1"], env)
+    assert out == "{\n"
+    assert err.count("\n") == 1
+
+
+def test_an_interrupt_gives_what_was_seen(engine: tuple[str, queue.Queue[str]], env: dict[str, str]) -> None:
+    """Ctrl+C while watching: exit code 130 with a report and without a traceback."""
+    address, asked = engine
+    with started([*COMMAND, "snapshot", address, "--seconds", "60"], env) as process:
+        assert asked.get(timeout=20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=40)
+    assert process.returncode == 130
+    assert json.loads(out)["schema"] == "sparktop.snapshot/1"
+    assert err == "sparktop: interrupted: the report is of what was seen until then\n"

@@ -1,0 +1,191 @@
+"""The snapshot command with sources of our own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sparktop.commands import observation
+from sparktop.commands.observation import has_told, wait_for
+from sparktop.commands.snapshot import report
+from sparktop.errors import OutputError, UnreachableError
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeSample
+from sparktop.model.series import History
+from sparktop.model.snapshot import (
+    BackendHistory,
+    BackendView,
+    Event,
+    NodeHistory,
+    NodeView,
+    Severity,
+    Snapshot,
+)
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.store import SourceKey, SourceKind, Store
+
+WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))
+NODE, BACKEND = SourceKey(SourceKind.NODE, "n"), SourceKey(SourceKind.BACKEND, "b")
+REFUSED = Failure(FailureKind.REFUSED, "connection refused", 1.0)
+Feed = Callable[[Store], None]
+
+
+def good(store: Store) -> None:
+    for at in (1.0, 2.0):
+        store.accept(NODE, NodeSample(at))
+        store.accept(BACKEND, EngineSample(at, "vllm", (LaneSample("0", running=1.0),)))
+
+
+def dead(store: Store) -> None:
+    store.accept(NODE, REFUSED)
+    store.accept(BACKEND, REFUSED)
+
+
+def half(store: Store) -> None:
+    """Answer once, then wait for Ctrl+C, which comes at once."""
+    store.accept(NODE, NodeSample(1.0))
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def fed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Feed], list[str]]:
+    """Put a monitor in place that gives the store what a test says, and tell its calls."""
+
+    def install(feed: Feed) -> list[str]:
+        calls: list[str] = []
+
+        class FakeMonitor:
+            def __init__(self, watch: Watch, store: Store) -> None:
+                assert watch is not None
+                self.store = store
+
+            async def start(self) -> None:
+                calls.append("start")
+                feed(self.store)
+
+            async def stop(self) -> None:
+                calls.append("stop")
+
+        monkeypatch.setattr(observation, "Monitor", FakeMonitor)
+        return calls
+
+    return install
+
+
+def test_the_report_is_all_there_is_on_stdout(
+    fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON, nothing but JSON, as soon as everything has told; the sources are ended."""
+    calls = fed(good)
+    assert report(WATCH, seconds=None, form="json", output=None) == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert (data["nodes"][0]["ok"], data["backends"][0]["running"]) == (True, 1)
+    assert err == ""
+    assert calls == ["start", "stop"]
+
+
+def test_when_nothing_answers_there_is_still_a_report(
+    fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing reached is exit code 3 with the reasons, after the report."""
+    fed(dead)
+    with pytest.raises(
+        UnreachableError, match=r"reached: b: connection refused; n: connection refused$"
+    ) as caught:
+        report(WATCH, seconds=None, form="json", output=None)
+    assert caught.value.exit_code == 3
+    assert json.loads(capsys.readouterr().out)["backends"][0]["error"] == "connection refused"
+
+
+def test_a_report_goes_to_a_file(
+    tmp_path: Path, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a file, standard output stays empty."""
+    fed(good)
+    assert report(WATCH, seconds=None, form="txt", output=tmp_path / "x.txt") == 0
+    assert capsys.readouterr().out == ""
+    assert "backend" in (tmp_path / "x.txt").read_text(encoding="utf-8")
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, fed: Callable[[Feed], list[str]]) -> None:
+    """A place without a folder is exit code 1."""
+    fed(good)
+    with pytest.raises(OutputError) as caught:
+        report(WATCH, seconds=None, form="txt", output=tmp_path / "no" / "x.txt")
+    assert caught.value.exit_code == 1
+
+
+def test_after_an_interrupt_the_report_is_partial(
+    fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl+C ends the watching, not the report: what was seen is written, and the exit code is 130."""
+    calls = fed(half)
+    assert report(WATCH, seconds=60.0, form="json", output=None) == 130
+    out, err = capsys.readouterr()
+    assert json.loads(out)["nodes"][0]["ok"] is True
+    assert err == "sparktop: interrupted: the report is of what was seen until then\n"
+    assert calls == ["start", "stop"]
+
+
+def history(points: int) -> History:
+    made = History()
+    for at in range(points):
+        made.append(float(at), None)
+    return made
+
+
+def seen(backend_points: int, node_points: int, failure: Failure | None = None) -> Snapshot:
+    backend = BackendView(
+        "b", "", "g", failure=failure, history=BackendHistory(running=history(backend_points).view())
+    )
+    node = NodeView("n", "local", history=NodeHistory(cpu_percent=history(node_points).view()))
+    return Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 0.0, 1.0, nodes=(node,), backends=(backend,))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        (seen(2, 2), True),
+        (seen(1, 2), False),
+        (seen(2, 1), False),
+        (seen(0, 2, REFUSED), True),
+        (seen(0, 0), False),
+    ],
+    ids=["both", "backend once", "node once", "failed", "nothing"],
+)
+def test_enough_is_two_samples_or_a_failure(snapshot: Snapshot, *, expected: bool) -> None:
+    """Every source must have given two samples or failed, also when the samples knew nothing."""
+    assert has_told(snapshot, WATCH) is expected
+
+
+def test_a_search_must_have_ended() -> None:
+    """With hosts to search it is enough when a server was found or the search said that there is none."""
+    watch = replace(WATCH, backends=(), discover=("host",))
+    nothing = replace(seen(2, 2), backends=())
+    note = Event(nothing.taken_at, Severity.INFO, "discovery", "host: nothing")
+    assert not has_told(nothing, watch)
+    assert has_told(replace(nothing, events=(note,)), watch)
+    assert has_told(seen(2, 2), watch)
+    assert not has_told(seen(1, 2), watch)
+
+
+async def test_waiting_ends_at_its_limit() -> None:
+    """What never comes is waited for until the clock says so."""
+    times = iter([0.0, 1.0, 4.99, 5.0])
+    await wait_for(lambda: False, 5.0, asyncio.Event(), clock=lambda: next(times))
+    assert next(times, None) is None
+
+
+async def test_waiting_ends_when_all_is_told() -> None:
+    """No time passes when there is nothing to wait for."""
+    await wait_for(lambda: True, 5.0, asyncio.Event(), clock=lambda: 0.0)

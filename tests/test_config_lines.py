@@ -1,0 +1,147 @@
+"""Lines of keys: they are those on which a person finds them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.toml_lines import Path, key_lines, line_of
+
+DOCUMENT = '''\
+# a comment = 1
+plain = 1 # [not] = "a table"
+dotted . "quoted\\u002ekey".'raw "key"' = "x # y"
+list = [ "a", # ]
+  """b
+  ] "" not = the end""", {inner = [
+     1, 2], other = 'x'},
+]
+
+[table]
+  text = \'\'\'
+[no.table]
+\'\'\'
+[[many]]
+one = 2020-01-01 10:00:00
+[many.sub]
+two = true
+[[many.deep]]
+[[many.deep]]
+[[many]]
+one = { }
+[[many.deep]]
+three = "\\" # ["
+'''
+
+EXPECTED: dict[Path, int] = {
+    ("plain",): 2,
+    ("dotted", "quoted.key", 'raw "key"'): 3,
+    ("list",): 4,
+    ("list", 0): 4,
+    ("list", 1): 5,
+    ("list", 2, "inner"): 6,
+    ("list", 2, "inner", 1): 7,
+    ("list", 2, "other"): 7,
+    ("table",): 10,
+    ("table", "text"): 11,
+    ("many",): 14,
+    ("many", 0): 14,
+    ("many", 0, "one"): 15,
+    ("many", 0, "sub", "two"): 17,
+    ("many", 0, "deep", 1): 19,
+    ("many", 1): 20,
+    ("many", 1, "one"): 21,
+    ("many", 1, "deep", 0): 22,
+    ("many", 1, "deep", 0, "three"): 23,
+}
+
+
+def paths_of(value: object, path: Path = ()) -> set[Path]:
+    """Give every path of a document."""
+    here = {path} if path else set()
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+    else:
+        return here
+    return here.union(*(paths_of(item, (*path, key)) for key, item in items))
+
+
+def test_each_key_has_its_line() -> None:
+    """Keys, tables, list items and arrays of tables are found on their lines, with both line ends."""
+    tomllib.loads(DOCUMENT)
+    for text in (DOCUMENT, DOCUMENT.replace("\n", "\r\n")):
+        found = key_lines(text)
+        assert {path: found.get(path) for path in EXPECTED} == EXPECTED
+
+
+def test_no_other_keys_are_found() -> None:
+    """Brackets and equal signs in strings and comments are no keys."""
+    assert set(key_lines(DOCUMENT)) == paths_of(tomllib.loads(DOCUMENT))
+
+
+words = st.text(min_size=1, max_size=6)
+values = st.recursive(
+    st.integers() | st.booleans() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def as_toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {as_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[ # ]\n" + ",\n".join(as_toml(item) for item in value) + "\n]"
+    return json.dumps(value)
+
+
+def is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.dictionaries(words, values, max_size=5))
+def test_every_path_of_any_document_has_a_line(data: dict[str, object]) -> None:
+    """Whatever tomllib reads, each of its keys and items is on a line, and top keys are on theirs."""
+    lines = [f"{json.dumps(key)} = {as_toml(value)}" for key, value in data.items()]
+    text = "\n".join(lines)
+    if not is_toml(text):  # JSON writes characters beyond 16 bits as pairs that TOML does not take
+        return
+    found = key_lines(text)
+    assert set(found) == paths_of(tomllib.loads(text))
+    line = 1
+    for key, written in zip(tomllib.loads(text), lines, strict=True):
+        assert found[(key,)] == line
+        line += written.count("\n") + 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="[]{}\"'=,.# \n\\ab1", max_size=40))
+def test_any_text_is_survived(text: str) -> None:
+    """A text that is no TOML gives some lines, within the text, and an end."""
+    assert all(1 <= line <= text.count("\n") + 1 for line in key_lines(text).values())
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 50_000, "[" * 50_000, "a = [1 1", "a = {b", 'a = """', "a = [}"]
+)
+def test_endless_and_broken_nesting_ends(text: str) -> None:
+    """Depth beyond Python's and lists without an end stop the search, not the program."""
+    assert line_of(key_lines(text), ("a",)) == 1
+
+
+def test_what_is_not_there_has_the_line_of_what_it_belongs_in() -> None:
+    """A missing key is looked for where its table begins."""
+    lines = key_lines("x = 1\n[[t]]\n[[t]]\ny = 1\n")
+    assert line_of(lines, ("t", 1, "missing")) == 3
+    assert line_of(lines, ("nothing",)) == 1
