@@ -43,5 +43,6 @@ def show(watch: Watch, *, simulated: bool = False) -> int:
 
 
 def _can_draw(env: Mapping[str, str]) -> bool:
-    streams = (sys.stdin, sys.stdout)
+    # stderr too: that is where Textual's driver writes the screen.
+    streams = (sys.stdin, sys.stdout, sys.stderr)
     return env.get("TERM") != "dumb" and all(one is not None and one.isatty() for one in streams)

@@ -1,0 +1,283 @@
+"""The monitor: makes sources of what is to be watched, runs them, and hands what they tell to the store.
+
+Importing it costs nothing: aiohttp, httpx and psutil are loaded by `start`, in a thread, so that a first
+paint need not wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.store import Reading, SourceKey, SourceKind, Store
+
+if TYPE_CHECKING:
+    import psutil
+
+    from sparktop.discovery import Found
+    from sparktop.sources.scheduler import PollGroup
+    from sparktop.sources.source import Source
+
+_log = logging.getLogger(__name__)
+
+NODE_INTERVALS = 2.0
+"""A node is asked this many times less often than a backend: its figures change slower."""
+DISCOVER_AGAIN_S = 30.0
+"""Hosts where nothing was found are looked at again after this."""
+SELF_EVERY_S = 2.0
+
+
+class Ways(Protocol):
+    """How sources are made; tests give their own."""
+
+    def modules(self, watch: Watch) -> Sequence[str]:
+        """Name what the other methods import, so that it can be loaded beforehand in a thread."""
+        ...
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Give the sources of one group."""
+        ...
+
+    def node(self, target: NodeTarget) -> Source:
+        """Give the source of a node."""
+        ...
+
+    async def discover(self, hosts: Sequence[str]) -> Found:
+        """Tell what listens on the usual ports of `hosts`."""
+        ...
+
+
+class RealWays:
+    """The ways in that this version has."""
+
+    def modules(self, watch: Watch) -> Sequence[str]:
+        """Name no more than `watch` needs: httpx alone costs as much as an empty screen."""
+        names = ["sparktop.sources.engine_http"]
+        if any(node.via == "local" for node in watch.nodes):
+            names.append("sparktop.sources.local")
+        if watch.discover:
+            names += ["sparktop.discovery", "httpx"]
+        return names
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Give HTTP sources that share one session."""
+        from sparktop.sources.engine_http import EngineSource
+        from sparktop.sources.http_session import SharedSession
+
+        session = SharedSession()
+        return [EngineSource(target, session=session) for target in targets]
+
+    def node(self, target: NodeTarget) -> Source:
+        """Give the source of this machine, or one that says that there is no other way yet."""
+        if target.via != "local":
+            return UnsupportedSource(target)
+        from sparktop.sources.local import LocalSource
+
+        return LocalSource(target.name)
+
+    async def discover(self, hosts: Sequence[str]) -> Found:
+        """Try the usual ports of `hosts`."""
+        from sparktop.discovery import discover
+
+        return await discover(hosts)
+
+
+class UnsupportedSource:
+    """A node that this version has no way to."""
+
+    def __init__(self, target: NodeTarget, clock: Callable[[], float] = time.monotonic) -> None:
+        """Stand in for `target`."""
+        self.name = target.name
+        self._via = target.via
+        self._clock = clock
+
+    async def poll(self, deadline_s: float) -> Failure:  # noqa: ARG002 - the protocol's; nothing is waited for
+        """Say that it cannot be read."""
+        message = f'via = "{self._via}" is not supported by this version'
+        return Failure(FailureKind.UNSUPPORTED, message, self._clock())
+
+    async def close(self) -> None:
+        """Give nothing back: there is nothing."""
+
+
+class Monitor:
+    """Runs everything that reads, on the running event loop."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        store: Store,
+        *,
+        ways: Ways | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Watch what `watch` says and tell `store`; nothing happens before `start`."""
+        self._watch = watch
+        self._store = store
+        self._ways = ways or RealWays()
+        self._sleep = sleep
+        self._interval_s = watch.interval_s
+        self._sources: dict[SourceKey, Source] = {}
+        self._told: dict[SourceKey, object] = {}
+        """The identity of each source that the store knows."""
+        self._groups: list[tuple[PollGroup, float]] = []
+        """Each with its interval as a multiple of ours."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = False
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two polls of a backend."""
+        return self._interval_s
+
+    def set_interval(self, interval_s: float) -> None:
+        """Poll backends every `interval_s` seconds from now on, nodes half as often.
+
+        Raises:
+            ValueError: when it is not above 0.
+        """
+        if not interval_s > 0:
+            raise ValueError(f"a poll interval is a number of seconds above 0, not {interval_s}")
+        self._interval_s = self._store.interval_s = interval_s
+        for group, multiple in self._groups:
+            group.set_interval(interval_s * multiple)
+
+    async def start(self) -> None:
+        """Load what reading needs and start to read; does nothing when it runs already."""
+        if self._running:
+            return
+        self._running = True
+        modules = (*self._ways.modules(self._watch), "sparktop.sources.scheduler", "psutil")
+        await asyncio.to_thread(_load, modules)
+        if not self._running:  # stopped while loading
+            return
+        watch = self._watch
+        for name, targets in _grouped(watch):
+            self._poll_backends(name, targets)
+        nodes = [self._ways.node(target) for target in watch.nodes]
+        self._poll("nodes", SourceKind.NODE, nodes, NODE_INTERVALS)
+        self._spawn(self._measure_self())
+        if watch.discover:
+            self._spawn(self._discover(list(watch.discover)))
+
+    async def stop(self) -> None:
+        """End all reading and give back every connection; `start` may follow."""
+        self._running = False
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._groups.clear()
+        self._sources.clear()
+        self._told.clear()
+
+    def _poll_backends(self, name: str, targets: Sequence[BackendTarget]) -> None:
+        self._poll(name, SourceKind.BACKEND, self._ways.backends(targets), 1.0)
+
+    def _poll(self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float) -> None:
+        from sparktop.sources.scheduler import PollGroup
+
+        if not sources:
+            return
+        for source in sources:
+            self._sources[SourceKey(kind, source.name)] = source
+        group = PollGroup(name, sources, self._interval_s * multiple, partial(self._deliver, kind))
+        self._groups.append((group, multiple))
+        self._spawn(group.run())
+
+    def _deliver(self, kind: SourceKind, name: str, reading: Reading, took_ms: float | None) -> None:
+        """Hand a reading to the store, and the source's identity where that is new."""
+        key = SourceKey(kind, name)
+        identity = getattr(self._sources.get(key), "identity", None)
+        if identity is not None and identity is not self._told.get(key):
+            self._told[key] = identity
+            self._store.identify(key, identity)
+        self._store.accept(key, reading, took_ms)
+
+    async def _discover(self, hosts: list[str]) -> None:
+        """Look at `hosts` until each of them has something to watch."""
+        while hosts:
+            self._store.searching = tuple(hosts)
+            found = await self._ways.discover(hosts)
+            for note in found.notes:
+                self._store.note("discovery", note)
+            self._store.add(*found.routers)
+            self._watch_found(found.backends)
+            urls = [*(one.url for one in found.backends), *(one.url for one in found.routers)]
+            there = {_bare(urlsplit(url).hostname or "") for url in urls}
+            hosts = [host for host in hosts if _bare(host) not in there]
+            self._store.searching = tuple(hosts)
+            if hosts:
+                await self._sleep(DISCOVER_AGAIN_S)
+
+    def _watch_found(self, backends: Iterable[BackendTarget]) -> None:
+        """Start to watch what is not watched yet, under this or another name."""
+        watched = {target.url for target in self._watch.backends}
+        names = {key.name for key in self._sources if key.kind is SourceKind.BACKEND}
+        new = [target for target in backends if target.name not in names and target.url not in watched]
+        self._store.add(*new)
+        if new:
+            self._poll_backends(f"found {len(self._groups)}", new)
+
+    async def _measure_self(self) -> None:
+        """Measure what watching costs, every 2 s."""
+        import psutil
+
+        process = psutil.Process()
+        process.cpu_percent(None)  # the first call has nothing to compare with and gives 0
+        while True:
+            await self._sleep(SELF_EVERY_S)
+            self._store.measure_self(*_own_cost(process))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a part of the monitor ended", exc_info=error)
+            self._store.note("sparktop", f"a part of watching ended: {type(error).__name__} (see the log)")
+
+
+def _load(modules: Iterable[str]) -> None:
+    for name in modules:
+        importlib.import_module(name)
+
+
+def _own_cost(process: psutil.Process) -> tuple[float | None, int | None]:
+    import psutil
+
+    try:
+        with process.oneshot():
+            return process.cpu_percent(None), process.memory_info().rss
+    except psutil.Error:  # /proc may be hidden from us
+        return None, None
+
+
+def _grouped(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
+    """Give the backends of each router as a group, and all others as one: read at the same instants."""
+    router_of: dict[str, str] = {}
+    for router in watch.routers:
+        for name in router.backends:
+            router_of.setdefault(name, router.name)
+    groups: dict[str, list[BackendTarget]] = {}
+    for target in watch.backends:
+        groups.setdefault(router_of.get(target.name, ""), []).append(target)
+    return list(groups.items())
+
+
+def _bare(host: str) -> str:
+    """Give a host so that two spellings of one compare equal, as discovery looks at each only once."""
+    host = host.strip("[]").lower()
+    return "localhost" if host in {"127.0.0.1", "::1"} else host

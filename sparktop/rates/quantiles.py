@@ -1,0 +1,90 @@
+"""Histograms of a window: their difference, their sum over lanes, and quantiles from them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import add, sub
+
+from sparktop.model.engine import Histogram
+from sparktop.model.snapshot import Latency, Quantile
+
+LEAST_OBSERVATIONS = 5
+"""Fewer observations in a window give no quantile."""
+
+
+def difference(newer: Histogram, older: Histogram) -> Histogram | None:
+    """Give what was observed between two readings of one histogram.
+
+    None when they cannot be subtracted: other bounds, or a bucket that fell.
+    """
+    if newer.bounds != older.bounds or len(newer.cumulative) != len(older.cumulative):
+        return None
+    counts = tuple(map(sub, newer.cumulative, older.cumulative))
+    total = newer.sum - older.sum
+    if not all(map(math.isfinite, counts)) or not math.isfinite(total) or min(counts, default=0.0) < 0:
+        return None
+    return Histogram(newer.bounds, counts, total)
+
+
+def merge(histograms: Sequence[Histogram]) -> Histogram | None:
+    """Add histograms over the bounds that all of them have; None for no histogram at all.
+
+    Only at those bounds is the summed cumulative count known exactly. Where only `inf` is shared, the result
+    holds the count and the sum and nothing that a quantile could be read from.
+    """
+    if not histograms:
+        return None
+    first = histograms[0]
+    if len(histograms) == 1:
+        return first
+    total = math.fsum(histogram.sum for histogram in histograms)
+    if all(histogram.bounds == first.bounds for histogram in histograms):
+        counts = first.cumulative
+        for histogram in histograms[1:]:
+            counts = tuple(map(add, counts, histogram.cumulative))
+        return Histogram(first.bounds, counts, total)
+    shared = set(first.bounds).intersection(*(histogram.bounds for histogram in histograms))
+    bounds = tuple(sorted(shared | {math.inf}))
+    sums = [0.0] * len(bounds)
+    for histogram in histograms:
+        at_bound = dict(zip(histogram.bounds, histogram.cumulative, strict=True))
+        at_bound.setdefault(math.inf, histogram.count)
+        for index, bound in enumerate(bounds):
+            sums[index] += at_bound[bound]
+    return Histogram(bounds, tuple(sums), total)
+
+
+def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
+    """Give the quantile at `share` (0 to 1) as Prometheus' `histogram_quantile` does.
+
+    Linear inside the bucket, whose lower edge is 0 for the first one; the last finite bound when the quantile
+    lies in the `inf` bucket. None without observations or without a finite bound.
+    """
+    finite = len(histogram.bounds) - (1 if histogram.bounds and math.isinf(histogram.bounds[-1]) else 0)
+    if finite == 0 or not histogram.count > 0:
+        return None
+    rank = share * histogram.count
+    index = bisect_left(histogram.cumulative, rank, 0, finite)
+    if index == finite:
+        return Quantile(histogram.bounds[finite - 1], above=True)
+    if index == 0:
+        return Quantile(histogram.bounds[0], below=True)
+    low, high = histogram.bounds[index - 1], histogram.bounds[index]
+    before = histogram.cumulative[index - 1]
+    inside = histogram.cumulative[index] - before
+    return Quantile(low + (high - low) * (rank - before) / inside)
+
+
+def histogram_latency(observed: Histogram, window_s: float) -> Latency:
+    """Give mean and quantiles of what a window of `window_s` seconds observed."""
+    count = observed.count
+    if not count > 0:
+        return Latency(count=0.0, window_s=window_s)
+    mean = observed.sum / count
+    if count < LEAST_OBSERVATIONS:
+        return Latency(mean_s=mean, count=count, window_s=window_s)
+    p50, p90, p95, p99 = (histogram_quantile(observed, share) for share in (0.5, 0.9, 0.95, 0.99))
+    note = "the lanes share no bucket bound: no quantile" if p50 is None else None
+    return Latency(mean, p50, p90, p95, p99, count, window_s, note)

@@ -1,0 +1,149 @@
+"""Alerts: what holds now and wants a person's eye. Each is raised at one level and cleared at another."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sparktop.model.failure import FailureKind
+from sparktop.model.node import MemoryReading
+from sparktop.model.snapshot import Alert, Severity
+from sparktop.model.targets import StateThresholds
+from sparktop.store.backend import BackendTrack
+from sparktop.store.health import Health
+from sparktop.store.keys import SourceKey
+from sparktop.store.node import NodeTrack
+
+GIB = 1024**3
+HEADROOM_WARN_BYTES = 12 * GIB
+"""Below this, unified memory is close to where the kernel kills (seen on a GB10)."""
+HEADROOM_CRITICAL_BYTES = 8 * GIB
+AVAILABLE_WARN_SHARE = 0.10
+"""The same on a machine whose GPUs have memory of their own: share of the total."""
+AVAILABLE_CRITICAL_SHARE = 0.05
+HEADROOM_CLEARS_AT = 1.1
+"""Times the limit: a value that wavers about its limit must not flap."""
+KV_CLEARS_BELOW = 3.0
+"""Percentage points under the threshold."""
+PREEMPTING_CLEARS_AFTER_S = 30.0
+"""Without a preemption."""
+
+_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED})
+"""Failures that say that we cannot see, not that something is down."""
+
+
+class AlertBook:
+    """The alerts that hold."""
+
+    def __init__(self) -> None:
+        self._alerts: dict[str, Alert] = {}
+        self._sorted: tuple[Alert, ...] | None = ()
+
+    def hold(self, alert_id: str, severity: Severity, subject: str, message: str, now: datetime) -> bool:
+        """Raise an alert, or renew its words; its `since` stays. True when it is new."""
+        old = self._alerts.get(alert_id)
+        alert = Alert(alert_id, severity, subject, message, old.since if old else now)
+        if alert != old:
+            self._alerts[alert_id] = alert
+            self._sorted = None
+        return old is None
+
+    def clear(self, alert_id: str) -> bool:
+        """Drop an alert; True when it held."""
+        if self._alerts.pop(alert_id, None) is None:
+            return False
+        self._sorted = None
+        return True
+
+    def severity(self, alert_id: str) -> Severity | None:
+        """Give how grave an alert is; None when it does not hold."""
+        alert = self._alerts.get(alert_id)
+        return alert.severity if alert else None
+
+    def clear_source(self, key: SourceKey) -> None:
+        """Drop all alerts about a source."""
+        for alert_id in [one for one in self._alerts if one.startswith(f"{key.label}:")]:
+            self.clear(alert_id)
+
+    def view(self) -> tuple[Alert, ...]:
+        """Give them all, the gravest first, then the oldest."""
+        if self._sorted is None:
+            order = sorted(self._alerts.values(), key=lambda one: (_RANK[one.severity], one.since, one.id))
+            self._sorted = tuple(order)
+        return self._sorted
+
+
+def unreachable_id(key: SourceKey) -> str:
+    """Give the id of the alert that a source does not answer."""
+    return f"{key.label}:unreachable"
+
+
+def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime) -> bool | None:
+    """Hold or clear "unreachable"; True when it went down just now, False when it came back, else None."""
+    alert_id = unreachable_id(key)
+    failure = health.failure
+    if failure is None or failure.kind is FailureKind.LOADING:
+        return False if book.clear(alert_id) else None
+    if not health.down:
+        return None
+    severity = Severity.WARNING if failure.kind in _MILD else Severity.CRITICAL
+    if book.severity(alert_id) is None:
+        book.clear_source(key)  # what was known before is no longer known to hold
+    since = health.failing_since or now
+    return True if book.hold(alert_id, severity, key.name, failure.message, since) else None
+
+
+def judge_backend(
+    book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, now: datetime
+) -> None:
+    """Hold or clear "KV-full" and "preempting" after a good sample."""
+    kv_id, preempting_id = f"{key.label}:kv-full", f"{key.label}:preempting"
+    kv_percent, limit = track.view.kv_cache_percent, thresholds.kv_full_percent
+    if kv_percent is not None:
+        if kv_percent >= limit:
+            book.hold(kv_id, Severity.WARNING, key.name, f"KV cache at or above {limit:g} % of its room", now)
+        elif kv_percent < limit - KV_CLEARS_BELOW:
+            book.clear(kv_id)
+    at, preempted_at = track.health.good_at, track.preempted_at
+    if at is None or preempted_at is None or at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
+        book.clear(preempting_id)
+    elif preempted_at == at or book.severity(preempting_id):
+        message = "preempts running requests: the KV cache is too small for the load"
+        book.hold(preempting_id, Severity.WARNING, key.name, message, now)
+
+
+def judge_node(book: AlertBook, key: SourceKey, track: NodeTrack, now: datetime) -> None:
+    """Hold or clear "headroom" after a good sample."""
+    alert_id = f"{key.label}:headroom"
+    sample = track.view.sample
+    limits = _headroom_limits(sample.memory) if sample else None
+    if limits is None:
+        book.clear(alert_id)
+        return
+    left, warn, critical = limits
+    held = book.severity(alert_id)
+    if held is Severity.CRITICAL:
+        critical *= HEADROOM_CLEARS_AT
+    if held is not None:
+        warn *= HEADROOM_CLEARS_AT
+    if left < critical:
+        severity = Severity.CRITICAL
+    elif left < warn:
+        severity = Severity.WARNING
+    else:
+        book.clear(alert_id)
+        return
+    book.hold(alert_id, severity, key.name, f"{left / GIB:.1f} GiB of memory left", now)
+
+
+def _headroom_limits(memory: MemoryReading) -> tuple[float, float, float] | None:
+    """Give what is left, the limit that warns and the one that is critical, in bytes."""
+    left = memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
+    if left is None:
+        return None
+    if memory.unified:
+        return left, HEADROOM_WARN_BYTES, HEADROOM_CRITICAL_BYTES
+    if memory.total_bytes is None:
+        return None
+    total = memory.total_bytes
+    return left, total * AVAILABLE_WARN_SHARE, total * AVAILABLE_CRITICAL_SHARE

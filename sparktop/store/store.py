@@ -1,0 +1,210 @@
+"""The store takes readings and gives snapshots."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.failure import Failure
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.snapshot import BackendView, Event, SelfView, Severity, Snapshot, Totals
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.rates import LinkKind
+from sparktop.store.alerts import AlertBook, judge_backend, judge_health, judge_node, unreachable_id
+from sparktop.store.backend import BackendTrack
+from sparktop.store.health import Health
+from sparktop.store.keys import SourceKey
+from sparktop.store.node import NodeTrack
+
+Reading = EngineSample | NodeSample | Failure
+"""What a source yields."""
+
+EVENTS_KEPT = 200
+NO_GROUP = "backends"
+"""The group of backends that no router lists and whose model is not known yet."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Store:
+    """Everything that is known of everything watched; not for use from several threads."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = _utc_now,
+        simulated: bool = False,
+    ) -> None:
+        """Start with the targets of `watch` and nothing known of them."""
+        self.interval_s = watch.interval_s
+        """Seconds between two polls of a backend: tells a missed sample from a slow one."""
+        self.simulated = simulated
+        self.searching: tuple[str, ...] = ()
+        """Hosts on which nothing to watch was found yet."""
+        self._thresholds = watch.thresholds
+        self._clock = clock
+        self._now = now
+        self._backends: dict[str, BackendTrack] = {}
+        self._nodes: dict[str, NodeTrack] = {}
+        self._router_of: dict[str, str] = {}
+        self._alerts = AlertBook()
+        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._self_cost = SelfView()
+        self.add(*watch.nodes, *watch.backends, *watch.routers)
+
+    def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
+        """Watch these too; a backend or node whose name is known already stays as it is."""
+        for target in targets:
+            if isinstance(target, BackendTarget):
+                if target.name not in self._backends:
+                    self._backends[target.name] = BackendTrack(target, self._thresholds)
+            elif isinstance(target, NodeTarget):
+                if target.name not in self._nodes:
+                    self._nodes[target.name] = NodeTrack(target)
+            else:
+                for name in target.backends:
+                    self._router_of.setdefault(name, target.name)
+
+    def remove(self, key: SourceKey) -> None:
+        """Forget a source, its history and its alerts."""
+        tracks = self._tracks(key)
+        tracks.pop(key.name, None)
+        self._alerts.clear_source(key)
+
+    def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
+        """Take the newest reading of a source; one that is not watched (any more) is ignored.
+
+        Raises:
+            TypeError: a node's sample for a backend, or the other way round.
+        """
+        track = self._tracks(key).get(key.name)
+        if track is None:
+            return
+        now = self._now()
+        if isinstance(reading, Failure):
+            track.accept_failure(reading, now, took_ms)
+            self._note_health(key, track.health, now)
+        elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
+            self._accept_engine(key, track, reading, took_ms, now)
+        elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
+            track.accept_sample(reading, took_ms)
+            self._note_health(key, track.health, now)
+            judge_node(self._alerts, key, track, now)
+        else:
+            raise TypeError(f"{key.label} cannot take a {type(reading).__name__}")
+
+    def identify(self, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> None:
+        """Take over what a source says of itself.
+
+        Raises:
+            TypeError: a node's identity for a backend, or the other way round.
+        """
+        track = self._tracks(key).get(key.name)
+        if track is None:
+            return
+        match track, identity:
+            case BackendTrack(), EngineIdentity():
+                track.identify(identity)
+            case NodeTrack(), NodeIdentity():
+                track.identify(identity)
+            case _:
+                raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
+
+    def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
+        """Add an event, unless it says what one that is still kept said before."""
+        if not any(event.subject == subject and event.message == message for event in self._events):
+            self._events.append(Event(self._now(), severity, subject, message))
+
+    def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
+        """Note what watching costs."""
+        self._self_cost = replace(self._self_cost, cpu_percent=cpu_percent, rss_bytes=rss_bytes)
+
+    def measure_terminal(self, bytes_per_s: float | None) -> None:
+        """Note what drawing sends to the terminal."""
+        self._self_cost = replace(self._self_cost, terminal_bytes_per_s=bytes_per_s)
+
+    def snapshot(self) -> Snapshot:
+        """Give one picture of everything, as it stands now."""
+        at = self._clock()
+        backends = tuple(self._backend_view(track, at) for track in self._backends.values())
+        nodes = tuple(replace(track.view, age_s=track.health.age_s(at)) for track in self._nodes.values())
+        return Snapshot(
+            taken_at=self._now(),
+            at=at,
+            interval_s=self.interval_s,
+            nodes=nodes,
+            backends=backends,
+            alerts=self._alerts.view(),
+            events=tuple(self._events),
+            totals=_totals(backends),
+            self_cost=replace(self._self_cost, poll_ms=self._poll_ms()),
+            simulated=self.simulated,
+            searching=self.searching,
+        )
+
+    def _tracks(self, key: SourceKey) -> dict[str, BackendTrack] | dict[str, NodeTrack]:
+        return self._backends if key.kind == "backend" else self._nodes
+
+    def _accept_engine(
+        self, key: SourceKey, track: BackendTrack, sample: EngineSample, took_ms: float | None, now: datetime
+    ) -> None:
+        wall_at = now.timestamp() - (self._clock() - sample.at)
+        kind = track.accept_sample(sample, wall_at=wall_at, interval_s=self.interval_s, took_ms=took_ms)
+        if kind is None:
+            return
+        self._note_health(key, track.health, now)
+        judge_backend(self._alerts, key, track, self._thresholds, now)
+        if kind is LinkKind.RESTARTED:
+            self._events.append(Event(now, Severity.WARNING, key.name, "restarted"))
+        elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
+            track.shared_address = True
+            message = "several servers answer at this address in turn: no rates across a change"
+            self._events.append(Event(now, Severity.WARNING, key.name, message))
+
+    def _note_health(self, key: SourceKey, health: Health, now: datetime) -> None:
+        went_down = judge_health(self._alerts, key, health, now)
+        if went_down is True and health.failure is not None:
+            severity = self._alerts.severity(unreachable_id(key)) or Severity.CRITICAL
+            self._events.append(Event(now, severity, key.name, health.failure.message))
+        elif went_down is False:
+            message = "answers again" if health.failure is None else "answers that it is loading"
+            self._events.append(Event(now, Severity.INFO, key.name, message))
+
+    def _backend_view(self, track: BackendTrack, at: float) -> BackendView:
+        view = track.view
+        group = self._router_of.get(view.name) or view.model or NO_GROUP
+        return replace(view, age_s=track.health.age_s(at), group=group)
+
+    def _poll_ms(self) -> dict[str, float]:
+        took: dict[str, float] = {}
+        for name, backend in self._backends.items():
+            if backend.view.poll_ms is not None:
+                took[SourceKey.backend(name).label] = backend.view.poll_ms
+        for name, node in self._nodes.items():
+            if node.took_ms is not None:
+                took[SourceKey.node(name).label] = node.took_ms
+        return took
+
+
+def _totals(backends: Iterable[BackendView]) -> Totals:
+    """Add up what the backends that answer tell; None where none of them tells."""
+    answering = [view for view in backends if view.ok]
+
+    def total(values: Iterable[float | None]) -> float | None:
+        told = [value for value in values if value is not None]
+        return sum(told) if told else None
+
+    return Totals(
+        generation_tps=total(view.generation_tps for view in answering),
+        prompt_tps=total(view.prompt_tps for view in answering),
+        running=total(view.running for view in answering),
+        waiting=total(view.waiting for view in answering),
+    )

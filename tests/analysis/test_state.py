@@ -1,0 +1,104 @@
+"""The word for a backend, and the sentence that says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.analysis.state import LoadFigures, backend_state
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.snapshot import BackendState as Is
+from sparktop.model.targets import StateThresholds
+
+EVERYTHING = LoadFigures(
+    seen=True,
+    failure=Failure(FailureKind.TIMEOUT, "no answer within 2 s", 0.0),
+    asleep=True,
+    preemptions=3.0,
+    window_s=10.0,
+    kv_cache_percent=99.0,
+    waiting=4.0,
+    waiting_share=1.0,
+    running=12.0,
+    slots=16,
+)
+LIMITS = StateThresholds()
+
+
+def test_the_words_come_in_serving_s_order() -> None:
+    """With everything true at once the gravest word wins; each cured, the next one shows."""
+    load, words = EVERYTHING, []
+    for cure in (
+        {"failure": None},
+        {"asleep": False},
+        {"preemptions": 0.0},
+        {"kv_cache_percent": 97.9},
+        {"waiting_share": 0.4},
+        {"running": 3.0},
+        {"running": 0.0},
+        {"running": None},
+        {"seen": False},
+    ):
+        words.append(backend_state(load, LIMITS)[0])
+        load = replace(load, **cure)
+    words.append(backend_state(load, LIMITS)[0])
+    assert words == [
+        Is.UNREACHABLE,
+        Is.ASLEEP,
+        Is.PREEMPTING,
+        Is.KV_FULL,
+        Is.QUEUEING,
+        Is.BUSY,
+        Is.BORED,
+        Is.IDLE,
+        Is.UNKNOWN,
+        Is.CONNECTING,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        (FailureKind.LOADING, Is.LOADING),
+        (FailureKind.METRICS_DISABLED, Is.UNKNOWN),
+        (FailureKind.REFUSED, Is.UNREACHABLE),
+        (FailureKind.UNAUTHORIZED, Is.UNREACHABLE),
+    ],
+)
+def test_a_failure_s_kind_decides(kind: FailureKind, word: Is) -> None:
+    """503 is loading, a page without the engine's names is unknown, all else unreachable."""
+    failure = Failure(kind, "why it failed", 0.0)
+    assert backend_state(LoadFigures(failure=failure), LIMITS) == (word, "why it failed")
+
+
+@pytest.mark.parametrize(
+    ("running", "slots", "word", "rule"),
+    [
+        (3.0, 8, Is.BORED, "running 3 of 8 slots, 50 % is busy"),
+        (4.0, 8, Is.BUSY, "running 4 of 8 slots, 50 % is busy"),
+        (10.0, 256, Is.BORED, "running 10 of 256 slots, 50 % is busy"),
+        (7.0, None, Is.BORED, "running 7, 8 is busy (slots unknown)"),
+        (8.0, None, Is.BUSY, "running 8, 8 is busy (slots unknown)"),
+    ],
+)
+def test_busy_is_half_of_the_slots_or_eight(running: float, slots: int | None, word: Is, rule: str) -> None:
+    """Known slots decide by share, unknown ones by number; the sentence names both."""
+    load = LoadFigures(seen=True, running=running, slots=slots)
+    assert backend_state(load, LIMITS) == (word, rule)
+
+
+def test_the_other_sentences_name_their_numbers() -> None:
+    """Preemptions, cache and queue: each rule with what was measured."""
+    load = replace(EVERYTHING, failure=None, asleep=None)
+    assert backend_state(load, LIMITS)[1] == "3 preemptions in the last 10 s"
+    load = replace(load, preemptions=None)
+    assert backend_state(load, LIMITS)[1] == "KV cache 99.0 % full, at or above 98 %"
+    load = replace(load, kv_cache_percent=None)
+    assert backend_state(load, LIMITS)[1] == "requests waited in 100 % of the last 10 s, 4 now"
+
+
+def test_thresholds_come_from_outside() -> None:
+    """A lower limit makes the same cache full."""
+    load = LoadFigures(seen=True, kv_cache_percent=91.0, running=1.0)
+    assert backend_state(load, StateThresholds(kv_full_percent=90.0))[0] is Is.KV_FULL

@@ -1,0 +1,93 @@
+"""Samples made by hand, and a store whose clock stands still until a test moves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.store import Reading, SourceKey, Store
+
+BOUNDS = (0.1, 0.2, 0.5, 1.0, math.inf)
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+START = 1000.0
+"""The monotonic time at which a world begins."""
+
+
+def observe(seconds: Iterable[float], bounds: Sequence[float] = BOUNDS) -> Histogram:
+    """Give the histogram that these observations make."""
+    values = list(seconds)
+    cumulative = tuple(float(sum(value <= bound for value in values)) for bound in bounds)
+    return Histogram(tuple(bounds), cumulative, math.fsum(values))
+
+
+def page(at: float, *lanes: LaneSample, start_time: float | None = None) -> EngineSample:
+    """Give a page of `lanes`."""
+    return EngineSample(at, "vllm", lanes, models=("m",), start_time=start_time, answer_ms=3.0)
+
+
+@dataclass
+class World:
+    """A store of one backend "b" and a clock."""
+
+    watch: Watch = field(default_factory=lambda: Watch(backends=(BackendTarget("b", "http://b:8000"),)))
+    at: float = START
+    store: Store = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = Store(
+            self.watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at - START)
+        )
+
+    def wall(self, at: float) -> float:
+        """Give the Unix time at a monotonic time."""
+        return EPOCH.timestamp() + at - START
+
+    def feed(self, reading: Reading, at: float | None = None, name: str = "b") -> BackendView:
+        """Hand over a reading at a time and give the backend as it is then."""
+        self.at = reading.at if at is None else at
+        self.store.accept(SourceKey.backend(name), replace(reading, at=self.at), 5.0)
+        return self.view(name)
+
+    def tokens(self, at: float, tokens: float, *, start_time: float | None = None) -> BackendView:
+        """Feed a page of one lane that has generated `tokens` in all."""
+        return self.feed(page(at, LaneSample("0", generation_tokens=tokens), start_time=start_time))
+
+    def fail(self, at: float, kind: FailureKind = FailureKind.REFUSED) -> BackendView:
+        """Feed a failure."""
+        return self.feed(Failure(kind, "nothing listens there", at))
+
+    def view(self, name: str = "b") -> BackendView:
+        """Give a backend as it is now."""
+        return next(view for view in self.snapshot().backends if view.name == name)
+
+    def snapshot(self) -> Snapshot:
+        """Give the picture as it is now."""
+        return self.store.snapshot()
+
+
+@pytest.fixture(scope="session")
+def make_world() -> Callable[..., World]:
+    return World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="session")
+def make_page() -> Callable[..., EngineSample]:
+    return page
+
+
+@pytest.fixture(scope="session")
+def make_histogram() -> Callable[..., Histogram]:
+    return observe

@@ -1,0 +1,131 @@
+"""Alerts: when they are raised, when they clear, that they do not flap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import MemoryReading, NodeSample
+from sparktop.model.snapshot import Severity
+from sparktop.model.targets import NodeTarget, Watch
+from sparktop.store import SourceKey
+
+World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
+MakeWorld = Callable[..., World]
+
+GIB = 2**30
+
+
+def alerts(world: World) -> list[tuple[str, Severity]]:
+    return [(alert.id, alert.severity) for alert in world.snapshot().alerts]
+
+
+def lane(at: float, **told: Any) -> EngineSample:  # noqa: ANN401 - fields of a lane
+    return EngineSample(at, "vllm", (LaneSample("0", running=1.0, **told),))
+
+
+def test_three_failures_or_three_seconds_are_down(world: World) -> None:
+    """Two quick failures are none; the third is, and so is a second one 3 s later; `since` is the first."""
+    world.fail(1000)
+    world.fail(1001)
+    assert alerts(world) == []
+    world.fail(1002)
+    assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
+    assert world.snapshot().alerts[0].since == world.view().failing_since
+    world.feed(lane(1003))
+    assert alerts(world) == []
+    world.fail(1004)
+    world.fail(1007)
+    assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (FailureKind.LOADING, []),
+        (FailureKind.METRICS_DISABLED, [Severity.WARNING]),
+        (FailureKind.UNSUPPORTED, [Severity.WARNING]),
+        (FailureKind.TIMEOUT, [Severity.CRITICAL]),
+    ],
+)
+def test_not_every_failure_is_an_outage(world: World, kind: FailureKind, expected: list[Severity]) -> None:
+    """A loading server raises nothing, one that merely tells nothing a warning."""
+    for at in range(1000, 1005):
+        world.fail(at, kind)
+    assert [alert.severity for alert in world.snapshot().alerts] == expected
+    assert [event.severity for event in world.snapshot().events] == expected
+
+
+def test_a_full_cache_does_not_flap(world: World) -> None:
+    """Raised at 98 %, kept while it wavers, cleared below 95 %, `since` kept throughout."""
+    held: list[bool] = []
+    for second, percent in enumerate((97.9, 98.0, 97.0, 98.5, 95.0, 94.9)):
+        world.feed(lane(1000 + second, kv_cache_percent=percent))
+        held.append(bool(alerts(world)))
+        if held[-1]:
+            assert (
+                world.snapshot().alerts[0].since - world.snapshot().taken_at
+            ).total_seconds() == 1 - second
+    assert held == [False, True, True, True, True, False]
+
+
+def test_preempting_holds_for_half_a_minute(world: World) -> None:
+    """One preemption raises it; it clears when 30 s passed without another."""
+    counts = {second: float(second >= 3) + 5 for second in range(40)}
+    held = []
+    for second, count in counts.items():
+        world.feed(lane(1000 + second, preemptions=count))
+        held.append(bool(alerts(world)))
+    assert held == [3 <= second <= 33 for second in range(40)]
+
+
+def test_an_unreachable_backend_has_no_other_alert(world: World) -> None:
+    """Nobody knows whether the cache of a server that does not answer is full."""
+    world.feed(lane(1000, kv_cache_percent=99.0))
+    for at in (1001, 1002, 1003):
+        world.fail(at)
+    assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
+
+
+def node_alerts(world: World, at: float, memory: MemoryReading) -> list[Severity]:
+    world.at = at
+    world.store.accept(SourceKey.node("n"), NodeSample(at, memory=memory))
+    return [alert.severity for alert in world.snapshot().alerts]
+
+
+def test_headroom_of_unified_memory_has_its_own_limits(make_world: MakeWorld) -> None:
+    """Below 12 GiB a warning, below 8 critical, each cleared a tenth above its limit."""
+    world = make_world(Watch(nodes=(NodeTarget("n"),)))
+    seen = [
+        node_alerts(world, 1000 + step, MemoryReading(unified=True, headroom_bytes=int(gib * GIB)))
+        for step, gib in enumerate((12.5, 11.9, 12.5, 7.9, 8.5, 9.0, 12.5, 13.3))
+    ]
+    warn, critical = [Severity.WARNING], [Severity.CRITICAL]
+    assert seen == [[], warn, warn, critical, critical, warn, warn, []]
+
+
+def test_headroom_of_other_machines_is_a_share(make_world: MakeWorld) -> None:
+    """With GPU memory of its own, a tenth and a twentieth of the total count; unknown is no alert."""
+    world = make_world(Watch(nodes=(NodeTarget("n"),)))
+    seen = [
+        node_alerts(world, 1000 + step, MemoryReading(total_bytes=100, available_bytes=left))
+        for step, left in enumerate((10, 9, 4, 50))
+    ]
+    assert seen == [[], [Severity.WARNING], [Severity.CRITICAL], []]
+    assert node_alerts(world, 1010, MemoryReading()) == []
+
+
+def test_the_gravest_comes_first(make_world: MakeWorld) -> None:
+    """Alerts are sorted by severity, then by age."""
+    world = make_world(Watch(nodes=(NodeTarget("n"), NodeTarget("m"))))
+    node_alerts(world, 1000, MemoryReading(total_bytes=100, available_bytes=9))
+    for at in (1001, 1002, 1003):
+        world.store.accept(SourceKey.node("m"), Failure(FailureKind.INTERNAL, "broke", at))
+    assert alerts(world) == [
+        ("node:m:unreachable", Severity.CRITICAL),
+        ("node:n:headroom", Severity.WARNING),
+    ]
