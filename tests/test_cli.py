@@ -219,7 +219,7 @@ def test_the_viewer_needs_a_terminal(
 
     module(monkeypatch, "sparktop.ui.app", run=run)
     monkeypatch.setenv("TERM", term)
-    for stream in ("stdin", "stdout"):
+    for stream in ("stdin", "stdout", "stderr"):
         monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: terminal)
     assert main(["--theme", "spark-light", "127.0.0.1:1", "--interval", "2", "host:2"]) == 0
     drawn, plain = (1, 0) if terminal and term == "xterm" else (0, 1)

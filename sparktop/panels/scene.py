@@ -99,10 +99,11 @@ class Scene:
     def _layout(self, height: int, boxes: Boxes, zoomed: PanelKey | None) -> Layout:
         nodes, backends = self.snapshot.nodes, self.snapshot.backends
         if zoomed is not None:
-            for kind, views in (("node", nodes), ("backend", backends)):
-                for index, view in enumerate(views):
-                    if zoomed == PanelKey(kind, view.name):
-                        return Layout((Place(kind, index, 0, 0, self.width, height),), height)
+            keys = [PanelKey("node", view.name) for view in nodes]
+            keys += [PanelKey("backend", view.name) for view in backends]
+            if zoomed in keys:
+                index = keys.index(zoomed) - (len(nodes) if zoomed.kind == "backend" else 0)
+                return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
             if zoomed.kind in {"events", "self"}:
                 return Layout((Place(zoomed.kind, 0, 0, 0, self.width, height),), height)
         return arrange(self.width, height, len(nodes), len(backends), boxes)
@@ -159,12 +160,12 @@ def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
                 board[y].append((panel.place.x, row))
     rows: list[Row] = []
     for pieces in board:
-        row: Row = []
+        whole: Row = []
         at = 0
         for x, piece in sorted(pieces, key=lambda item: item[0]):
             if x > at:
-                row += blank_row(x - at)
-            row += piece
+                whole += blank_row(x - at)
+            whole += piece
             at = x + row_width(piece)
-        rows.append(fit_row(row, width))
+        rows.append(fit_row(whole, width))
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
 
 from textual.app import App
 
@@ -15,7 +16,9 @@ _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 _FAMILY = re.compile(r"font-family:\s*Fira Code[^;]*;")
 
 
-_TEXT = re.compile(r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>')
+_TEXT = re.compile(
+    r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>'
+)
 _DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff]+")
 """Runs of drawing characters (lines, blocks, braille) and runs of everything else."""
 
@@ -45,7 +48,7 @@ def _in_pieces(match: re.Match[str]) -> str:
     return "".join(pieces)
 
 
-def screen_svg(app: App[object]) -> str:
+def screen_svg(app: App[Any]) -> str:
     """Give what `app` shows as SVG; the same screen gives the same text."""
     svg = app.export_screenshot(title="sparktop")
     svg = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", svg)))

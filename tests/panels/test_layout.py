@@ -13,9 +13,7 @@ SIZES = [(80, 22), (120, 34), (200, 48)]
 
 def _cells(place: Place) -> set[tuple[int, int]]:
     return {
-        (x, y)
-        for x in range(place.x, place.x + place.width)
-        for y in range(place.y, place.y + place.height)
+        (x, y) for x in range(place.x, place.x + place.width) for y in range(place.y, place.y + place.height)
     }
 
 

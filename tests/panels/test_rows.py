@@ -20,7 +20,9 @@ def test_a_row_is_as_wide_as_asked(runs: list[tuple[str, str]], width: int) -> N
 
 @settings(max_examples=80, deadline=None)
 @given(RUNS, RUNS, st.integers(1, 60))
-def test_both_ends_of_a_row_fill_it(left: list[tuple[str, str]], right: list[tuple[str, str]], width: int) -> None:
+def test_both_ends_of_a_row_fill_it(
+    left: list[tuple[str, str]], right: list[tuple[str, str]], width: int
+) -> None:
     """A row with something at each end is as wide as asked."""
     assert row_width(spread_row(left, right, width)) == width
 

@@ -103,7 +103,9 @@ def test_unknown_is_a_dash_not_a_zero() -> None:
     text = text_of(replace(empty, backends=(view,), nodes=()), 120, 34)
     figures = [line[1:38] for line in text.splitlines()[1:-1]]
     assert "–" in "".join(figures)
-    assert "0" not in "".join(figures).replace("p50", "").replace("p95", "").replace("10 s", "").replace("60 s", "")
+    assert "0" not in "".join(figures).replace("p50", "").replace("p95", "").replace("10 s", "").replace(
+        "60 s", ""
+    )
 
 
 def test_hostile_names_stay_inside_their_panel(playing: Snapshot) -> None:

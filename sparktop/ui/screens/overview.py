@@ -112,7 +112,7 @@ class OverviewScreen(Screen[None]):
         self.frozen = not self.frozen
         self.redraw()
 
-    def action_toggle(self, box: str) -> None:
+    def action_box(self, box: str) -> None:
         """Show or hide one box; the last one stays."""
         boxes = replace(self.boxes, **{box: not getattr(self.boxes, box)})
         if boxes != Boxes(nodes=False, backends=False, events=False, self_cost=False):
@@ -129,10 +129,10 @@ class OverviewScreen(Screen[None]):
             self.selected = keys[(keys.index(self.selected) + step) % len(keys)]
         else:
             self.selected = keys[0 if step > 0 else -1]
-        self._scroll_to(self.selected)
+        self._bring_into_view(self.selected)
         self._paint()
 
-    def _scroll_to(self, key: PanelKey) -> None:
+    def _bring_into_view(self, key: PanelKey) -> None:
         room = self.size.height - HEADER - FOOTER
         for panel in self._drawn:
             if panel.key == key:
