@@ -38,25 +38,31 @@ async def picture(
         return screen_svg(app)
 
 
-async def draw(folder: Path) -> None:
-    """Write every picture."""
-    folder.mkdir(exist_ok=True)
+async def draw() -> dict[str, str]:
+    """Give every picture by name."""
     dead = Outage(1, 140)
     jobs: dict[str, str] = {}
     for size in SIZES:
         name = f"{size[0]}x{size[1]}"
         jobs[f"overview-{name}"] = await picture(size)
-        jobs[f"dead-backend-{name}"] = await picture(size, outage=dead, keys=("3",) if size[1] > 24 else ())
+        jobs[f"dead-backend-{name}"] = await picture(size, outage=dead, keys=("3",))
     for theme in THEMES:
         jobs[f"theme-{theme}"] = await picture((120, 36), theme=theme)
     jobs["help-80x24"] = await picture((80, 24), keys=("question_mark",))
     jobs["zoom-120x36"] = await picture((120, 36), keys=("z",))
-    for name, svg in jobs.items():
+    return jobs
+
+
+def main() -> None:
+    """Write every picture."""
+    os.environ["TZ"] = "UTC"  # the clock on the pictures must not depend on where they are drawn
+    time.tzset()
+    os.environ.pop("NO_COLOR", None)
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(exist_ok=True)
+    for name, svg in asyncio.run(draw()).items():
         (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    os.environ["TZ"] = "UTC"  # the clock on the pictures must not depend on where they are drawn
-    time.tzset()
-    os.environ.pop("NO_COLOR", None)
-    asyncio.run(draw(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))
+    main()

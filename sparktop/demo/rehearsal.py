@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from sparktop.demo.cluster import backend_name
 from sparktop.demo.page import render_page
 from sparktop.demo.server import VERSION, make_engines
 from sparktop.engines import read_page
@@ -43,12 +44,14 @@ class Outage:
 class Rehearsal:
     """Two (or more) simulated backends and one simulated GB10, moved by hand."""
 
-    def __init__(self, *, backends: int = 2, nodes: int = 1, seed: int = 0, outage: Outage | None = None) -> None:
+    def __init__(
+        self, *, backends: int = 2, nodes: int = 1, seed: int = 0, outage: Outage | None = None
+    ) -> None:
         """Start at virtual second 0 with nothing read yet."""
         self._engines = make_engines(backends, seed)
         self._outage = outage
         self._now_s = 0.0
-        names = [f"spark-{chr(ord('a') + index)}" if index < 26 else f"spark-{index}" for index in range(backends)]
+        names = [backend_name(index) for index in range(backends)]
         self.watch = Watch(
             nodes=tuple(NodeTarget(name) for name in names[:nodes]),
             backends=tuple(
@@ -138,8 +141,19 @@ class Rehearsal:
                 ),
             ),
             network=(
-                NetworkReading("enP7s7", "ethernet", True, 21e3 + 9e3 * load, 48e3 + 160e3 * load, 10e9),
-                NetworkReading("enp1s0f0np0", "ethernet", True, 0.0, 0.0, 200e9),
+                _link("enP7s7", 21e3 + 9e3 * load, 48e3 + 160e3 * load, 10e9),
+                _link("enp1s0f0np0", 0.0, 0.0, 200e9),
             ),
             cost_ms=1.4,
         )
+
+
+def _link(name: str, rx_bytes_per_s: float, tx_bytes_per_s: float, bits_per_s: float) -> NetworkReading:
+    return NetworkReading(
+        name,
+        "ethernet",
+        up=True,
+        rx_bytes_per_s=rx_bytes_per_s,
+        tx_bytes_per_s=tx_bytes_per_s,
+        link_bits_per_s=bits_per_s,
+    )

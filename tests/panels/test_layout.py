@@ -23,14 +23,13 @@ def _cells(place: Place) -> set[tuple[int, int]]:
     st.integers(MIN_HEIGHT - 2, 70),
     st.integers(0, 5),
     st.integers(0, 12),
-    st.booleans(),
-    st.booleans(),
+    st.builds(Boxes, events=st.booleans(), self_cost=st.booleans()),
 )
 def test_panels_never_overlap_or_leave_the_board(
-    width: int, height: int, nodes: int, backends: int, events: bool, self_cost: bool
+    width: int, height: int, nodes: int, backends: int, boxes: Boxes
 ) -> None:
     """Every panel lies on the board, is at least a border with one row, and shares no cell with another."""
-    layout = arrange(width, height, nodes, backends, Boxes(events=events, self_cost=self_cost))
+    layout = arrange(width, height, nodes, backends, boxes)
     taken: set[tuple[int, int]] = set()
     for place in layout.places:
         assert place.width >= 3

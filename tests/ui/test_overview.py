@@ -29,9 +29,11 @@ class Stage:
         self.app = SparktopApp(self.rehearsal.store.snapshot)
 
     def texts(self) -> list[str]:
+        """Give the rows on the screen."""
         return [row_text(row) for row in self.app.overview.canvas.rows]
 
     def text(self) -> str:
+        """Give the whole screen."""
         return "\n".join(self.texts())
 
 
