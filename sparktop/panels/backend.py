@@ -185,7 +185,7 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
 
 
 def _upper_edge(top: float) -> str:
-    return f"max {numbers.count(top, 5).strip()}"
+    return f"max {numbers.tick(top)}"
 
 
 def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale) -> list[Row]:

@@ -175,7 +175,7 @@ def _series(view: NodeView) -> list[tuple[list[Run], Series, str, float | None, 
 def _upper_edge(top: float, unit: str) -> str:
     if unit == "B/s":
         return numbers.data_rate(top, 9).strip()
-    return f"{numbers.count(top, 5).strip()}{unit}"
+    return f"{numbers.tick(top)}{unit}"
 
 
 def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:

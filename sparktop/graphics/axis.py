@@ -1,0 +1,67 @@
+"""Labels of a graph's two axes."""
+
+from __future__ import annotations
+
+from sparktop.graphics.numbers import tick
+
+_STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+_APART = 14
+"""Cells between two labels, at least."""
+_NOW = "now"
+_MINUTES_FROM_S = 120
+_HOURS_FROM_S = 7200
+_MIDDLE_FROM_ROWS = 4
+
+
+def _step_s(cell_s: float) -> float:
+    for step in _STEPS_S:
+        if step >= _APART * cell_s:
+            return step
+    days = -(-_APART * cell_s // 86_400)
+    return days * 86_400
+
+
+def _ago(seconds: float, step_s: float) -> str:
+    if step_s >= _HOURS_FROM_S:
+        return f"-{seconds / 3600:g}h"
+    if step_s >= _MINUTES_FROM_S:
+        return f"-{seconds / 60:g}m"
+    return f"-{seconds:g}s"
+
+
+def time_axis(width_cells: int, seconds_per_slot: float) -> str:
+    """Give the row of labels below a graph of two slots a cell: "-120s        -60s        now".
+
+    Labels stand around the cell of their time, the oldest at the left edge where its time is that edge.
+    """
+    if width_cells < len(_NOW):
+        return " " * max(0, width_cells)
+    cell_s = 2 * seconds_per_slot
+    row = list(" " * (width_cells - len(_NOW)) + _NOW)
+    if not cell_s > 0:
+        return "".join(row)
+    step = _step_s(cell_s)
+    free = width_cells - len(_NOW) - 1
+    ago = step
+    while ago <= width_cells * cell_s:
+        label = _ago(ago, step)
+        start = max(0, round(width_cells - ago / cell_s - len(label) / 2))
+        if start + len(label) <= free:
+            row[start : start + len(label)] = label
+            free = start - 1
+        ago += step
+    return "".join(row)
+
+
+def value_labels(height: int, top: float) -> list[str]:
+    """Give one label a row, of one width: `top` first, 0 last, the middle where there is room."""
+    if height <= 0:
+        return []
+    labels = [""] * height
+    labels[0] = tick(top)
+    if height > 1:
+        labels[-1] = "0"
+    if height >= _MIDDLE_FROM_ROWS:
+        labels[height // 2] = tick(top / 2)
+    width = max(map(len, labels))
+    return [label.rjust(width) for label in labels]

@@ -1,0 +1,118 @@
+"""Bars in one row: shares, stacked parts, meters and small histories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+EMPTY = "·"
+"""The track that a bar has not filled."""
+UNKNOWN = "–"
+"""The track of a bar whose value nobody knows."""
+_PARTS = " ▏▎▍▌▋▊▉"
+_LEVELS = "▁▂▃▄▅▆▇█"
+_METER = "■"
+
+
+def _share(fraction: float | None) -> float | None:
+    return None if fraction is None or math.isnan(fraction) else min(1.0, max(0.0, fraction))
+
+
+def bar(fraction: float | None, width: int) -> tuple[str, str]:
+    """Give the filled and the empty part of a bar, together `width` cells; the end is exact to an eighth.
+
+    A fraction above 0 shows at least an eighth; an unknown one is a track of dashes.
+    """
+    share = _share(fraction)
+    if width <= 0:
+        return "", ""
+    if share is None:
+        return "", UNKNOWN * width
+    eighths = round(share * width * 8)
+    if share > 0:
+        eighths = max(1, eighths)
+    whole, part = divmod(eighths, 8)
+    filled = "█" * whole + (_PARTS[part] if part else "")
+    return filled, EMPTY * (width - len(filled))
+
+
+def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
+    """Give the cells of each part of a stacked bar, and last those of what `parts` leave of `total`.
+
+    The widths add up to `width` exactly (largest remainder). A part above 0 gets at least one cell; with more
+    such parts than cells the largest ones get them. Parts that exceed `total` together are the whole.
+    """
+    sizes = [part if part > 0 and math.isfinite(part) else 0.0 for part in parts]
+    largest = max([*sizes, total if math.isfinite(total) else 0.0], default=0.0)
+    if width <= 0 or largest <= 0:
+        return [0] * len(sizes) + [max(0, width)]
+    # Shares of the largest: sums of huge numbers would overflow.
+    shares = [size / largest for size in sizes]
+    limit = total / largest if math.isfinite(total) else 0.0
+    shares.append(max(0.0, limit - sum(shares)))
+    unit = width / sum(shares)
+    widths = [int(share * unit) for share in shares]
+    by_remainder = sorted(range(len(shares)), key=lambda i: (widths[i] - shares[i] * unit, i))
+    for index in by_remainder[: width - sum(widths)]:
+        widths[index] += 1
+    _show_all(widths, shares)
+    return widths
+
+
+def _show_all(widths: list[int], shares: Sequence[float]) -> None:
+    """Take cells from the widest for parts above 0 that have none; the rest, at the end, may go to 0."""
+    rest = len(widths) - 1
+    hidden = [index for index in range(rest) if shares[index] > 0 and not widths[index]]
+    for index in sorted(hidden, key=lambda i: -shares[i]):
+        donor = max(range(len(widths)), key=lambda i: (widths[i], i))
+        if widths[donor] > 1:
+            widths[donor] -= 1
+        elif widths[rest]:
+            widths[rest] -= 1
+        else:
+            return
+        widths[index] = 1
+
+
+def meter(fraction: float | None, width: int, bands: int = 3) -> list[tuple[str, float | None]]:
+    """Give a row of squares as runs of (text, place), together `width` cells.
+
+    Place is where the run's middle lies on the whole meter, 0 to 1, to pick its colour from a gradient; None
+    is the empty track. There are at most `bands` filled runs, and a cell's place never depends on the value,
+    so a change recolours nothing.
+    """
+    share = _share(fraction)
+    if width <= 0:
+        return []
+    if share is None:
+        return [(UNKNOWN * width, None)]
+    filled = max(1, round(share * width)) if share > 0 else 0
+    edges = [round(index * width / max(1, bands)) for index in range(max(1, bands) + 1)]
+    runs: list[tuple[str, float | None]] = []
+    for start, stop in pairwise(edges):
+        cells = min(stop, filled) - start
+        if cells > 0:
+            runs.append((_METER * cells, (start + stop) / (2 * width)))
+    if filled < width:
+        runs.append((EMPTY * (width - filled), None))
+    return runs
+
+
+def sparkrow(values: Sequence[float | None], width: int, top: float) -> str:
+    """Give one row with a bar a cell, the newest value at the right; a gap is a space, 0 the lowest bar.
+
+    Values are clipped to 0…`top`.
+    """
+    if width <= 0:
+        return ""
+    cells = [_level(value, top) for value in values[-width:]]
+    return "".join(cells).rjust(width)
+
+
+def _level(value: float | None, top: float) -> str:
+    if value is None or math.isnan(value):
+        return " "
+    if value <= 0 or not top > 0:
+        return _LEVELS[0]
+    return _LEVELS[-1] if value >= top else _LEVELS[int(value / top * len(_LEVELS))]

@@ -1,0 +1,63 @@
+"""How many terminal cells a text takes, and text made to take exactly as many as there are."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from typing import Literal
+
+ELLIPSIS = "…"
+"""Stands where text was cut."""
+
+# Hangul vowels and finals join the syllable before them; skin tones colour the emoji before them.
+_JOINING = (("\u1160", "\u11ff"), ("\ud7b0", "\ud7fb"), ("\U0001f3fb", "\U0001f3ff"))
+
+
+@lru_cache(maxsize=2048)
+def _char_width(char: str) -> int:
+    category = unicodedata.category(char)
+    if category[0] == "M" or category in {"Cc", "Cf"} or any(a <= char <= b for a, b in _JOINING):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def cell_width(text: str) -> int:
+    """Give the cells that `text` takes: wide East Asian characters and emoji 2, combining marks 0, others 1.
+
+    Widths are those of Unicode's East Asian Width (UAX #11) with "ambiguous" as 1.
+    """
+    if text.isascii():
+        # Most of what is drawn; control characters do not get here, text from outside is cleaned before.
+        return len(text) if text.isprintable() else sum(map(_char_width, text))
+    return sum(map(_char_width, text))
+
+
+def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left") -> str:
+    """Give `text` in exactly `width` cells: padded with spaces, or cut at the right with "…".
+
+    A wide character that would straddle the edge becomes a space.
+    """
+    if width <= 0:
+        return ""
+    spare = width - cell_width(text)
+    if spare < 0:
+        return _cut(text, width)
+    if align == "right":
+        return " " * spare + text
+    if align == "center":
+        return " " * (spare // 2) + text + " " * (spare - spare // 2)
+    return text + " " * spare
+
+
+def _cut(text: str, width: int) -> str:
+    room = width - 1
+    if text.isascii() and text.isprintable():
+        return text[:room] + ELLIPSIS
+    kept: list[str] = []
+    for char in text:
+        cells = _char_width(char)
+        if cells > room:
+            break
+        kept.append(char)
+        room -= cells
+    return "".join(kept) + " " * room + ELLIPSIS

@@ -1,0 +1,93 @@
+"""Bars take their width and show what is there."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.graphics.bars import bar, meter, segments, sparkrow
+
+FRACTION = st.one_of(st.none(), st.floats(-1, 2), st.sampled_from([0.0, 1.0, math.nan, math.inf, 1e-9]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(FRACTION, st.integers(-1, 40))
+def test_a_bar_takes_its_width(fraction: float | None, width: int) -> None:
+    """Filled and empty part take the width together, and anything above 0 shows."""
+    filled, empty = bar(fraction, width)
+    assert len(filled) + len(empty) == max(0, width)
+    if width > 0:
+        assert bool(filled) == (fraction is not None and not math.isnan(fraction) and fraction > 0)
+
+
+def test_bars_end_in_eighths() -> None:
+    """A bar is exact to an eighth of a cell, and an unknown one looks different from an empty one."""
+    assert bar(0.55, 10) == ("█████▌", "····")
+    assert bar(1 / 80, 10) == ("▏", "·········")
+    assert bar(1, 3) == ("███", "")
+    assert bar(0, 3) == ("", "···")
+    assert bar(None, 3) == ("", "–––")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.floats(0, 1e308) | st.floats(0, 10) | st.just(math.nan), max_size=6),
+    st.floats(0, 1e308) | st.floats(0, 50),
+    st.integers(0, 30),
+)
+def test_segments_fill_the_width(parts: list[float], total: float, width: int) -> None:
+    """The cells add up exactly, none is negative, and every part above 0 has one while there are enough."""
+    widths = segments(parts, total, width)
+    assert len(widths) == len(parts) + 1
+    assert sum(widths) == width
+    assert min(widths) >= 0
+    largest = max([part for part in parts if part > 0] + [total], default=0.0)
+    visible = [index for index, part in enumerate(parts) if part > 0 and part / largest > 0]
+    assert sum(widths[index] > 0 for index in visible) >= min(len(visible), width)
+
+
+def test_segments_go_by_the_largest_remainder() -> None:
+    """Cells go by share; what is over goes to the largest remainders; small parts take from the widest."""
+    assert segments([60, 20], 100, 20) == [12, 4, 4]
+    assert segments([1, 1, 1], 3, 20) == [7, 7, 6, 0]
+    assert segments([99.9, 0.1], 100, 10) == [9, 1, 0]
+    assert segments([3, 2, 1], 6, 2) == [1, 1, 0, 0]
+    assert segments([8, 8], 10, 4) == [2, 2, 0]
+    assert segments([], 0, 4) == [4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(FRACTION, st.integers(-1, 40), st.integers(1, 5))
+def test_a_meter_has_few_runs_that_hold_still(fraction: float | None, width: int, bands: int) -> None:
+    """A meter takes its width in few runs, and a filled cell has the same place whatever the value is."""
+    runs = meter(fraction, width, bands)
+    assert sum(len(text) for text, _ in runs) == max(0, width)
+    assert len(runs) <= bands + 1
+    full = [place for text, place in meter(1.0, width, bands) for _ in text]
+    cells = [place for text, place in runs for _ in text]
+    assert all(place in {None, other} for place, other in zip(cells, full, strict=True))
+
+
+def test_a_meter_looks_like_squares() -> None:
+    """Squares fill the meter from the left; unknown is dashes."""
+    assert meter(0.5, 6) == [("■■", pytest.approx(1 / 6)), ("■", pytest.approx(0.5)), ("···", None)]
+    assert meter(None, 3) == [("–––", None)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(FRACTION, max_size=20), st.integers(-1, 15), st.sampled_from([0.0, 1.0, math.nan, 1e308]))
+def test_a_small_history_takes_its_width(values: list[float | None], width: int, top: float) -> None:
+    """One row of bars is as wide as asked, with spaces where values are missing."""
+    row = sparkrow(values, width, top)
+    assert len(row) == max(0, width)
+    for value, char in zip(reversed(values), reversed(row), strict=False):
+        assert (char == " ") == (value is None or math.isnan(value))
+
+
+def test_a_small_history_goes_from_0_to_the_top() -> None:
+    """0 is the lowest bar, a gap nothing, the top and beyond a full cell, and the newest stands right."""
+    assert sparkrow([None, 0, 1, 50, 99, 100, 120], 8, 100) == "  ▁▁▅███"
+    assert sparkrow([1, 2, 3], 2, 4) == "▅▇"

@@ -1,0 +1,231 @@
+"""Braille graphs show each value as one dot column, in its slot, at its height."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from sparktop.graphics.braille import LOWER, NOTHING, UPPER, area, mirrored, stacked
+
+Reader = Callable[[Sequence[str]], list[list[bool]]]
+VALUE = st.one_of(
+    st.none(),
+    st.floats(0, 120),
+    st.integers(0, 12).map(float),
+    st.sampled_from([0.0, math.nan, math.inf, -3.0]),
+)
+VALUES = st.lists(VALUE, max_size=24)
+SIZE = {"width": st.integers(1, 9), "height": st.integers(1, 5), "end_slot": st.integers(-3, 40)}
+TOP = st.sampled_from([1.0, 10.0, 100.0, 99.9])
+moderate = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def known(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else max(0.0, value)
+
+
+def height_of(value: float | None, dots: int, top: float) -> int:
+    """How high a column must be: 0 for a gap, 1 for the baseline, clipped to all dots."""
+    number = known(value)
+    if number is None:
+        return 0
+    return max(1, math.floor(min(1.0, number / top) * dots + 0.5))
+
+
+def slots(values: Sequence[float | None], width: int, end_slot: int) -> list[float | None]:
+    """What each dot column of `width` cells must show, by its absolute slot."""
+    first = 2 * (end_slot // 2 - width + 1)
+    by_slot = {end_slot - age: value for age, value in enumerate(reversed(values))}
+    return [by_slot.get(first + column) for column in range(2 * width)]
+
+
+@moderate
+@given(values=VALUES, top=TOP, **SIZE)
+def test_an_area_is_filled_up_to_each_value(
+    read_dots: Reader, values: list[float | None], width: int, height: int, end_slot: int, top: float
+) -> None:
+    """Each slot's column is solid from the bottom to its value (clipped), at least a dot, none in a gap."""
+    rows = area(values, width, height, top, end_slot=end_slot)
+    assert [len(row) for row in rows] == [width] * height
+    for value, column in zip(slots(values, width, end_slot), read_dots(rows), strict=True):
+        filled = sum(column)
+        assert column == [True] * filled + [False] * (4 * height - filled)
+        # A value in the middle between two dots may go to either.
+        assert abs(filled - height_of(value, 4 * height, top)) <= (1 if filled > 1 else 0)
+
+
+@moderate
+@given(lower=VALUES, upper=VALUES, top=TOP, **SIZE)
+@example(lower=[0.0, 98.0], upper=[4.0, 1.0], top=100.0, width=1, height=6, end_slot=1)
+@example(lower=[100.0, 100.0], upper=[1.0, 1.0], top=100.0, width=1, height=2, end_slot=1)
+def test_a_stack_shows_both_layers(
+    read_dots: Reader,
+    lower: list[float | None],
+    upper: list[float | None],
+    width: int,
+    height: int,
+    end_slot: int,
+    top: float,
+) -> None:
+    """Every row takes the width; a column reaches both values together; an upper value above 0 is seen."""
+    rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
+    texts = ["".join(text for text, _ in row) for row in rows]
+    layers = [[layer for text, layer in row for _ in text] for row in rows]
+    assert [len(text) for text in texts] == [width] * height
+    pairs = zip(slots(lower, width, end_slot), slots(upper, width, end_slot), strict=True)
+    for index, ((low, high), column) in enumerate(zip(pairs, read_dots(texts), strict=True)):
+        a, b = known(low), known(high)
+        total = None if a is None and b is None else (a or 0.0) + (b or 0.0)
+        wanted = height_of(total, 4 * height, top)
+        reached = max((row + 1 for row, dot in enumerate(column) if dot), default=0)
+        # A dotted row leaves out its right dots.
+        assert (wanted == reached == 0) or (reached > 0 and wanted - 2 <= reached <= wanted + 1)
+        if b:
+            below = min(4 * height - 1, height_of(a, 4 * height, top) if a else 0)
+            bottom_up = [row[index // 2] for row in reversed(layers)]
+            assert UPPER in bottom_up[max(0, below - 1) // 4 : wanted // 4 + 1]
+
+
+@moderate
+@given(lower=VALUES, upper=VALUES, top=TOP, **SIZE)
+def test_a_stack_has_as_few_runs_as_possible(
+    lower: list[float | None], upper: list[float | None], width: int, height: int, end_slot: int, top: float
+) -> None:
+    """Neighbouring runs differ in their layer, and a run of nothing is a whole row."""
+    for row in stacked(lower, upper, width, height, top, end_slot=end_slot):
+        layers = [layer for _, layer in row]
+        assert all(a != b for a, b in pairwise(layers))
+        assert all((layer == NOTHING) == (not text.strip()) for text, layer in row)
+        assert NOTHING not in layers or len(layers) == 1
+
+
+@moderate
+@given(values=VALUES, top=TOP, **SIZE)
+def test_a_stack_with_nothing_waiting_is_an_area(
+    values: list[float | None], width: int, height: int, end_slot: int, top: float
+) -> None:
+    """With an upper layer of zeros, or none at all, a stack is its lower area."""
+    drawn = area(values, width, height, top, end_slot=end_slot)
+    for upper in ([0.0] * len(values), [None] * len(values), []):
+        if upper and upper[0] == 0.0 and None in map(known, values):
+            continue  # a known 0 on an unknown value is a baseline
+        rows = stacked(values, upper, width, height, top, end_slot=end_slot)
+        assert ["".join(text for text, _ in row) for row in rows] == drawn
+        assert all(layer != UPPER for row in rows for _, layer in row)
+
+
+@moderate
+@given(up=VALUES, down=VALUES, top=TOP, **SIZE)
+def test_a_mirror_fills_from_its_centre(
+    read_dots: Reader,
+    up: list[float | None],
+    down: list[float | None],
+    width: int,
+    height: int,
+    end_slot: int,
+    top: float,
+) -> None:
+    """Each half is solid from the centre outwards to its value, with no dot in a gap."""
+    rows = mirrored(up, down, width, height, top, end_slot=end_slot)
+    assert [len(row) for row in rows] == [width] * height
+    half = 2 * height
+    columns = read_dots(rows)
+    pairs = zip(slots(up, width, end_slot), slots(down, width, end_slot), strict=True)
+    for (above, below), column in zip(pairs, columns, strict=True):
+        for value, part in ((above, column[half:]), (below, column[half - 1 :: -1])):
+            filled = sum(part)
+            assert part == [True] * filled + [False] * (half - filled)
+            assert abs(filled - height_of(value, half, top)) <= (1 if filled > 1 else 0)
+
+
+def test_an_odd_tick_changes_only_the_newest_cell() -> None:
+    """A cell holds slots 2k and 2k+1: the odd one fills the last cell, an even one moves the picture."""
+    values = [float(10 + 7 * (i % 9)) for i in range(40)]
+    even = area(values[:30], 10, 4, 100, end_slot=30)
+    odd = area(values[:31], 10, 4, 100, end_slot=31)
+    after = area(values[:32], 10, 4, 100, end_slot=32)
+    assert [row[:-1] for row in odd] == [row[:-1] for row in even]
+    assert [row[:-1] for row in after] == [row[1:] for row in odd]
+
+
+@pytest.mark.parametrize("top", [0.0, -1.0, math.nan, 5e-324, 1e-310])
+def test_without_a_scale_every_number_is_the_baseline(top: float) -> None:
+    """A top that nothing can be divided by draws the bottom dot for each value and nothing for a gap."""
+    assert area([0.0, 5.0, None, math.inf], 2, 2, top) == ["  ", "⣀⢀"]
+
+
+def test_an_endless_scale_draws_finite_values_as_the_baseline() -> None:
+    """Under an infinite top, only infinity is high."""
+    assert area([1e308, math.inf], 1, 1, math.inf) == ["⣸"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 3), (-2, 2), (4, 0), (0, 0), (3, -1)])
+def test_no_room_is_no_picture(width: int, height: int) -> None:
+    """Without cells there are empty rows, without rows there is nothing."""
+    empty = [""] * height
+    assert area([1.0, 2.0], width, height, 5) == empty
+    assert mirrored([1.0], [2.0], width, height, 5) == empty
+    assert stacked([1.0], [2.0], width, height, 5) == [[] for _ in empty]
+
+
+PICTURE = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, None, None, 0.0, 0.0, 8.0, 20.0, 4.0]
+
+
+def test_an_area_looks_like_this() -> None:
+    """A rise, a gap of two slots, two zeros, a clipped peak; the left is still empty."""
+    assert area(PICTURE, 8, 2, 8.0, end_slot=13) == [
+        "   ⢀⡄ ⢸⡇",
+        " ⢀⣴⣿⡇⢀⣸⣿",
+    ]
+
+
+def test_an_even_slot_is_the_left_half_of_its_cell() -> None:
+    """The same values one slot earlier: every column lies half a cell further left, the last one is open."""
+    assert area(PICTURE, 8, 2, 8.0, end_slot=12) == [
+        "   ⣠  ⣿ ",
+        " ⣠⣾⣿ ⣀⣿⡇",
+    ]
+
+
+def test_a_stack_looks_like_this() -> None:
+    """Solid below, every second dot above; full cells of the upper layer are chequered."""
+    lower = [2.0] * 4 + [4.0] * 4 + [1.0] * 4
+    upper = [0.0] * 2 + [1.0] * 2 + [1.0] * 2 + [4.0] * 2 + [9.0] * 4
+    assert stacked(lower, upper, 6, 3, 12.0) == [
+        [("    ⠤⠤", UPPER)],
+        [("  ⡀⠭⡪⡪", UPPER)],
+        [("⣤", LOWER), ("⣒", UPPER), ("⣿⣿", LOWER), ("⡪⡪", UPPER)],
+    ]
+
+
+def test_what_waits_is_never_hidden() -> None:
+    """One request waiting on a full graph, or far less than a dot's worth, is still drawn as waiting."""
+    assert stacked([8.0, 8.0], [1.0, 1.0], 1, 2, 8.0) == [[("⠭", UPPER)], [("⣿", LOWER)]]
+    assert stacked([4.0, 4.0], [0.01, 0.01], 1, 2, 8.0) == [[("⡀", UPPER)], [("⣿", LOWER)]]
+    assert stacked([2.0, 2.0], [0.01, 0.01], 1, 2, 8.0) == [[(" ", NOTHING)], [("⣒", UPPER)]]
+
+
+def test_a_cell_of_two_halves_belongs_to_the_lower_layer() -> None:
+    """Where both layers have as many dots in a cell, the lower one has it if the upper shows above."""
+    assert stacked([2.0, 2.0], [6.0, 6.0], 1, 2, 8.0) == [[("⠭", UPPER)], [("⣿", LOWER)]]
+
+
+def test_an_unknown_layer_counts_as_nothing() -> None:
+    """Only where both layers are unknown is a gap."""
+    lower = [4.0, 4.0, None, None, None, 0.0]
+    upper = [None, None, 4.0, 4.0, None, None]
+    assert stacked(lower, upper, 3, 1, 4.0) == [[("⣿", LOWER), ("⠭", UPPER), ("⢀", LOWER)]]
+
+
+def test_a_mirror_looks_like_this() -> None:
+    """One half hangs from the other's feet; with odd heights the centre lies inside a row."""
+    up, down = [1.0, 2.0, 3.0, 4.0, None, 0.0], [4.0, 3.0, None, 0.0, 2.0, 2.0]
+    assert mirrored(up, down, 3, 2, 4.0) == ["⣠⣾⢀", "⡿⠈⠛"]
+    assert mirrored(up, down, 3, 3, 4.0) == ["⢀⣾ ", "⣿⠻⣴", "⡿ ⠉"]

@@ -1,0 +1,175 @@
+"""Figures have one width and are never wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparktop.graphics import numbers
+
+Figure = Callable[[float | None, int], str]
+Units = Mapping[str, Fraction | int]
+DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+BINARY = {name: 1024**power for power, name in enumerate(["", "K", "M", "G", "T", "P", "E"])}
+SECONDS: Units = {
+    "µs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": 1,
+    "min": 60,
+    "m": 60,
+    "h": 3600,
+    "d": 86_400,
+}
+FIGURES: dict[str, tuple[Figure, Units]] = {
+    "count": (numbers.count, DECIMAL),
+    "rate": (numbers.rate, DECIMAL),
+    "percent": (numbers.percent, {name + "%": factor for name, factor in DECIMAL.items()}),
+    "data": (
+        numbers.data,
+        {"B": 1} | BINARY | {f"{name}iB": factor for name, factor in BINARY.items() if name},
+    ),
+    "data_rate": (numbers.data_rate, DECIMAL | {f"{name}B/s": factor for name, factor in DECIMAL.items()}),
+    "duration": (numbers.duration, SECONDS),
+    "clock_mhz": (numbers.clock_mhz, {"MHz": 1, "GHz": 1000, "M": 1, "G": 1000}),
+}
+SHOWN = re.compile(
+    r" *(?P<sign>[<>]?)(?P<minus>−?)(?P<digits>\d+(?:\.\d+)?)(?:e(?P<power>-?\d+))? ?(?P<unit>\D*)"
+)
+FLOATS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-1e7, 1e7),
+    st.floats(0, 200),
+    st.integers(0, 2_000_000).map(float),
+)
+
+
+def holds(text: str, value: float, units: Units) -> bool:
+    """Whether `text` is true of `value`: off by half of its last digit at most."""
+    match = SHOWN.fullmatch(text)
+    assert match, text
+    digits, power = match["digits"], int(match["power"] or 0)
+    last = Fraction(10) ** (power - len(digits.partition(".")[2])) * units[match["unit"]]
+    shown = Fraction(digits) * Fraction(10) ** power * units[match["unit"]] * (-1 if match["minus"] else 1)
+    exact = Fraction(value)
+    if match["sign"] == "<":
+        return 0 < exact < shown
+    if match["sign"] == ">":
+        return shown < exact < 0
+    # The slack is what a float's own rounding may do to a number in the middle.
+    return abs(exact - shown) <= last / 2 * (1 + Fraction(1, 10**6)) and (exact == 0) == (shown == 0)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@settings(max_examples=60, deadline=None)
+@given(value=FLOATS, width=st.integers(0, 12))
+@example(value=999_960.0, width=5)
+@example(value=-0.0, width=5)
+@example(value=5e-324, width=4)
+@example(value=1.7e308, width=6)
+def test_every_figure_fits_and_is_true(name: str, value: float, width: int) -> None:
+    """A figure takes exactly its width, and where it says a number, that is the value's rounding."""
+    figure, units = FIGURES[name]
+    text = figure(value, width)
+    assert len(text) == width
+    if text.strip() not in {"", numbers.TOO_WIDE}:
+        assert holds(text, value, units), text
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
+def test_unknown_is_a_dash(name: str, value: float | None) -> None:
+    """What is missing, NaN or infinite is a dash at the right, never a number."""
+    assert FIGURES[name][0](value, 5) == "    –"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (numbers.count(0), "    0"),
+        (numbers.count(9999), " 9999"),
+        (numbers.count(9999.6), "10.0k"),
+        (numbers.count(12_345), "12.3k"),
+        (numbers.count(999_960), "1.00M"),
+        (numbers.count(1.234e6), "1.23M"),
+        (numbers.count(1234, 3), " 1k"),
+        (numbers.count(-7), "   −7"),
+        (numbers.rate(0.0), "   0.0"),
+        (numbers.rate(0.02), "  <0.1"),
+        (numbers.rate(99.94), "  99.9"),
+        (numbers.rate(99.96), "   100"),
+        (numbers.rate(45_678), " 45678"),
+        (numbers.rate(123_456), "  123k"),
+        (numbers.percent(7.2), "  7%"),
+        (numbers.percent(0.2), " <1%"),
+        (numbers.percent(100), "100%"),
+        (numbers.data(121.6 * 2**30, 9), "121.6 GiB"),
+        (numbers.data(121.6 * 2**30), " 122 GiB"),
+        (numbers.data(512), "   512 B"),
+        (numbers.data(1010 * 2**30), " 1.0 TiB"),
+        (numbers.data(512 * 1024, 4), "512K"),
+        (numbers.data_rate(12.34e6), "12.3 MB/s"),
+        (numbers.data_rate(123.4e6), " 123 MB/s"),
+        (numbers.duration(0.0094), " 9.4 ms"),
+        (numbers.duration(0.123), " 123 ms"),
+        (numbers.duration(0.9996), " 1.00 s"),
+        (numbers.duration(1.23), " 1.23 s"),
+        (numbers.duration(81), "   81 s"),
+        (numbers.duration(5e-5), "  50 µs"),
+        (numbers.duration(0.0), " 0.0 ms"),
+        (numbers.duration(1000), " 17 min"),
+        (numbers.clock_mhz(2418), "2418 MHz"),
+        (numbers.clock_mhz(2418, 7), "2418MHz"),
+        (numbers.clock_mhz(2418, 4), "2GHz"),
+    ],
+)
+def test_figures_read_as_expected(text: str, shown: str) -> None:
+    """Each figure moves to its next unit by its rounded value, not before and not after."""
+    assert text == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, "–"),
+        (math.inf, "–"),
+        (0.9, "0 s"),
+        (3, "3 s"),
+        (59.9, "59 s"),
+        (150, "2 min"),
+        (3900, "1 h 5 min"),
+        (7200, "2 h"),
+        (2 * 86_400 + 3 * 3600, "2 d 3 h"),
+        (-0.5, "0 s"),
+        (-4, "−4 s"),
+        (1e300, ">9999 d"),
+        (-1e300, "<−9999 d"),
+    ],
+)
+def test_an_age_counts_full_units(seconds: float | None, shown: str) -> None:
+    """An age is told in its two largest units and never rounded up."""
+    assert numbers.age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (0.5, "0.5"),
+        (2.5, "2.5"),
+        (12.5, "12.5"),
+        (999.9, "1k"),
+        (25_000, "25k"),
+        (-3, "−3"),
+        (None, "–"),
+        (1e300, "1e+300"),
+    ],
+)
+def test_ticks_are_short(value: float | None, shown: str) -> None:
+    """A label of an axis has no digit that says nothing, and none of a round top is lost."""
+    assert numbers.tick(value) == shown
