@@ -1,0 +1,327 @@
+"""Finding what to watch: what a TARGET argument means, and what listens on a host's usual ports."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sparktop.errors import UsageError
+from sparktop.model.targets import AGENT_PORT, ENGINE_PORTS, ROUTER_PORT, BackendTarget, RouterTarget
+from sparktop.model.text import clean
+
+if TYPE_CHECKING:
+    import httpx  # at run time only where something is asked: its import costs as much as an empty screen
+
+_RESOLVE_TIMEOUT_S = 5.0
+"""What a host name may take: mDNS waits this long before it gives up."""
+_ADDRESSES_MAX = 4
+"""Addresses of one name that are tried."""
+_HTTP_OK = 200
+_HTTP_WANTS_KEY = frozenset({401, 403})
+_PORT_MAX = 65535
+_HOST_MAX = 253
+_LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
+
+_ENGINE_BY_PREFIX = {
+    b"vllm:": "vllm",
+    b"sglang:": "sglang",
+    b"llamacpp:": "llamacpp",
+    b"tgi_": "tgi",
+    b"trtllm_": "trtllm",
+}
+_ENGINE_LINE = re.compile(
+    rb"^(?:# (?:HELP|TYPE) )?(" + b"|".join(map(re.escape, _ENGINE_BY_PREFIX)) + rb")", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What listens on the hosts that were looked at; in the order of hosts and ports."""
+
+    backends: tuple[BackendTarget, ...] = ()
+    routers: tuple[RouterTarget, ...] = ()
+    agents: tuple[str, ...] = ()
+    """`host:port` where something listens on the node agent's port."""
+    notes: tuple[str, ...] = ()
+    """Clean lines on what was not taken and why: a host without anything, a server that wants a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports that discovery tries."""
+
+    engines: tuple[int, ...] = ENGINE_PORTS
+    router: int = ROUTER_PORT
+    agent: int = AGENT_PORT
+
+    @property
+    def http(self) -> tuple[int, ...]:
+        """Ports that may hold an engine or a router, each once."""
+        return tuple(dict.fromkeys((*self.engines, self.router)))
+
+
+USUAL_PORTS = Ports()
+
+
+def parse_target(text: str) -> BackendTarget | str:
+    """Read a TARGET argument: a backend where it names a port or URL, else the host to discover.
+
+    Raises UsageError with one line when it is neither.
+    """
+    word = text.strip()
+    if not word or not word.isprintable() or " " in word:
+        raise _usage(text, "no TARGET")
+    if "@" in word:
+        # Not quoted: it may hold a password, and errors end up in logs.
+        raise UsageError(
+            "a TARGET holds no user name or password: put the server's key into an environment variable "
+            "and name that with api_key_env in the config"
+        )
+    if "/" in word:
+        return _parse_url(word if "://" in word else f"http://{word}", text)
+    if _is_ipv6(word):
+        return word
+    if word.startswith("[") and word.endswith("]") and _is_ipv6(word[1:-1]):
+        return word[1:-1]
+    if word.isdecimal() or word.startswith(":"):
+        port = word.lstrip(":")
+        raise _usage(text, f"a port without a host: write localhost:{port}" if port else "no TARGET")
+    if ":" in word:
+        return _parse_url(f"http://{word}", text)
+    _check_host(word, text)
+    return word
+
+
+def _parse_url(url: str, text: str) -> BackendTarget:
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise _usage(text, "its host or port cannot be read") from error
+    if parts.scheme not in {"http", "https"}:
+        raise _usage(text, f"{clean(parts.scheme, 20)}:// is not watched, only http:// and https:// are")
+    if not host:
+        raise _usage(text, "no host in it")
+    if port == 0 or parts.netloc.endswith(":"):
+        raise _usage(text, f"a port is a number from 1 to {_PORT_MAX}")
+    if parts.query or parts.fragment:
+        raise _usage(text, "leave out what follows ? or #")
+    _check_host(host, text)
+    path = parts.path.rstrip("/")
+    for known in ("/metrics", "/v1"):
+        path = path.removesuffix(known)
+    path = path.rstrip("/")
+    address = f"[{host}]" if ":" in host else host
+    if port is not None:
+        address = f"{address}:{port}"
+    return BackendTarget(name=f"{address}{path}", url=f"{parts.scheme}://{address}{path}")
+
+
+def _check_host(host: str, text: str) -> None:
+    if ":" in host:
+        if not _is_ipv6(host):
+            raise _usage(text, "no IPv6 address in the brackets")
+        return
+    labels = host.removesuffix(".").split(".")
+    if len(host) > _HOST_MAX or not all(_LABEL.fullmatch(label) for label in labels):
+        raise _usage(text, "no host name")
+    if all(label.isdecimal() for label in labels):
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError as error:
+            raise _usage(text, "no IPv4 address") from error
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _usage(text: str, why: str) -> UsageError:
+    shown = clean(text, 60) or "(empty)"
+    return UsageError(f"{shown}: {why}; a TARGET is a host, host:port or URL (http://host:8000)")
+
+
+async def discover(
+    hosts: Iterable[str],
+    *,
+    connect_timeout_s: float = 1.0,
+    answer_timeout_s: float = 3.0,
+    ports: Ports = USUAL_PORTS,
+) -> Found:
+    """Try the usual ports of every host, all at once, and ask what listens there.
+
+    Only GETs that read: `/metrics`, `/health/liveliness` (LiteLLM's `/health` would send completions) and
+    `/v1/models`.
+    """
+    import httpx  # late, see above
+
+    by_label: dict[str, str] = {}
+    for host in hosts:
+        by_label.setdefault(_label(host).lower(), host)
+    async with httpx.AsyncClient(
+        trust_env=False,
+        follow_redirects=False,
+        timeout=answer_timeout_s,
+        # Only http:// is asked; a context that trusts nobody saves loading the system's certificates.
+        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        headers={"Accept-Encoding": "identity"},
+    ) as client:
+        looks = [
+            _HostLook(host, client, connect_timeout_s, answer_timeout_s, ports) for host in by_label.values()
+        ]
+        founds = await asyncio.gather(*(look.run() for look in looks))
+    return Found(
+        backends=tuple(backend for found in founds for backend in found.backends),
+        routers=tuple(router for found in founds for router in found.routers),
+        agents=tuple(agent for found in founds for agent in found.agents),
+        notes=tuple(note for found in founds for note in found.notes),
+    )
+
+
+def _label(host: str) -> str:
+    return "localhost" if host in {"127.0.0.1", "::1"} else clean(host, 80)
+
+
+class _HostLook:
+    """One look at one host."""
+
+    def __init__(
+        self,
+        host: str,
+        client: httpx.AsyncClient,
+        connect_timeout_s: float,
+        answer_timeout_s: float,
+        ports: Ports,
+    ) -> None:
+        self._host = host
+        self._label = _label(host)
+        self._client = client
+        self._connect_timeout_s = connect_timeout_s
+        self._answer_timeout_s = answer_timeout_s
+        self._ports = ports
+
+    async def run(self) -> Found:
+        addresses = await self._addresses()
+        if not addresses:
+            return Found(notes=(f"{self._label}: the host name does not resolve; is it right?",))
+        tried = (*self._ports.http, self._ports.agent)
+        is_open = await asyncio.gather(*(self._listens(addresses, port) for port in tried))
+        opened = [port for port, yes in zip(tried, is_open, strict=True) if yes]
+        asked = [port for port in opened if port in self._ports.http]
+        kinds = dict(zip(asked, await asyncio.gather(*(self._ask_port(port) for port in asked)), strict=True))
+        return self._report(kinds, agent=self._ports.agent in opened)
+
+    def _report(self, kinds: dict[int, str | None], *, agent: bool) -> Found:
+        engines = [port for port, kind in kinds.items() if kind not in {None, "litellm", "locked"}]
+        backends = tuple(
+            BackendTarget(
+                name=self._label if len(engines) == 1 else self._name(port),
+                url=self._url(port),
+                engine=kinds[port] or "auto",
+            )
+            for port in engines
+        )
+        routers = tuple(
+            RouterTarget(name=self._name(port), url=self._url(port))
+            for port, kind in kinds.items()
+            if kind == "litellm"
+        )
+        agents = (self._name(self._ports.agent),) if agent else ()
+        notes = [
+            f"{self._name(port)} wants a key: name it with api_key_env in the config"
+            for port, kind in kinds.items()
+            if kind == "locked"
+        ]
+        if not (backends or routers or agents or notes):
+            ports = ", ".join(map(str, self._ports.http))
+            why = "what listens there is no inference server" if kinds else "nothing listens there"
+            notes.append(
+                f"{self._label}: nothing to watch on ports {ports} ({why}); write host:port or a URL"
+            )
+        return Found(backends, routers, agents, tuple(notes))
+
+    async def _addresses(self) -> tuple[str, ...]:
+        """Resolve the name once: doing it for every port would queue for the few resolver threads."""
+        try:
+            async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
+                found = await asyncio.get_running_loop().getaddrinfo(
+                    self._host, None, type=socket.SOCK_STREAM
+                )
+        except (OSError, UnicodeError):
+            return ()
+        return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))[:_ADDRESSES_MAX]
+
+    async def _listens(self, addresses: Sequence[str], port: int) -> bool:
+        return any(await asyncio.gather(*(self._connects(address, port) for address in addresses)))
+
+    async def _connects(self, address: str, port: int) -> bool:
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    asyncio.Protocol, address, port
+                )
+        except OSError:  # TimeoutError is one
+            return False
+        transport.abort()
+        return True
+
+    async def _ask_port(self, port: int) -> str | None:
+        """Give the engine's name ("auto" for any OpenAI server), "litellm", "locked", or None."""
+        url = self._url(port)
+        status, page = await self._get(f"{url}/metrics")
+        if status == 0:  # a second question would only wait as long again
+            return None
+        if match := _ENGINE_LINE.search(page):
+            return _ENGINE_BY_PREFIX[match[1]]
+        status, body = await self._get(f"{url}/health/liveliness")
+        if status == _HTTP_OK and b"alive" in body.lower():
+            return "litellm"
+        status, body = await self._get(f"{url}/v1/models")
+        if status in _HTTP_WANTS_KEY:
+            return "locked"
+        return "auto" if status == _HTTP_OK and _is_model_list(body) else None
+
+    async def _get(self, url: str) -> tuple[int, bytes]:
+        """Give status and body; no body when it cannot be read, status 0 without any answer."""
+        # Late: httpx and aiohttp are loaded only where something is asked.
+        import httpx
+
+        from sparktop.sources.http_body import BodyCollector
+        from sparktop.sources.http_failure import AnswerError
+
+        status = 0
+        try:
+            async with asyncio.timeout(self._answer_timeout_s), self._client.stream("GET", url) as response:
+                status = response.status_code
+                collector = BodyCollector(response.headers.get("content-encoding", ""))
+                async for chunk in response.aiter_raw():
+                    collector.feed(chunk)
+                return status, collector.finish()
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, AnswerError, UnicodeError):
+            return status, b""
+
+    def _name(self, port: int) -> str:
+        return f"[{self._label}]:{port}" if ":" in self._label else f"{self._label}:{port}"
+
+    def _url(self, port: int) -> str:
+        return f"http://[{self._host}]:{port}" if ":" in self._host else f"http://{self._host}:{port}"
+
+
+def _is_model_list(body: bytes) -> bool:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):  # RecursionError: thousands of brackets
+        return False
+    return isinstance(found, dict) and isinstance(found.get("data"), list)

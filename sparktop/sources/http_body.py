@@ -1,0 +1,69 @@
+"""A body taken in chunk by chunk, under a cap on what came and on what it unpacks to."""
+
+from __future__ import annotations
+
+import zlib
+
+from sparktop.model.failure import FailureKind
+from sparktop.model.text import clean
+from sparktop.sources.http_failure import AnswerError
+
+BODY_CAP_BYTES = 4 * 1024 * 1024
+"""A vLLM page is 35 to 60 kB; 64 data-parallel ranks are not yet at this."""
+
+_PLAIN = frozenset({"", "identity"})
+_ZLIB = frozenset({"gzip", "x-gzip", "deflate"})
+_ZLIB_OR_GZIP_HEADER = 32 + zlib.MAX_WBITS
+
+
+class BodyCollector:
+    """Collects one body; raises `AnswerError` as soon as it cannot be used."""
+
+    def __init__(self, encoding: str = "", cap_bytes: int = BODY_CAP_BYTES) -> None:
+        """Start a body that comes in `encoding` (the Content-Encoding header)."""
+        self._cap_bytes = cap_bytes
+        self._chunks: list[bytes] = []
+        self._unpacked_bytes = 0
+        self.raw_bytes = 0
+        """Bytes that came so far."""
+        word = encoding.strip().lower()
+        if word not in _PLAIN | _ZLIB:
+            message = f"the answer is packed as {clean(word, 20)}, which sparktop cannot unpack"
+            raise AnswerError(FailureKind.UNSUPPORTED, message)
+        self._unpacker = zlib.decompressobj(_ZLIB_OR_GZIP_HEADER) if word in _ZLIB else None
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in the next piece of the body."""
+        self.raw_bytes += len(chunk)
+        if self.raw_bytes > self._cap_bytes:
+            raise self.too_large()
+        if self._unpacker is not None:
+            chunk = self._unpack(self._unpacker, chunk)
+        self._unpacked_bytes += len(chunk)
+        if self._unpacked_bytes > self._cap_bytes:
+            raise self.too_large()
+        self._chunks.append(chunk)
+
+    def finish(self) -> bytes:
+        """Give the whole body; raises when a packed one stopped early."""
+        if self._unpacker is not None and not self._unpacker.eof:
+            raise AnswerError(FailureKind.MALFORMED, "the packed answer broke off in the middle")
+        return b"".join(self._chunks)
+
+    def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:
+        # One byte more than is left: enough to know that the cap is passed, whatever a bomb would become.
+        room = self._cap_bytes - self._unpacked_bytes + 1
+        try:
+            unpacked = unpacker.decompress(chunk, room)
+        except zlib.error as error:
+            raise AnswerError(FailureKind.MALFORMED, "the packed answer cannot be unpacked") from error
+        if unpacker.unused_data:
+            message = "the packed answer has more data after its end"
+            raise AnswerError(FailureKind.MALFORMED, message)
+        return unpacked
+
+    def too_large(self) -> AnswerError:
+        """Make the error for a body over the cap."""
+        cap_mib = self._cap_bytes / 1024 / 1024
+        message = f"the answer is larger than {cap_mib:g} MiB: no metrics page is; is the port right?"
+        return AnswerError(FailureKind.TOO_LARGE, message)

@@ -1,0 +1,153 @@
+"""Trouble with an HTTP server, told as a failure kind and one line for a person."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import socket
+import ssl
+
+import aiohttp
+
+from sparktop.model.failure import FailureKind
+from sparktop.model.text import clean
+
+_WORDS_LIMIT = 90
+"""Characters quoted from a server's own words."""
+_TLS_RECORD = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
+"""How a TLS record begins (RFC 8446, 5.1): what a TLS port answers to plain HTTP."""
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+_UNREACHABLE_WORDS = {
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ENETUNREACH: "network unreachable",
+    errno.EHOSTDOWN: "host is down",
+    errno.ENETDOWN: "network is down",
+}
+
+
+class AnswerError(Exception):
+    """An answer that cannot be used, or none at all: `kind`, and one line that says why."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = clean(message)
+
+
+def status_error(status: int, where: str, *, location: str, words: str, has_key: bool) -> AnswerError:
+    """Tell what an HTTP status other than 200 means here.
+
+    `where` is the server's host and port, `location` its Location header and `words` what `server_words` made
+    of its body ("" for none).
+    """
+    quoted = f": {words}" if words else ""
+    match status:
+        case 401 | 403:
+            wish = f"{where} refuses the key" if has_key else f"{where} wants a key"
+            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} (api_key_env in the config)")
+        case 404:
+            hint = "is it an inference server, and is the path in its URL right?"
+            return AnswerError(FailureKind.NOT_FOUND, f"404: {where} has no such page: {hint}")
+        case 503:
+            return AnswerError(FailureKind.LOADING, f"503: {where} is loading or not ready{quoted}")
+        case 301 | 302 | 303 | 307 | 308:
+            goal = clean(location, _WORDS_LIMIT) or "nowhere"
+            message = f"{status}: {where} redirects to {goal}; not followed: give that address if it is right"
+            return AnswerError(FailureKind.REDIRECT, message)
+        case _:
+            return AnswerError(FailureKind.HTTP, f"{where} answered with HTTP status {status}{quoted}")
+
+
+def server_words(body: bytes, secret: str | None) -> str:
+    """Give what an error body says, in a few clean words; "" for HTML and for nothing.
+
+    JSON as inference servers write it (`{"error": {"message": …}}`, `{"detail": …}`) is reduced to its
+    message. `secret` is blotted out should the server repeat it.
+    """
+    text = body.decode("utf-8", "replace").strip()
+    if text.startswith("<"):
+        return ""
+    if text.startswith("{"):
+        text = _json_message(text)
+    if secret:
+        text = text.replace(secret, "…")
+    return clean(text, _WORDS_LIMIT)
+
+
+def _json_message(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):  # thousands of brackets: "nested too deep" is no fault of ours
+        return text
+    for key in ("error", "message", "detail"):
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+    return found if isinstance(found, str) else text
+
+
+def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes: int) -> AnswerError:
+    """Tell which part of an exchange the deadline cut."""
+    if answering:
+        message = f"{where} is too slow: only {body_bytes} B of its answer came within {deadline_s:g} s"
+    else:
+        message = f"no answer from {where} within {deadline_s:g} s: is the host up, is the server stuck?"
+    return AnswerError(FailureKind.TIMEOUT, message)
+
+
+def transport_error(error: Exception, where: str) -> AnswerError:
+    """Tell what an exception of aiohttp or of the operating system means."""
+    match error:
+        case aiohttp.ClientConnectorDNSError() | socket.gaierror() | UnicodeError():
+            kind, message = FailureKind.DNS, f"the host name of {where} does not resolve: is it right?"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+            kind, message = FailureKind.TLS, _tls_message(error, where)
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            kind = FailureKind.UNSUPPORTED
+            message = f"{where} is no usable address: write http://host:port or https://host:port"
+        case aiohttp.ClientResponseError():
+            kind, message = _not_http(error, where)
+        case aiohttp.ClientPayloadError():
+            # aiohttp tells a reset from a short answer in its text only.
+            is_reset = isinstance(error.__cause__, OSError) or "ConnectionResetError" in str(error)
+            kind = FailureKind.UNREACHABLE if is_reset else FailureKind.MALFORMED
+            how = "connection reset" if is_reset else "short or broken"
+            message = f"the answer of {where} broke off in the middle ({how})"
+        case aiohttp.ServerDisconnectedError():
+            kind = FailureKind.UNREACHABLE
+            message = f"{where} closed the connection without an answer: does it want https://?"
+        case _:
+            kind, message = _os_error(error, where)
+    return AnswerError(kind, message)
+
+
+def _tls_message(error: Exception, where: str) -> str:
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        why = clean(cause.verify_message, _WORDS_LIMIT) or "not trusted"
+        return f"the certificate of {where} cannot be verified: {why}"
+    reason = clean(getattr(cause, "reason", None) or "no TLS", 60).replace("_", " ").lower()
+    return f"TLS with {where} failed ({reason}): if it speaks plain HTTP, write http:// in its URL"
+
+
+def _not_http(error: aiohttp.ClientResponseError, where: str) -> tuple[FailureKind, str]:
+    cause = error.__cause__
+    seen = f"{error.message} {cause}".encode("utf-8", "replace")
+    if _TLS_RECORD.search(seen) or b"\\x15\\x03" in seen:
+        return FailureKind.TLS, f"{where} speaks TLS: write https:// in its URL"
+    return FailureKind.MALFORMED, f"{where} does not answer in proper HTTP: is the port right?"
+
+
+def _os_error(error: Exception, where: str) -> tuple[FailureKind, str]:
+    cause: BaseException = getattr(error, "os_error", None) or error
+    numbers = {getattr(cause, "errno", None)}
+    # Several addresses of one name that failed in different words arrive as one error with all the texts.
+    numbers.update(int(number) for number in _ERRNO.findall(str(cause)))
+    if errno.ECONNREFUSED in numbers:
+        return FailureKind.REFUSED, f"nothing listens on {where} (connection refused)"
+    if errno.ETIMEDOUT in numbers:
+        return FailureKind.TIMEOUT, f"{where} does not answer (connection timed out)"
+    for number, words in _UNREACHABLE_WORDS.items():
+        if number in numbers:
+            return FailureKind.UNREACHABLE, f"{where} cannot be reached ({words})"
+    return FailureKind.UNREACHABLE, f"the connection to {where} was lost: {clean(cause, 80)}"

@@ -1,0 +1,111 @@
+"""One GET under a deadline and a cap: an answer, or an `AnswerError` that says why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import aiohttp
+
+from sparktop.sources.http_body import BODY_CAP_BYTES, BodyCollector
+from sparktop.sources.http_failure import (
+    AnswerError,
+    server_words,
+    status_error,
+    timeout_error,
+    transport_error,
+)
+
+_OK = 200
+_ERROR_BODY_BYTES = 2048
+"""How much of an error's body is read: one line of it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer with status 200."""
+
+    body: bytes
+    at: float
+    """When its headers arrived, on the caller's clock (seconds)."""
+    answer_ms: float
+    """From request to the last byte."""
+
+
+class Fetcher:
+    """One GET; holds how far it came, so that a deadline can say what was missing."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        where: str,
+        api_key: str | None,
+        clock: Callable[[], float],
+    ) -> None:
+        """Prepare a GET of `url`; `where` (host and port) names the server in messages."""
+        self._session = session
+        self._url = url
+        self._where = where
+        self._api_key = api_key
+        self._clock = clock
+        self._status: int | None = None
+        self._location = ""
+        self._body_bytes = 0
+
+    async def fetch(self, deadline_s: float) -> Answer:
+        """Do it; all outside trouble is raised as `AnswerError`."""
+        began = self._clock()
+        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else None
+        try:
+            # Cancelling closes the connection, so a slow answer never stays behind on a kept-alive one.
+            async with (
+                asyncio.timeout(deadline_s),
+                self._session.get(self._url, headers=headers, allow_redirects=False) as response,
+            ):
+                at = self._clock()
+                self._status = response.status
+                self._location = response.headers.get("Location", "")
+                if response.status != _OK:
+                    raise self._status_error(await self._error_body(response))
+                body = await self._body(response)
+        except TimeoutError as error:
+            if self._status not in {None, _OK}:
+                raise self._status_error(b"") from error
+            raise timeout_error(
+                self._where, deadline_s, answering=self._status is not None, body_bytes=self._body_bytes
+            ) from error
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            raise transport_error(error, self._where) from error
+        return Answer(body, at, (self._clock() - began) * 1000)
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        collector = BodyCollector(response.headers.get("Content-Encoding", ""))
+        if (response.content_length or 0) > BODY_CAP_BYTES:
+            raise collector.too_large()
+        async for chunk in response.content.iter_any():
+            collector.feed(chunk)
+            self._body_bytes = collector.raw_bytes
+        return collector.finish()
+
+    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
+        """Read the beginning of an error's body; whatever goes wrong there, the status is what counts."""
+        body = b""
+        try:
+            while len(body) < _ERROR_BODY_BYTES and (chunk := await response.content.read(_ERROR_BODY_BYTES)):
+                body += chunk
+        except (aiohttp.ClientError, OSError):
+            return b""
+        packed = response.headers.get("Content-Encoding", "identity") != "identity"
+        return b"" if packed else body[:_ERROR_BODY_BYTES]
+
+    def _status_error(self, body: bytes) -> AnswerError:
+        return status_error(
+            self._status or 0,
+            self._where,
+            location=self._location,
+            words=server_words(body, self._api_key),
+            has_key=bool(self._api_key),
+        )

@@ -1,0 +1,268 @@
+"""Facts about TARGET arguments and about finding what listens on a host."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparktop.discovery import Found, Ports, discover, parse_target
+from sparktop.errors import UsageError
+from sparktop.model.targets import BackendTarget, RouterTarget
+from tests.sources.conftest import HEALTHY_PAGE, RawServer, Serve, answer
+
+MODELS = answer(b'{"object": "list", "data": [{"id": "m"}]}')
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "url"),
+    [
+        ("spark-a:8000", "spark-a:8000", "http://spark-a:8000"),
+        ("192.168.100.11:30000", "192.168.100.11:30000", "http://192.168.100.11:30000"),
+        (" spark-a.local:8000 ", "spark-a.local:8000", "http://spark-a.local:8000"),
+        ("[::1]:8000", "[::1]:8000", "http://[::1]:8000"),
+        ("[fe80::1%eth0]:8000", "[fe80::1%eth0]:8000", "http://[fe80::1%eth0]:8000"),
+        ("http://spark-a:8000", "spark-a:8000", "http://spark-a:8000"),
+        ("http://spark-a:8000/", "spark-a:8000", "http://spark-a:8000"),
+        ("HTTP://Spark-A:8000", "spark-a:8000", "http://spark-a:8000"),
+        ("http://spark-a", "spark-a", "http://spark-a"),
+        ("https://llm.example/vllm1/", "llm.example/vllm1", "https://llm.example/vllm1"),
+        ("http://spark-a:8000/metrics", "spark-a:8000", "http://spark-a:8000"),
+        ("http://spark-a:8000/v1/", "spark-a:8000", "http://spark-a:8000"),
+        ("http://spark-a/vllm1/metrics/", "spark-a/vllm1", "http://spark-a/vllm1"),
+        ("http://spark-a/my-v1", "spark-a/my-v1", "http://spark-a/my-v1"),
+        ("spark-a:8000/vllm1", "spark-a:8000/vllm1", "http://spark-a:8000/vllm1"),
+    ],
+)
+def test_a_port_or_url_is_a_backend(text: str, name: str, url: str) -> None:
+    """A TARGET with a port or a scheme is one server; path kept, /metrics and /v1 dropped."""
+    assert parse_target(text) == BackendTarget(name, url)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("spark-a", "spark-a"),
+        ("spark_a.local", "spark_a.local"),
+        ("192.168.100.11", "192.168.100.11"),
+        ("::1", "::1"),
+        ("[::1]", "::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("bücher.example", "bücher.example"),
+    ],
+)
+def test_a_host_is_to_be_discovered(text: str, host: str) -> None:
+    """A TARGET without a port is a host whose usual ports are tried."""
+    assert parse_target(text) == host
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "(empty)"),
+        ("   ", "(empty)"),
+        ("two words", "no TARGET"),
+        ("a\x1b[31mb", "no TARGET"),
+        ("8000", "localhost:8000"),
+        (":8000", "localhost:8000"),
+        (":", "no TARGET"),
+        ("spark-a:", "1 to 65535"),
+        ("spark-a:0", "1 to 65535"),
+        ("spark-a:65536", "cannot be read"),
+        ("spark-a:http", "cannot be read"),
+        ("http://[::1", "cannot be read"),
+        ("http://[zz::1]:8000", "TARGET"),
+        ("http://", "no host"),
+        ("ftp://spark-a", "ftp://"),
+        ("http://spark-a/?a=b", "? or #"),
+        ("http://spark-a/#x", "? or #"),
+        ("-flag", "no host name"),
+        ("a..b", "no host name"),
+        ("[red]", "no host name"),
+        ("300.1.1.1", "no IPv4"),
+        ("x" * 300, "no host name"),
+    ],
+)
+def test_nonsense_is_one_line(text: str, words: str) -> None:
+    """What is no TARGET is refused in one clean line that shows it and says what one is."""
+    with pytest.raises(UsageError) as caught:
+        parse_target(text)
+    line = str(caught.value)
+    assert words in line
+    assert line.isprintable()
+    assert len(line) <= 200
+
+
+@pytest.mark.parametrize("text", ["http://me:hunter2@spark-a:8000", "me:hunter2@spark-a", "hunter2@spark-a"])
+def test_a_password_is_refused_and_not_repeated(text: str) -> None:
+    """User and password in a TARGET are refused with the way that is meant, and never printed."""
+    with pytest.raises(UsageError, match="api_key_env") as caught:
+        parse_target(text)
+    assert "hunter2" not in str(caught.value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=40) | st.text("[]:/@.%?#-0123456789abhtp", max_size=30))
+@example("http://[::1]%25:80")
+@example("http://\u2100.example")
+def test_any_text_is_a_target_or_one_line(text: str) -> None:
+    """Any text is a backend, a host, or a UsageError of one clean line; results read the same again."""
+    refusal = ""
+    target: BackendTarget | str = ""
+    try:
+        target = parse_target(text)
+    except UsageError as error:
+        refusal = str(error)
+    assert refusal.isprintable()
+    assert len(refusal) <= 200
+    if refusal:
+        return
+    if isinstance(target, BackendTarget):
+        assert parse_target(target.url).url == target.url  # type: ignore[union-attr]  # a URL gives a backend
+        assert not target.url.endswith("/")
+    else:
+        assert parse_target(target) == target
+
+
+async def free_port(serve: Serve) -> int:
+    """Give a port on which nothing listens any more."""
+    server: RawServer = await serve(b"")
+    await server.stop()
+    return server.port
+
+
+async def look(
+    serve: Serve,
+    *servers: RawServer,
+    router: int | None = None,
+    agent: int | None = None,
+    answer_timeout_s: float = 10.0,
+) -> Found:
+    """Discover 127.0.0.1 with the ports of some servers as the usual ones."""
+    nothing = await free_port(serve)
+    ports = Ports(tuple(server.port for server in servers), router or nothing, agent or nothing)
+    return await discover(["127.0.0.1"], answer_timeout_s=answer_timeout_s, ports=ports)
+
+
+async def test_the_only_engine_is_named_after_its_host(serve: Serve) -> None:
+    """One vLLM on a host takes the host's name; 127.0.0.1 is called localhost."""
+    server: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
+    found = await look(serve, server)
+    assert found == Found(backends=(BackendTarget("localhost", server.url, engine="vllm"),))
+
+
+async def test_two_engines_are_named_with_their_ports(serve: Serve) -> None:
+    """Two engines on a host are told apart by port, in the order of the ports."""
+    vllm: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
+    sglang: RawServer = await serve({"/metrics": answer(b'sglang:num_running_reqs{tp_rank="0"} 1.0\n')})
+    found = await look(serve, vllm, sglang)
+    assert [(backend.name, backend.engine) for backend in found.backends] == [
+        (f"localhost:{vllm.port}", "vllm"),
+        (f"localhost:{sglang.port}", "sglang"),
+    ]
+
+
+async def test_a_server_with_models_only_is_listed(serve: Serve) -> None:
+    """A server that lists models but has no engine's metrics is a backend of engine "auto"."""
+    server: RawServer = await serve({"/metrics": answer(b"python_info 1.0\n"), "/v1/models": MODELS})
+    found = await look(serve, server)
+    assert found.backends == (BackendTarget("localhost", server.url, engine="auto"),)
+
+
+async def test_litellm_is_a_router_and_its_health_is_never_asked(serve: Serve) -> None:
+    """LiteLLM is known by its liveliness route; /health, which sends completions, is not asked."""
+    server: RawServer = await serve({"/health/liveliness": answer(b'"I\'m alive!"'), "/v1/models": MODELS})
+    found = await look(serve, router=server.port)
+    assert found == Found(routers=(RouterTarget(f"localhost:{server.port}", server.url),))
+    assert server.paths == ["/metrics", "/health/liveliness"]
+
+
+async def test_a_listening_agent_is_noted(serve: Serve) -> None:
+    """Something on the agent's port is noted with its address and sent no request."""
+    server: RawServer = await serve(b"")
+    found = await look(serve, agent=server.port)
+    assert found == Found(agents=(f"localhost:{server.port}",))
+    assert server.heads == []
+
+
+async def test_a_server_that_wants_a_key_is_noted(serve: Serve) -> None:
+    """A server that answers 401 is no backend yet, but a line says what to do."""
+    server: RawServer = await serve({"/v1/models": answer(b"", "401 Unauthorized")})
+    found = await look(serve, server)
+    assert found == Found(
+        notes=(f"localhost:{server.port} wants a key: name it with api_key_env in the config",)
+    )
+
+
+async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Accept and never answer."""
+    await reader.read()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000,
+        answer(b"\x1f\x8b broken", "200 OK", "Content-Encoding: gzip"),
+        answer(b"[" * 5000),
+        answer(b"", "302 Found", "Location: http://127.0.0.1:1/"),
+    ],
+    ids=["ssh", "huge header", "broken gzip", "deep json", "redirect"],
+)
+async def test_what_is_no_server_is_left_out(reply: object, serve: Serve) -> None:
+    """Something else on a usual port costs one line and never an error."""
+    server: RawServer = await serve(reply)
+    found = await look(serve, server)
+    assert (found.backends, found.routers) == ((), ())
+    assert len(found.notes) == 1
+    assert "no inference server" in found.notes[0]
+
+
+async def test_a_server_that_never_answers_is_asked_once(serve: Serve) -> None:
+    """A port that accepts and says nothing costs one timeout and one line."""
+    server: RawServer = await serve(say_nothing)
+    found = await look(serve, server, answer_timeout_s=0.1)
+    assert "no inference server" in found.notes[0]
+    assert server.connections == 2  # the first only to see that something listens
+
+
+async def test_a_silent_host_is_one_line(serve: Serve) -> None:
+    """A host on which nothing listens gives one line with the ports that were tried."""
+    found = await look(serve)
+    assert len(found.notes) == 1
+    assert "nothing listens there" in found.notes[0]
+
+
+async def test_an_unknown_name_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host name that does not resolve is told as that."""
+
+    async def unknown(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    found = await discover(["spark-x\x1b"])
+    assert found == Found(notes=("spark-x: the host name does not resolve; is it right?",))
+
+
+async def test_a_host_named_twice_is_looked_at_once(serve: Serve) -> None:
+    """Localhost, 127.0.0.1 and a repetition are one host."""
+    server: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
+    nothing = await free_port(serve)
+    ports = Ports((server.port,), nothing, nothing)
+    found = await discover(["127.0.0.1", "localhost", "127.0.0.1"], ports=ports)
+    assert len(found.backends) == 1
+
+
+def test_reading_a_target_loads_no_http_library() -> None:
+    """Arguments are read before anything heavy is imported."""
+    code = (
+        "import sys, sparktop.discovery as d; d.parse_target('a:1');"
+        "assert not {'httpx', 'aiohttp', 'pydantic', 'textual'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)  # noqa: S603 - fixed command

@@ -1,0 +1,395 @@
+"""Facts about watching one inference server over HTTP, against real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget
+from sparktop.sources.engine_http import EngineSource
+from sparktop.sources.http_session import SharedSession
+from tests.sources.conftest import HEALTHY_PAGE, FakeClock, RawServer, Serve, answer
+
+MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 4096}, {"id": "other"}]}
+
+
+def replies(
+    *, page: bytes = HEALTHY_PAGE, version: object = "0.32.0", models: object = None
+) -> dict[str, bytes]:
+    """Everything a vLLM server answers."""
+    return {
+        "/metrics": answer(page),
+        "/version": answer(json.dumps({"version": version}).encode()),
+        "/v1/models": answer(json.dumps(models or MODELS).encode()),
+    }
+
+
+async def poll(source: EngineSource) -> EngineSample:
+    """Poll once for a sample, and wait for what it set off."""
+    sample = await source.poll(2.0)
+    assert isinstance(sample, EngineSample), sample
+    if source._asking is not None:
+        await source._asking
+    return sample
+
+
+async def fail(source: EngineSource) -> Failure:
+    """Poll once for a failure."""
+    failure = await source.poll(2.0)
+    assert isinstance(failure, Failure), failure
+    return failure
+
+
+async def test_a_good_page_becomes_a_sample(serve: Serve) -> None:
+    """The figures of the page, its size and what it took are in the sample."""
+    server: RawServer = await serve(replies())
+    source = EngineSource(server.target())
+    sample = await poll(source)
+    await source.close()
+    assert (sample.lanes[0].running, sample.lanes[0].waiting) == (3.0, 2.0)
+    assert sample.page_bytes == len(HEALTHY_PAGE)
+    assert sample.answer_ms is not None
+    assert sample.answer_ms > 0
+
+
+async def test_the_connection_is_kept_alive(serve: Serve) -> None:
+    """Ten polls and the questions for the identity go over one connection, and want no compression."""
+    server: RawServer = await serve(replies())
+    source = EngineSource(server.target())
+    for _ in range(10):
+        await poll(source)
+    await source.close()
+    assert server.connections == 1
+    assert server.paths.count("/metrics") == 10
+    assert all(b"\r\nAccept-Encoding: identity\r\n" in head for head in server.heads)
+
+
+async def test_an_idle_connection_that_the_server_closed_costs_no_poll(serve: Serve) -> None:
+    """A server that closes after each answer (uvicorn does after 5 s) is still read at every poll."""
+    server: RawServer = await serve(answer(HEALTHY_PAGE))
+    source = EngineSource(server.target())
+    for _ in range(4):
+        await poll(source)
+    await source.close()
+
+
+async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve) -> None:
+    """A sample's time is read when the headers came, before the body did."""
+    headers_came = asyncio.Event()
+    calls = 0
+
+    def counting_clock() -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            headers_came.set()
+        return float(calls)
+
+    async def body_after_stamp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        whole = answer(HEALTHY_PAGE)
+        writer.write(whole[: -len(HEALTHY_PAGE)])
+        await headers_came.wait()
+        writer.write(HEALTHY_PAGE)
+
+    server: RawServer = await serve(body_after_stamp)
+    source = EngineSource(server.target(), clock=counting_clock)
+    sample = await source.poll(2.0)
+    await source.close()
+    assert isinstance(sample, EngineSample)
+    assert sample.at == 2.0
+    assert sample.answer_ms == 2000.0
+
+
+async def test_a_path_prefix_is_kept(serve: Serve) -> None:
+    """A server behind a path prefix is asked under it."""
+    server: RawServer = await serve({"/vllm1/metrics": answer(HEALTHY_PAGE)})
+    source = EngineSource(BackendTarget("server", f"{server.url}/vllm1"))
+    await poll(source)
+    await source.close()
+    assert server.paths == ["/vllm1/metrics", "/vllm1/version", "/vllm1/v1/models"]
+
+
+async def test_only_reading_routes_are_asked(serve: Serve) -> None:
+    """Through failures, restarts and returns, all requests are GETs of three routes."""
+    table = replies()
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target())
+    await poll(source)
+    table["/metrics"] = answer(b"", "503 Busy")
+    await fail(source)
+    table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
+    await poll(source)
+    await source.close()
+    assert set(server.paths) == {"/metrics", "/version", "/v1/models"}
+    assert all(head.startswith(b"GET ") for head in server.heads)
+
+
+async def test_the_key_is_sent_and_never_shown(serve: Serve) -> None:
+    """The key goes into the Authorization header; a server that repeats it does not get it on the screen."""
+    server: RawServer = await serve({"/metrics": answer(b"bad key sk-secret!", "500 Oops")})
+    source = EngineSource(server.target(api_key="sk-secret"))
+    failure = await fail(source)
+    await source.close()
+    assert b"\r\nAuthorization: Bearer sk-secret\r\n" in server.heads[0]
+    assert "secret" not in failure.message
+    assert failure.message.endswith(": bad key …!")
+
+
+@pytest.mark.parametrize("api_key", ["two\r\nlines", "schlüssel", "tab\t"])
+async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve) -> None:
+    """A key with a line break or other odd characters is a clean failure, and nothing is sent."""
+    server: RawServer = await serve(replies())
+    source = EngineSource(server.target(api_key=api_key))
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is FailureKind.UNAUTHORIZED
+    assert "api_key_env" in failure.message
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(("api_key", "words"), [(None, "wants a key"), ("k", "refuses the key")])
+async def test_a_missing_key_and_a_wrong_one_are_told_apart(
+    api_key: str | None, words: str, serve: Serve
+) -> None:
+    """401 without a key says that one is wanted, with a key that it is refused."""
+    server: RawServer = await serve({"/metrics": answer(b"", "401 Unauthorized")})
+    source = EngineSource(server.target(api_key=api_key))
+    failure = await fail(source)
+    await source.close()
+    assert words in failure.message
+
+
+async def test_a_redirect_is_not_followed(serve: Serve) -> None:
+    """The server that a redirect points to is never asked."""
+    other: RawServer = await serve(replies())
+    server: RawServer = await serve({"/metrics": answer(b"", "301 Moved", f"Location: {other.url}/metrics")})
+    source = EngineSource(server.target(api_key="k"))
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is FailureKind.REDIRECT
+    assert f"127.0.0.1:{other.port}" in failure.message
+    assert other.connections == 0
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "ftp://127.0.0.1:1", "http://127.0.0.1:99999", "no url", "http://[::1"]
+)
+async def test_an_unusable_address_is_a_failure(url: str) -> None:
+    """An address that is none is told in one line instead of ending the program."""
+    source = EngineSource(BackendTarget("server", url))
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is FailureKind.UNSUPPORTED
+
+
+async def test_a_returning_server_is_read_again(serve: Serve) -> None:
+    """After a stop and a start on the same port the next poll gives a sample."""
+    server: RawServer = await serve(replies())
+    source = EngineSource(server.target())
+    await poll(source)
+    await server.stop()
+    assert (await fail(source)).kind is FailureKind.REFUSED
+    await server.start(server.port)
+    await poll(source)
+    await source.close()
+
+
+async def test_programming_errors_are_not_hidden(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in the parser is raised by the poll: the scheduler logs it."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("sparktop.sources.engine_http.read_page", broken)
+    server: RawServer = await serve(replies())
+    source = EngineSource(server.target())
+    with pytest.raises(ZeroDivisionError):
+        await source.poll(2.0)
+    await source.close()
+
+
+async def test_the_identity_is_asked_at_first_contact(serve: Serve) -> None:
+    """Version, first model and its context come once, after the first good page."""
+    server: RawServer = await serve(replies())
+    source = EngineSource(server.target())
+    before = source.identity
+    for _ in range(3):
+        await poll(source)
+    await source.close()
+    assert before is None
+    assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
+    assert server.paths.count("/version") == server.paths.count("/v1/models") == 1
+
+
+@pytest.mark.parametrize("outage", [True, False])
+async def test_the_identity_is_asked_again_after_a_restart(outage: bool, serve: Serve) -> None:  # noqa: FBT001 - a case
+    """After an outage, or when the start time changed, the identity is asked again."""
+    table = replies()
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target())
+    await poll(source)
+    if outage:
+        table["/metrics"] = answer(b"", "503 Busy")
+        await fail(source)
+        table.update(replies(version="0.33.0"))
+    else:
+        table.update(replies(version="0.33.0", page=HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09")))
+    await poll(source)
+    await source.close()
+    assert source.identity is not None
+    assert source.identity.version == "0.33.0"
+
+
+async def test_what_is_known_stays_while_the_process_is_the_same(serve: Serve) -> None:
+    """After an outage of the same process, questions that fail do not take away what was known."""
+    table = replies()
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target())
+    await poll(source)
+    page = table.pop("/metrics")
+    await fail(source)
+    table.clear()
+    table["/metrics"] = page
+    await poll(source)
+    await source.close()
+    assert server.paths.count("/version") == 2
+    assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
+
+
+async def test_a_new_process_forgets_the_old_identity(serve: Serve) -> None:
+    """After a restart, what the new process does not tell is unknown."""
+    table = replies()
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target())
+    await poll(source)
+    table.clear()
+    table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
+    await poll(source)
+    await source.close()
+    assert source.identity == EngineIdentity()
+
+
+async def test_an_incomplete_identity_is_asked_again_after_a_minute(serve: Serve, clock: FakeClock) -> None:
+    """While version or model are unknown they are asked for again, at most every 60 s."""
+    table = {"/metrics": answer(HEALTHY_PAGE)}
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target(), clock=clock)
+    await poll(source)
+    clock.now += 59.0
+    await poll(source)
+    assert server.paths.count("/version") == 1
+    assert source.identity == EngineIdentity()
+    clock.now += 1.0
+    table.update(replies())
+    await poll(source)
+    await source.close()
+    assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
+
+
+EVIL = "\x1b[31mv\u202e1 [red]"
+
+
+@pytest.mark.parametrize(
+    ("version", "models", "expected"),
+    [
+        (EVIL, {"data": [{"id": EVIL}]}, EngineIdentity("[31mv1 [red]", "[31mv1 [red]")),
+        (7, {"data": []}, EngineIdentity()),
+        ("", {"data": "x"}, EngineIdentity()),
+        (None, [1, 2], EngineIdentity()),
+        ({}, {"data": [5]}, EngineIdentity()),
+        ("1", {"data": [{"id": 5}]}, EngineIdentity("1")),
+        ("1", {"data": [{"id": "m", "max_model_len": -4}]}, EngineIdentity("1", "m")),
+        ("1", {"data": [{"id": "m", "max_model_len": True}]}, EngineIdentity("1", "m")),
+        ("1", {"data": [{"id": "m", "max_model_len": 10**30}]}, EngineIdentity("1", "m")),
+        ("1", {"data": [{"id": "m", "max_model_len": "8"}]}, EngineIdentity("1", "m")),
+    ],
+)
+async def test_an_odd_identity_is_cleaned_or_unknown(
+    version: object, models: object, expected: EngineIdentity, serve: Serve
+) -> None:
+    """Whatever the two routes say, the identity is clean text, sane numbers, or None."""
+    server: RawServer = await serve(replies(version=version, models=models))
+    source = EngineSource(server.target())
+    await poll(source)
+    await source.close()
+    assert source.identity == expected
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[" * 100_000, b"<html>", b"9" * 10_000])
+async def test_an_unreadable_identity_is_unknown(body: bytes, serve: Serve) -> None:
+    """Answers that are no JSON, or JSON without end, leave the identity unknown."""
+    table = {"/metrics": answer(HEALTHY_PAGE), "/version": answer(body), "/v1/models": answer(body)}
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target())
+    await poll(source)
+    await source.close()
+    assert source.identity == EngineIdentity()
+
+
+async def test_a_hanging_identity_delays_no_poll_and_ends_with_close(serve: Serve) -> None:
+    """While the question for the version hangs, polls go on; close() cancels it."""
+    asked = asyncio.Event()
+
+    async def hang_on_version(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            if b"/version" in head:
+                asked.set()
+                await reader.read()
+                writer.close()
+                return
+            writer.write(answer(HEALTHY_PAGE))
+
+    server: RawServer = await serve(hang_on_version)
+    source = EngineSource(server.target())
+    assert isinstance(await source.poll(2.0), EngineSample)
+    await asked.wait()
+    assert isinstance(await source.poll(2.0), EngineSample)
+    await source.close()
+    assert source.identity is None
+
+
+async def test_cancelling_a_poll_passes_and_leaves_the_source_usable(serve: Serve) -> None:
+    """A cancelled poll raises CancelledError; the next one opens a fresh connection and works."""
+    began = asyncio.Event()
+    hang = True
+
+    async def hang_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            if hang:
+                began.set()
+                await reader.read()
+                writer.close()
+                return
+            writer.write(answer(HEALTHY_PAGE))
+
+    server: RawServer = await serve(hang_once)
+    source = EngineSource(server.target())
+    task = asyncio.ensure_future(source.poll(2.0))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    hang = False
+    assert isinstance(await source.poll(2.0), EngineSample)
+    await source.close()
+
+
+async def test_a_shared_session_closes_with_its_last_user(serve: Serve) -> None:
+    """Sources of a group share one session; the one that leaves last closes it, and closing twice is fine."""
+    server: RawServer = await serve(replies())
+    session = SharedSession()
+    a, b = (EngineSource(replace(server.target(), name=name), session=session) for name in "ab")
+    await poll(a)
+    opened = session.get()
+    await a.close()
+    await a.close()
+    await poll(b)
+    assert not opened.closed
+    await b.close()
+    assert opened.closed

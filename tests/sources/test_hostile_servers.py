@@ -1,0 +1,367 @@
+"""Facts about servers that answer badly: each is one clean line, and the healthy server beside it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import socket
+import ssl
+import struct
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from sparktop.model.engine import EngineSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget
+from sparktop.sources.engine_http import EngineSource
+from sparktop.sources.http_session import SharedSession
+from sparktop.sources.scheduler import PollGroup
+from sparktop.sources.source import Reading
+from tests.sources.conftest import HEALTHY_PAGE, Handler, RawServer, Serve, answer
+
+AMPLE_S = 10.0
+SHORT_S = 0.15
+"""The deadline where the test is that it passes; no other outcome may depend on how fast this machine is."""
+PEAK_BYTES = 24 * 1024 * 1024
+"""Both ends live in this process: twice the cap of 4 MiB for joining a body, and the server's own buffers."""
+EVIL = "\x1b[31mred\x1b]0;title\x07 \u202egnp.exe [red]bold[/red] \u2066x"
+MIB = b"x" * 1024 * 1024
+
+PACKED = gzip.compress(HEALTHY_PAGE)
+JSON_ERROR = b'{"error": {"message": "the engine died of \\u001b[2J thirst", "code": 500}}'
+
+
+def forever(head: bytes, piece: bytes, *, every_s: float = 0.0) -> Handler:
+    """Answer every request with `head`, then `piece` again and again."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head)
+        while True:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(every_s)
+
+    return talk
+
+
+async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Accept, read, and never answer."""
+    while await reader.read(1024):
+        pass
+    writer.close()
+
+
+async def reset_in_mid_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send half a page, then a TCP reset."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + HEALTHY_PAGE)
+    await writer.drain()
+    raw: socket.socket = writer.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read a request and close."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+
+
+def bomb() -> bytes:
+    """Give 200 kB that unpack to 200 MiB: after a full flush every block unpacks alike."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    zeros = bytes(1024 * 1024)
+    first = packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)
+    return first + 200 * block
+
+
+def redirect(location: str) -> bytes:
+    return answer(b"", "302 Found", f"Location: {location}")
+
+
+def packed(body: bytes, encoding: str = "gzip") -> bytes:
+    return answer(body, "200 OK", f"Content-Encoding: {encoding}")
+
+
+K = FailureKind
+Reply = bytes | Handler
+STALLS = {
+    "one byte a second",
+    "dripping headers",
+    "nothing at all",
+    "endless interim answers",
+    "500 that stalls",
+}
+BAD: dict[str, tuple[Reply, FailureKind, str]] = {
+    "garbage instead of HTTP": (b"\x00\xff\xfe garbage \x1b[2J\r\n\r\n", K.MALFORMED, "HTTP"),
+    "a banner of another protocol": (b"SSH-2.0-OpenSSH_9.6\r\n", K.MALFORMED, "port"),
+    "garbage body": (answer(bytes(range(256)) * 40), K.MALFORMED, ""),
+    "html": (answer(b"<!DOCTYPE html><html><body>" + EVIL.encode()), K.MALFORMED, "HTML"),
+    "json": (answer(b'{"object": "list", "data": []}'), K.MALFORMED, ""),
+    "metrics disabled": (answer(b"# TYPE python_info gauge\npython_info 1.0\n"), K.METRICS_DISABLED, "vllm:"),
+    "endless body": (forever(b"HTTP/1.1 200 OK\r\n\r\n", MIB), K.TOO_LARGE, "4 MiB"),
+    "endless chunked body": (
+        forever(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"100000\r\n" + MIB + b"\r\n"),
+        K.TOO_LARGE,
+        "4 MiB",
+    ),
+    "announced terabyte": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\nx",
+        K.TOO_LARGE,
+        "4 MiB",
+    ),
+    "gzip bomb": (packed(bomb()), K.TOO_LARGE, "4 MiB"),
+    "endless packed nothing": (  # a gzip header whose file name never ends unpacks to no byte at all
+        forever(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x08" + b"x" * 6, MIB),
+        K.TOO_LARGE,
+        "4 MiB",
+    ),
+    "gzip that stops": (packed(PACKED[:-20]), K.MALFORMED, "broke off"),
+    "gzip that is none": (packed(b"plain text"), K.MALFORMED, "unpacked"),
+    "gzip with a tail": (packed(PACKED + PACKED), K.MALFORMED, "after its end"),
+    "unknown packing": (packed(b"?", "br"), K.UNSUPPORTED, "br"),
+    "two packings": (packed(PACKED, "gzip, gzip"), K.UNSUPPORTED, "gzip, gzip"),
+    "one byte a second": (
+        forever(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b"#", every_s=1.0),
+        K.TIMEOUT,
+        "1 B",
+    ),
+    "dripping headers": (forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", every_s=0.1), K.TIMEOUT, "no answer"),
+    "nothing at all": (say_nothing, K.TIMEOUT, "no answer"),
+    "endless interim answers": (forever(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100), K.TIMEOUT, "no answer"),
+    "401": (answer(b"{}", "401 Unauthorized"), K.UNAUTHORIZED, "401: "),
+    "403": (answer(b"", "403 Forbidden"), K.UNAUTHORIZED, "api_key_env"),
+    "404": (answer(b'{"detail":"Not Found"}', "404 Not Found"), K.NOT_FOUND, "404: "),
+    "500 with words": (answer(JSON_ERROR, "500 Oops"), K.HTTP, ": the engine died of [2J thirst"),
+    "500 in html": (answer(b"<html>\n" + EVIL.encode(), "500 Oops"), K.HTTP, "status 500"),
+    "500 with evil words": (answer(EVIL.encode(), "500 Oops"), K.HTTP, "[red]bold"),
+    "500 with deep json": (answer(b'{"a":' + b"[" * 2000, "500 Oops"), K.HTTP, "status 500"),
+    "500 without end": (forever(b"HTTP/1.1 500 Oops\r\n\r\n", MIB), K.HTTP, "status 500"),
+    "500 that stalls": (
+        forever(b"HTTP/1.1 500 Oops\r\nContent-Length: 99\r\n\r\n", b"", every_s=1.0),
+        K.HTTP,
+        "500",
+    ),
+    "503": (answer(b'{"error": "Model is loading"}', "503 Busy"), K.LOADING, "503: "),
+    "204": (answer(b"", "204 No Content"), K.HTTP, "status 204"),
+    "redirect loop": (redirect("/metrics"), K.REDIRECT, "/metrics"),
+    "redirect elsewhere": (redirect("http://192.0.2.1/\x1b[31m"), K.REDIRECT, "192.0.2.1"),
+    "redirect to nowhere": (answer(b"", "307 Away"), K.REDIRECT, "nowhere"),
+    "reset in mid-body": (reset_in_mid_body, K.UNREACHABLE, "reset"),
+    "closed in mid-body": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n" + HEALTHY_PAGE,
+        K.MALFORMED,
+        "broke off",
+    ),
+    "switches protocols": (
+        forever(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", MIB),
+        K.HTTP,
+        "101",
+    ),
+    "hangs up": (hang_up, K.UNREACHABLE, "closed"),
+    "length that is no number": (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nx", K.MALFORMED, "HTTP"),
+    "chunks that are none": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+        K.MALFORMED,
+        "",
+    ),
+    "huge header": (b"HTTP/1.1 200 OK\r\nX-Big: " + MIB + b"\r\n\r\n", K.MALFORMED, "HTTP"),
+    "endless headers": (forever(b"HTTP/1.1 200 OK\r\n", b"X-One: y\r\n" * 1000), K.MALFORMED, "HTTP"),
+}
+
+
+class Impatient(EngineSource):
+    """A source whose deadline the test sets, whatever its group's is."""
+
+    deadline_s = AMPLE_S
+
+    async def poll(self, deadline_s: float) -> EngineSample | Failure:
+        """Poll with the deadline of the test."""
+        return await super().poll(min(deadline_s, self.deadline_s))
+
+
+class Watched:
+    """What a group of one server under test and one healthy server delivered."""
+
+    def __init__(self) -> None:
+        self.tested: list[Reading] = []
+        self.healthy: list[Reading] = []
+        self.enough = asyncio.Event()
+
+    def deliver(self, name: str, reading: Reading, took_ms: float | None) -> None:
+        """Keep a reading; enough is one of the tested server and three of the healthy one."""
+        assert took_ms is not None
+        (self.tested if name == "tested" else self.healthy).append(reading)
+        if self.tested and len(self.healthy) >= 3:
+            self.enough.set()
+
+
+async def watch(tested: BackendTarget, serve: Serve, deadline_s: float = AMPLE_S) -> Watched:
+    """Poll `tested` beside a healthy server until both have answered often enough."""
+    healthy = await serve({"/metrics": answer(HEALTHY_PAGE)})
+    watched = Watched()
+    session = SharedSession()
+    impatient = Impatient(tested, session=session)
+    impatient.deadline_s = deadline_s
+    sources = [impatient, EngineSource(healthy.target("healthy"), session=session)]
+    group = PollGroup("group", sources, 0.005, watched.deliver, deadline_s=AMPLE_S)
+    task = asyncio.ensure_future(group.run())
+    await watched.enough.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return watched
+
+
+def check_line(text: str) -> None:
+    """Hold that `text` is one clean line."""
+    assert text.isprintable()
+    assert 10 < len(text) <= 200
+    assert not set(text) & set("\u202e\u2066")
+
+
+@pytest.mark.parametrize("case", BAD)
+async def test_a_bad_answer_is_one_clean_line(case: str, serve: Serve) -> None:
+    """A bad answer gives its kind and one clean line, in bounded memory, and the healthy server goes on."""
+    reply, kind, words = BAD[case]
+    server: RawServer = await serve(reply)
+    tracemalloc.start()
+    try:
+        watched = await watch(server.target("tested"), serve, SHORT_S if case in STALLS else AMPLE_S)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    failure = watched.tested[0]
+    assert isinstance(failure, Failure)
+    assert (failure.kind, words in failure.message) == (kind, True), failure
+    check_line(failure.message)
+    assert peak_bytes < PEAK_BYTES
+    assert all(isinstance(reading, EngineSample) for reading in watched.healthy)
+
+
+async def test_a_closed_port_is_refused(serve: Serve) -> None:
+    """A port on which nothing listens is told as that, with its address."""
+    server: RawServer = await serve(b"")
+    await server.stop()
+    watched = await watch(server.target("tested"), serve)
+    failure = watched.tested[0]
+    assert isinstance(failure, Failure)
+    assert failure.kind is FailureKind.REFUSED
+    assert failure.message == f"nothing listens on 127.0.0.1:{server.port} (connection refused)"
+
+
+async def test_an_unknown_host_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that does not resolve is a DNS failure that names it."""
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", _later(unknown))
+    source = EngineSource(BackendTarget("tested", "http://spark-x.example:8000"))
+    failure = await source.poll(AMPLE_S)
+    await source.close()
+    assert isinstance(failure, Failure)
+    assert failure.kind is FailureKind.DNS
+    assert "spark-x.example:8000" in failure.message
+
+
+def _later(function: Callable[..., None]) -> Callable[..., object]:
+    async def call(*args: object, **options: object) -> None:
+        function(*args, **options)
+
+    return call
+
+
+async def test_http_to_a_tls_port_says_https(serve: Serve) -> None:
+    """A server that speaks TLS, asked in plain HTTP, is told as that."""
+    alert = b"\x15\x03\x03\x00\x02\x02\x46"
+    server: RawServer = await serve(alert)
+    watched = await watch(server.target("tested"), serve)
+    failure = watched.tested[0]
+    assert isinstance(failure, Failure)
+    assert failure.kind is FailureKind.TLS
+    assert "https://" in failure.message
+
+
+async def test_a_real_tls_port_asked_in_http_says_https(serve: Serve) -> None:
+    """Whatever a real TLS server makes of plain HTTP, the line says to try https://."""
+    server: RawServer = await serve(b"", tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    plain = BackendTarget("tested", f"http://127.0.0.1:{server.port}")
+    watched = await watch(plain, serve)
+    failure = watched.tested[0]
+    assert isinstance(failure, Failure)
+    assert "https://" in failure.message
+    check_line(failure.message)
+
+
+async def test_https_to_a_plain_port_says_http(serve: Serve) -> None:
+    """A plain server, asked over TLS, is a TLS failure that says to write http://."""
+
+    async def complain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        writer.write(answer(b"bad request", "400 Bad Request"))
+
+    server: RawServer = await serve(complain)
+    server_url = f"https://127.0.0.1:{server.port}"
+    watched = await watch(BackendTarget("tested", server_url), serve)
+    failure = watched.tested[0]
+    assert isinstance(failure, Failure)
+    assert failure.kind is FailureKind.TLS
+    assert "http://" in failure.message
+    check_line(failure.message)
+
+
+PAGE = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="{model}"}} {running}
+vllm:num_requests_waiting{{engine="0",model_name="{model}"}} 0.0
+vllm:generation_tokens_total{{engine="0",model_name="{model}"}} {tokens}
+"""
+
+
+def page(model: str = "tiny", running: str = "1.0", tokens: str = "5.0") -> bytes:
+    return PAGE.format(model=model, running=running, tokens=tokens).encode()
+
+
+ODD: dict[str, bytes] = {
+    "a good page": answer(page()),
+    "a packed good page": packed(gzip.compress(page())),
+    "a deflated good page": packed(zlib.compress(page()), "deflate"),
+    "broken UTF-8": answer(page().replace(b"tiny", b"ti\xff\xfeny")),
+    "NaN": answer(page(running="NaN")),
+    "infinity": answer(page(running="+Inf", tokens="-Inf")),
+    "negative counter": answer(page(tokens="-5.0")),
+    "duplicate samples": answer(page() + page(running="2.0")),
+    "quotes, braces and escapes": answer(page(model='a\\"}} 9 {{b\\\\\\n,engine=\\"7\\"')),
+    "evil names": answer(page(model=EVIL)),
+    "a name of a megabyte": answer(page(model="m" * 1024 * 1024)),
+    "odd cookies and headers": answer(
+        page(), "200 OK", "Set-Cookie: a b=\x7f; =; x", "Content-Type: \xff/;;"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+async def test_an_odd_page_is_read_or_refused_cleanly(
+    case: str, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Odd figures and names give a clean sample or a clean line, never a fault, and nothing in the log."""
+    server: RawServer = await serve(ODD[case])
+    watched = await watch(server.target("tested"), serve)
+    reading = watched.tested[0]
+    if isinstance(reading, Failure):
+        assert reading.kind is FailureKind.MALFORMED
+        check_line(reading.message)
+    else:
+        assert isinstance(reading, EngineSample)
+        assert all(model.isprintable() and len(model) <= 200 for model in reading.models)
+        assert reading.lanes
+    assert all(isinstance(reading, EngineSample) for reading in watched.healthy)
+    assert not caplog.records

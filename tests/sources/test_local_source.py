@@ -1,0 +1,204 @@
+"""Facts about this machine as a source: a slow or hanging driver costs a sample, never the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeSample
+from sparktop.sources.local import LocalSource
+from sparktop.sources.source import Source
+from tests.hardware.fake_driver import FakeDriver, gb10
+
+AMPLE_S = 20.0
+SHORT_S = 0.02
+"""The deadline where the test is that it passes: the read hangs for as long as the test wants."""
+
+
+class SlowDriver(FakeDriver):
+    """A driver whose temperature call takes until a test lets it go."""
+
+    def __init__(self) -> None:
+        super().__init__(gb10())
+        self.free = threading.Event()
+        self.free.set()
+        self.asked = threading.Event()
+        self.threads: set[int] = set()
+
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:  # noqa: N802 - the library's name
+        """Answer when allowed."""
+        del handle, sensor
+        self.threads.add(threading.get_ident())
+        self.asked.set()
+        if not self.free.wait(AMPLE_S):
+            raise TimeoutError
+        return 50
+
+
+@pytest.fixture
+def driver() -> SlowDriver:
+    return SlowDriver()
+
+
+@pytest.fixture
+async def source(tmp_path: Path, driver: SlowDriver) -> AsyncIterator[LocalSource]:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1024 kB\nMemAvailable: 512 kB\n")
+    local = LocalSource("spark", root=tmp_path, nvml=driver)
+    yield local
+    driver.free.set()
+    await local.close()
+
+
+async def wait_for(blocking: Callable[[float], object]) -> None:
+    """Wait in another thread, so that the loop runs meanwhile."""
+    await asyncio.to_thread(blocking, AMPLE_S)
+
+
+async def test_a_poll_gives_a_sample_and_then_an_identity(source: LocalSource) -> None:
+    """Who the machine is comes with the first sample, not before."""
+    as_source: Source = source
+    before = source.identity
+    sample = await as_source.poll(AMPLE_S)
+    assert isinstance(sample, NodeSample)
+    assert (sample.memory.total_bytes, sample.gpus[0].temperature_c) == (1024 * 1024, 50.0)
+    assert (as_source.name, before) == ("spark", None)
+    assert source.identity is not None
+    assert source.identity.driver == "580.126.09"
+
+
+async def test_all_reading_is_done_by_one_other_thread(source: LocalSource, driver: SlowDriver) -> None:
+    """The loop's thread never touches the driver."""
+    for _ in range(3):
+        await source.poll(AMPLE_S)
+    assert len(driver.threads) == 1
+    assert threading.get_ident() not in driver.threads
+
+
+async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource, driver: SlowDriver) -> None:
+    """Each poll says so, no further read begins, and the first poll after it gives a sample again."""
+    await source.poll(AMPLE_S)
+    driver.free.clear()
+    driver.asked.clear()
+    threads = threading.active_count()
+    late = await source.poll(SHORT_S)
+    assert isinstance(late, Failure)
+    assert (late.kind, late.message) == (
+        FailureKind.TIMEOUT,
+        "reading this machine took longer than 0.02 s",
+    )
+    for _ in range(5):
+        hung = await source.poll(AMPLE_S)
+        assert isinstance(hung, Failure)
+        assert hung.kind == FailureKind.TIMEOUT
+        assert hung.message.startswith("reading this machine has hung for ")
+    assert threading.active_count() == threads
+    running = source._running
+    assert running is not None
+    driver.free.set()
+    await wait_for(running.result)
+    assert isinstance(await source.poll(AMPLE_S), NodeSample)
+    assert len(driver.threads) == 1
+
+
+async def test_the_loop_runs_while_the_driver_takes_its_time(source: LocalSource, driver: SlowDriver) -> None:
+    """Other tasks go on during a read."""
+    driver.free.clear()
+    poll = asyncio.create_task(source.poll(AMPLE_S))
+    await wait_for(driver.asked.wait)
+    assert not poll.done()
+    driver.free.set()
+    assert isinstance(await poll, NodeSample)
+
+
+async def test_a_cancelled_poll_leaves_a_working_source(source: LocalSource, driver: SlowDriver) -> None:
+    """Cancelling passes through; the read that nobody waits for any more spoils no later one."""
+    driver.free.clear()
+    poll = asyncio.create_task(source.poll(AMPLE_S))
+    await wait_for(driver.asked.wait)
+    poll.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await poll
+    running = source._running
+    assert running is not None
+    driver.free.set()
+    await wait_for(running.result)
+    assert isinstance(await source.poll(AMPLE_S), NodeSample)
+
+
+async def test_a_programming_error_reaches_the_poller(
+    source: LocalSource, driver: SlowDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no outside trouble: it is raised, with its traceback, and the thread lives on."""
+    monkeypatch.setattr(driver, "nvmlDeviceGetTemperature", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        await source.poll(AMPLE_S)
+    monkeypatch.undo()
+    assert isinstance(await source.poll(AMPLE_S), NodeSample)
+
+
+async def test_closing_gives_the_library_back_and_ends_the_thread(
+    source: LocalSource, driver: SlowDriver
+) -> None:
+    """Nothing of a closed source is left, and closing twice is closing once."""
+    await source.poll(AMPLE_S)
+    thread = source._thread
+    assert thread is not None
+    await source.close()
+    await source.close()
+    await wait_for(thread.join)
+    assert not thread.is_alive()
+    assert driver.opened == 0
+    with pytest.raises(RuntimeError):
+        await source.poll(AMPLE_S)
+
+
+async def test_a_source_that_was_never_polled_has_no_thread(source: LocalSource) -> None:
+    """Making a source costs nothing."""
+    await source.close()
+    assert source._thread is None
+
+
+async def test_closing_does_not_wait_for_a_hanging_driver(
+    source: LocalSource, driver: SlowDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is a daemon and is left behind; the library is given back should the driver ever answer."""
+    monkeypatch.setattr("sparktop.sources.local._CLOSING_S", SHORT_S)
+    driver.free.clear()
+    await source.poll(SHORT_S)
+    await source.close()
+    thread = source._thread
+    assert thread is not None
+    assert thread.is_alive()
+    assert thread.daemon
+    driver.free.set()
+    await wait_for(thread.join)
+    assert not thread.is_alive()
+    assert driver.opened == 0
+
+
+async def test_this_machine_is_a_source() -> None:
+    """The real machine: a sample with the processor's figures and honest words about the GPU."""
+    local = LocalSource("here")
+    sample = await local.poll(AMPLE_S)
+    await local.close()
+    assert isinstance(sample, NodeSample)
+    assert sample.cpu.cores
+    assert sample.gpus or sample.gpu_note
+
+
+def test_a_read_outlives_the_loop_that_waited_for_it(tmp_path: Path, driver: SlowDriver) -> None:
+    """A program that ends while the driver hangs ends cleanly, and so does the thread when it is let go."""
+    driver.free.clear()
+    local = LocalSource("spark", root=tmp_path, nvml=driver)
+    assert isinstance(asyncio.run(local.poll(SHORT_S)), Failure)
+    running = local._running
+    assert running is not None
+    driver.free.set()
+    assert running.result(AMPLE_S) is not None
+    asyncio.run(local.close())

@@ -1,0 +1,361 @@
+"""Facts about the poll scheduler, on a clock that moves only when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.sources.scheduler import PollGroup
+from sparktop.sources.source import Reading
+from tests.sources.conftest import FakeClock
+
+
+class ScriptedSource:
+    """A source that notes when it was asked, and takes as long and answers as the test says."""
+
+    def __init__(self, clock: FakeClock, name: str = "a", *, takes_s: float = 0.0) -> None:
+        self.name = name
+        self.takes_s = takes_s
+        self.down = False
+        self.fault: Exception | None = None
+        self.asked: list[float] = []
+        self.deadlines: list[float] = []
+        self.closed = False
+        self.at_once = 0
+        self._clock = clock
+
+    async def poll(self, deadline_s: float) -> Reading:
+        """Note the time, take as long as the test says, answer as it says."""
+        assert self.at_once == 0, "a source must never overlap itself"
+        self.asked.append(round(self._clock() - 1200.0, 6))
+        self.deadlines.append(deadline_s)
+        self.at_once += 1
+        try:
+            if self.takes_s:
+                await self._clock.sleep(self.takes_s)
+        finally:
+            self.at_once -= 1
+        if self.fault is not None:
+            raise self.fault
+        if self.down:
+            return Failure(FailureKind.REFUSED, "nothing listens", self._clock())
+        return EngineSample(self._clock(), "vllm", (LaneSample("0"),))
+
+    async def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
+
+class Delivered:
+    """Keeps what a group delivered."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[str, Reading, float | None]] = []
+
+    def __call__(self, name: str, reading: Reading, took_ms: float | None) -> None:
+        """Take one reading, as a group's `deliver`."""
+        self.all.append((name, reading, took_ms))
+
+    def kinds(self, name: str) -> list[str]:
+        """What came from one source: a failure's kind, or "sample"."""
+        return [
+            reading.kind if isinstance(reading, Failure) else "sample"
+            for source, reading, _ in self.all
+            if source == name
+        ]
+
+
+@asynccontextmanager
+async def running(group: PollGroup, clock: FakeClock) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(group.run())
+    await clock.settle()
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def group_of(
+    clock: FakeClock,
+    *sources: ScriptedSource,
+    interval_s: float = 1.0,
+    deliver: Callable[[str, Reading, float | None], None] | None = None,
+    jitter: float = 0.0,
+    deadline_s: float | None = None,
+) -> PollGroup:
+    return PollGroup(
+        "group",
+        sources,
+        interval_s,
+        deliver or Delivered(),
+        clock=clock,
+        sleep=clock.sleep,
+        jitter=lambda: jitter,
+        deadline_s=deadline_s,
+    )
+
+
+async def test_all_sources_are_asked_at_the_same_instants(clock: FakeClock) -> None:
+    """Every source of a group is asked at every multiple of the interval from the start."""
+    a, b = ScriptedSource(clock, "a"), ScriptedSource(clock, "b")
+    async with running(group_of(clock, a, b), clock):
+        await clock.advance(3.0)
+    assert a.asked == b.asked == [0.0, 1.0, 2.0, 3.0]
+
+
+async def test_the_time_a_poll_takes_does_not_shift_the_instants(clock: FakeClock) -> None:
+    """A poll of 0.3 s leaves the next one on its instant: no drift."""
+    source = ScriptedSource(clock, takes_s=0.3)
+    async with running(group_of(clock, source), clock):
+        await clock.advance(5.0)
+    assert source.asked == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+async def test_a_slow_source_never_delays_another(clock: FakeClock) -> None:
+    """While one source hangs, the other one's samples come at every instant, at once."""
+    slow, quick = ScriptedSource(clock, "slow", takes_s=60.0), ScriptedSource(clock, "quick")
+    delivered = Delivered()
+    async with running(group_of(clock, slow, quick, deliver=delivered), clock):
+        await clock.advance(5.0)
+    assert quick.asked == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert delivered.kinds("quick") == ["sample"] * 6
+    assert delivered.kinds("slow") == []
+
+
+async def test_a_busy_source_is_skipped_and_counted(clock: FakeClock) -> None:
+    """An instant that finds a source busy is skipped and counted; it is asked again at the next free one."""
+    source = ScriptedSource(clock, takes_s=2.5)
+    group = group_of(clock, source)
+    async with running(group, clock):
+        await clock.advance(6.0)
+    assert source.asked == [0.0, 3.0, 6.0]
+    assert group.skipped == {"a": 4}
+
+
+async def test_a_down_source_is_retried_next_then_every_second_instant(clock: FakeClock) -> None:
+    """The first failure is retried at the next instant, the ones after it at every second."""
+    source = ScriptedSource(clock)
+    source.down = True
+    async with running(group_of(clock, source), clock):
+        await clock.advance(7.0)
+    assert source.asked == [0.0, 1.0, 3.0, 5.0, 7.0]
+
+
+async def test_jitter_makes_retries_earlier_never_later(clock: FakeClock) -> None:
+    """With full jitter a retry comes 1.8 intervals after the last try, not 2."""
+    source = ScriptedSource(clock)
+    source.down = True
+    async with running(group_of(clock, source, jitter=1.0), clock):
+        await clock.advance(5.0)
+    assert source.asked == [0.0, 1.0, 2.8, 4.6]
+
+
+@pytest.mark.parametrize("takes_s", [0.0, 0.4, 1.7])
+@pytest.mark.parametrize("jitter", [0.0, 0.5, 0.99])
+async def test_a_return_is_noticed_within_two_intervals(
+    clock: FakeClock, jitter: float, takes_s: float
+) -> None:
+    """No try begins later than two intervals after the one before it ended."""
+    source = ScriptedSource(clock, takes_s=takes_s)
+    source.down = True
+    async with running(group_of(clock, source, jitter=jitter), clock):
+        await clock.advance(30.0)
+    gaps = [
+        later - (earlier + takes_s) for earlier, later in zip(source.asked, source.asked[1:], strict=False)
+    ]
+    assert len(gaps) > 5
+    assert max(gaps) <= 2.0 + 1e-6
+
+
+async def test_after_a_return_every_instant_counts_again(clock: FakeClock) -> None:
+    """A source that came back is asked at every instant again, and a new failure starts anew."""
+    source = ScriptedSource(clock)
+    source.down = True
+    async with running(group_of(clock, source), clock):
+        await clock.advance(2.5)
+        source.down = False
+        await clock.advance(3.0)
+        source.down = True
+        await clock.advance(2.0)
+    assert source.asked == [0.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+async def test_a_suspended_machine_makes_no_burst(clock: FakeClock) -> None:
+    """After a jump of five hours a source is asked once, then at the instants that follow."""
+    source = ScriptedSource(clock)
+    async with running(group_of(clock, source), clock):
+        await clock.advance(1.0)
+        await clock.jump(5 * 3600 + 0.25)
+        assert source.asked == [0.0, 1.0, 18001.25]
+        await clock.advance(1.0)
+    assert source.asked == [0.0, 1.0, 18001.25, 18002.0]
+
+
+async def test_a_new_interval_takes_effect_at_once(clock: FakeClock) -> None:
+    """Going from 60 s to 1 s, the next poll comes within a second, on a multiple from the start."""
+    source = ScriptedSource(clock)
+    group = group_of(clock, source, interval_s=60.0)
+    async with running(group, clock):
+        await clock.advance(10.5)
+        group.set_interval(1.0)
+        await clock.advance(2.0)
+    assert source.asked == [0.0, 11.0, 12.0]
+    assert group.interval_s == 1.0
+
+
+async def test_a_new_interval_shortens_the_wait_of_a_down_source(clock: FakeClock) -> None:
+    """A down source that waits two long intervals waits two short ones after the change."""
+    source = ScriptedSource(clock)
+    source.down = True
+    group = group_of(clock, source, interval_s=60.0)
+    async with running(group, clock):
+        await clock.advance(61.0)
+        group.set_interval(1.0)
+        await clock.advance(2.0)
+    assert source.asked == [0.0, 60.0, 63.0]
+
+
+@pytest.mark.parametrize(("interval_s", "deadline_s"), [(0.25, 2.0), (1.0, 2.0), (3.0, 6.0), (60.0, 10.0)])
+async def test_the_deadline_follows_the_interval(
+    clock: FakeClock, interval_s: float, deadline_s: float
+) -> None:
+    """A poll may take two intervals, at least 2 s and at most 10 s."""
+    source = ScriptedSource(clock)
+    async with running(group_of(clock, source, interval_s=interval_s), clock):
+        pass
+    assert source.deadlines == [deadline_s]
+
+
+async def test_a_programming_error_is_logged_once_and_is_a_failure(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception inside a poll becomes an INTERNAL failure each time and one traceback in the log."""
+    faulty, healthy = ScriptedSource(clock, "faulty"), ScriptedSource(clock, "healthy")
+    faulty.fault = ZeroDivisionError("secret detail")
+    delivered = Delivered()
+    with caplog.at_level(logging.ERROR):
+        async with running(group_of(clock, faulty, healthy, deliver=delivered), clock):
+            await clock.advance(3.0)
+    assert delivered.kinds("faulty") == [FailureKind.INTERNAL] * 3
+    assert delivered.kinds("healthy") == ["sample"] * 4
+    assert len(caplog.records) == 1
+    assert caplog.records[0].exc_info is not None
+    failure = delivered.all[0][1]
+    assert isinstance(failure, Failure)
+    assert failure.message == "a fault in sparktop itself (ZeroDivisionError): its traceback is in the log"
+
+
+async def test_a_fault_in_the_receiver_does_not_stop_the_sampling(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When what takes the readings raises, it is logged once and polling goes on."""
+
+    def broken(name: str, reading: Reading, took_ms: float | None) -> None:
+        raise KeyError(name, reading, took_ms)
+
+    source = ScriptedSource(clock)
+    with caplog.at_level(logging.ERROR):
+        async with running(group_of(clock, source, deliver=broken), clock):
+            await clock.advance(3.0)
+    assert source.asked == [0.0, 1.0, 2.0, 3.0]
+    assert len(caplog.records) == 1
+
+
+async def test_a_source_that_ignores_its_deadline_is_cut_off(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that never comes back is cancelled after deadline and grace and told as a timeout."""
+    monkeypatch.setattr("sparktop.sources.scheduler._GRACE_S", 0.01)
+    came = asyncio.Event()
+    readings: list[Reading] = []
+
+    def deliver(name: str, reading: Reading, took_ms: float | None) -> None:
+        assert name == "a"
+        assert took_ms is not None
+        readings.append(reading)
+        came.set()
+
+    source = ScriptedSource(clock, takes_s=1e6)
+    async with running(group_of(clock, source, deliver=deliver, deadline_s=0.01), clock):
+        await came.wait()
+    assert isinstance(readings[0], Failure)
+    assert readings[0].kind is FailureKind.TIMEOUT
+
+
+async def test_the_reading_comes_with_what_the_poll_took(clock: FakeClock) -> None:
+    """Took_ms is the time from asking to the reading."""
+    delivered = Delivered()
+    async with running(group_of(clock, ScriptedSource(clock, takes_s=0.25), deliver=delivered), clock):
+        await clock.advance(0.5)
+    assert [took for _, _, took in delivered.all] == [pytest.approx(250.0)]
+
+
+async def test_skew_is_newest_minus_oldest_sample_of_a_round(clock: FakeClock) -> None:
+    """Two samples of one round that lie 40 ms apart make a skew of 40 ms; one sample makes none."""
+    late, early = ScriptedSource(clock, "late", takes_s=0.05), ScriptedSource(clock, "early", takes_s=0.01)
+    group = group_of(clock, late, early)
+    async with running(group, clock):
+        await clock.advance(0.5)
+        assert group.skew_ms == pytest.approx(40.0)
+        early.down = True
+        await clock.advance(1.0)
+        assert group.skew_ms is None
+
+
+async def test_cancelling_closes_everything(clock: FakeClock) -> None:
+    """Cancelling a group cancels the polls under way, closes every source and delivers nothing more."""
+    hanging, idle = ScriptedSource(clock, "hanging", takes_s=60.0), ScriptedSource(clock, "idle")
+    delivered = Delivered()
+    before = asyncio.all_tasks()
+    async with running(group_of(clock, hanging, idle, deliver=delivered), clock):
+        await clock.advance(0.5)
+        assert hanging.at_once == 1
+    assert hanging.at_once == 0
+    assert hanging.closed
+    assert idle.closed
+    assert delivered.kinds("hanging") == []
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("interval_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_interval_is_a_positive_number(interval_s: float) -> None:
+    """An interval that is no number of seconds above 0 is refused."""
+    with pytest.raises(ValueError, match="above 0"):
+        PollGroup("group", [], interval_s, Delivered())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    interval_s=st.floats(0.1, 7.0),
+    steps=st.lists(st.floats(0.0, 20.0), min_size=1, max_size=8),
+)
+def test_no_instant_is_missed_or_taken_twice(interval_s: float, steps: list[float]) -> None:
+    """However time passes in steps, there is one poll at once and one at each multiple of the interval."""
+
+    async def check() -> None:
+        clock = FakeClock()
+        start = clock.now
+        source = ScriptedSource(clock)
+        async with running(group_of(clock, source, interval_s=interval_s), clock):
+            for step in steps:
+                await clock.advance(step)
+        first = math.floor(start / interval_s) + 1
+        instants = [(first + k) * interval_s - start for k in range(len(source.asked) - 1)]
+        assert source.asked[0] == 0.0
+        assert source.asked[1:] == pytest.approx(instants, abs=1e-5)
+        due = math.floor((start + sum(steps)) / interval_s) - first + 1
+        assert len(instants) == pytest.approx(due, abs=1)
+
+    asyncio.run(check())
