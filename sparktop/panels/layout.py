@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 MIN_WIDTH = 60
 MIN_HEIGHT = 16
@@ -14,6 +15,18 @@ BACKEND_MIN_WIDTH = 60
 BACKEND_MIN_HEIGHT = 5
 BACKEND_GOOD_HEIGHT = 8
 """Height from which on both latencies and a readable graph fit."""
+
+
+TILE_WIDTH = 38
+TILE_HEIGHT = 5
+
+
+class Tiling(Enum):
+    """How the room of the backends is divided."""
+
+    PANELS = "panels"
+    TABLE = "table"
+    TILES = "tiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +44,7 @@ class Place:
     """A panel's rectangle on the board, in cells."""
 
     kind: str
-    """node, backend, events, self or empty."""
+    """node, backend, tile, table, row (of a table), events, self or empty."""
     index: int
     """Which of its kind."""
     x: int
@@ -76,7 +89,9 @@ def _node_height(height: int, rows: int, *, alone: bool) -> int:
     return max(4, min(wanted, (height // 2) // rows))
 
 
-def arrange(width: int, height: int, nodes: int, backends: int, boxes: Boxes) -> Layout:
+def arrange(
+    width: int, height: int, nodes: int, backends: int, boxes: Boxes, *, tiling: Tiling = Tiling.PANELS
+) -> Layout:
     """Give every panel its rectangle.
 
     Backends stand under each other as long as each is tall enough, so that their time axes line up; then in
@@ -99,9 +114,16 @@ def arrange(width: int, height: int, nodes: int, backends: int, boxes: Boxes) ->
             tall = max(BACKEND_MIN_HEIGHT, room)
             places.append(Place("empty", 0, 0, y, width, tall))
             y += tall
+        elif tiling is Tiling.TABLE:
+            tall = max(6, room)
+            places.append(Place("table", 0, 0, y, width, tall))
+            y += tall
         else:
-            columns, heights = _backend_grid(width, room, backends)
-            places += _grid("backend", backends, columns, y, width, heights)
+            kind = "tile" if tiling is Tiling.TILES else "backend"
+            columns, heights = (_tile_grid if tiling is Tiling.TILES else _backend_grid)(
+                width, room, backends
+            )
+            places += _grid(kind, backends, columns, y, width, heights)
             y += sum(heights)
     elif low and y < above:
         low += above - y
@@ -138,3 +160,10 @@ def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
     if room // rows >= BACKEND_MIN_HEIGHT:
         return most, _split(room, rows)
     return most, [BACKEND_MIN_HEIGHT] * rows
+
+
+def _tile_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
+    """Give the columns and the height of each row of tiles: as tall as they can all be seen."""
+    columns = max(1, min(count, width // TILE_WIDTH))
+    rows = -(-count // columns)
+    return columns, [max(TILE_HEIGHT, min(12, room // rows))] * rows

@@ -11,10 +11,20 @@ from sparktop.model.targets import ENGINE_PORTS
 from sparktop.panels.backend import GroupScale, backend_panel, graph_width, group_scale
 from sparktop.panels.frame import framed
 from sparktop.panels.graph import TimeAxis
-from sparktop.panels.layout import Boxes, Layout, Place, arrange
+from sparktop.panels.layout import Layout, Place, Tiling, arrange
 from sparktop.panels.log import events_panel, self_panel
 from sparktop.panels.node import node_panel
 from sparktop.panels.rows import Row, blank_row, fit_row, merged, row_width
+from sparktop.panels.table import table_heading, table_row
+from sparktop.panels.tile import tile_panel
+from sparktop.panels.view import Preset, Sort, View
+
+_TILINGS = {
+    Preset.WATCH: Tiling.PANELS,
+    Preset.ONE: Tiling.PANELS,
+    Preset.COMPACT: Tiling.TABLE,
+    Preset.WALL: Tiling.TILES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +90,32 @@ class Scene:
         snapshot: Snapshot,
         width: int,
         height: int,
-        boxes: Boxes,
+        view: View | None = None,
         *,
         selected: PanelKey | None = None,
         zoomed: PanelKey | None = None,
+        first_row: int = 0,
+        coarse: int = 1,
     ) -> None:
-        """Lay out the board of `width` x `height` cells; `zoomed` fills it alone."""
+        """Lay out the board of `width` x `height` cells; `zoomed` fills it alone.
+
+        A table shows its rows from `first_row` on; a dot column stands for `coarse` intervals.
+        """
+        self.view = view or View()
+        self.first_row = first_row
         self.snapshot = snapshot
         self.width = width
         self.selected = selected
-        self.layout = self._layout(height, boxes, zoomed)
+        self.layout = self._layout(height, zoomed)
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
-        self._axis = _axis(snapshot, snapshot.interval_s, backends)
-        self._node_axis = _axis(snapshot, snapshot.node_interval_s or 2 * snapshot.interval_s, nodes)
+        self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
+        self._node_axis = _axis(
+            snapshot, coarse * (snapshot.node_interval_s or 2 * snapshot.interval_s), nodes
+        )
         self._scales = self._group_scales()
 
-    def _layout(self, height: int, boxes: Boxes, zoomed: PanelKey | None) -> Layout:
+    def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
         nodes, backends = self.snapshot.nodes, self.snapshot.backends
         if zoomed is not None:
             keys = [PanelKey("node", view.name) for view in nodes]
@@ -106,10 +125,13 @@ class Scene:
                 return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
             if zoomed.kind in {"events", "self"}:
                 return Layout((Place(zoomed.kind, 0, 0, 0, self.width, height),), height)
-        return arrange(self.width, height, len(nodes), len(backends), boxes)
+        return arrange(
+            self.width, height, len(nodes), len(backends), self.view.boxes, tiling=_TILINGS[self.view.preset]
+        )
 
     def _group_scales(self) -> Mapping[str, GroupScale]:
         widths = [graph_width(p.width) for p in self.layout.places if p.kind == "backend"]
+        widths += [p.width - 2 for p in self.layout.places if p.kind in {"tile", "table"}]
         width = max([*widths, 1])
         groups: dict[str, list[BackendView]] = {}
         for view in self.snapshot.backends:
@@ -117,19 +139,61 @@ class Scene:
         return {group: group_scale(views, self._axis, width) for group, views in groups.items()}
 
     def keys(self) -> list[PanelKey]:
-        """Give the panels in reading order: what the arrow keys move over."""
-        return [self._key(place) for place in self.layout.places]
+        """Give everything that can be selected, in reading order, in sight or not."""
+        keys: list[PanelKey] = []
+        for place in self.layout.places:
+            if place.kind == "table":
+                keys += [PanelKey("backend", view.name) for view in self.snapshot.backends]
+            else:
+                keys.append(self._key(place))
+        return keys
 
     def _key(self, place: Place) -> PanelKey:
         if place.kind == "node":
             return PanelKey("node", self.snapshot.nodes[place.index].name)
-        if place.kind == "backend":
+        if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)
         return PanelKey(place.kind, "")
 
     def draw(self) -> list[Drawn]:
         """Draw every panel."""
-        return [Drawn(self._key(place), place, self._rows(place)) for place in self.layout.places]
+        drawn: list[Drawn] = []
+        for place in self.layout.places:
+            if place.kind == "table":
+                drawn += self._table(place)
+            else:
+                drawn.append(Drawn(self._key(place), place, self._rows(place)))
+        return drawn
+
+    def _table(self, place: Place) -> list[Drawn]:
+        """Draw the table as one panel, and give each of its rows a place that can be selected."""
+        inner, room = place.width - 2, place.height - 3
+        backends = self.snapshot.backends
+        self.first_row = self._first_row(room)
+        order = "" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}"
+        rows = [table_heading(inner, order=order)]
+        spots: list[Drawn] = []
+        for offset, view in enumerate(backends[self.first_row : self.first_row + room]):
+            key = PanelKey("backend", view.name)
+            top = self._scales[view.group].load
+            rows.append(table_row(view, inner, self._axis, top, selected=self.selected == key))
+            spot = Place("row", self.first_row + offset, place.x + 1, place.y + 2 + offset, inner, 1)
+            spots.append(Drawn(key, spot, []))
+        where = f" {self.first_row + 1}–{self.first_row + len(spots)} of {len(backends)} "
+        note: Row = [(where, "muted")] if len(spots) < len(backends) else []
+        title: Row = [("┐", "border"), ("backends", "title"), ("┌", "border")]
+        whole = framed(rows, place.width, place.height, title=title, note=note)
+        return [Drawn(PanelKey("table", ""), place, [merged(row) for row in whole]), *spots]
+
+    def _first_row(self, room: int) -> int:
+        """Give the first row of the table: as asked, moved so that the selected one is in sight."""
+        last = max(0, len(self.snapshot.backends) - room)
+        first = max(0, min(self.first_row, last))
+        names = [view.name for view in self.snapshot.backends]
+        if self.selected is not None and self.selected.kind == "backend" and self.selected.name in names:
+            index = names.index(self.selected.name)
+            first = min(max(first, index - room + 1), index)
+        return first
 
     def _rows(self, place: Place) -> list[Row]:
         width, height = place.width, place.height
@@ -141,6 +205,10 @@ class Scene:
             backend = self.snapshot.backends[place.index]
             scale = self._scales[backend.group]
             rows = backend_panel(backend, width, height, self._axis, scale, selected=selected)
+        elif place.kind == "tile":
+            tile = self.snapshot.backends[place.index]
+            top = self._scales[tile.group].load
+            rows = tile_panel(tile, width, height, self._axis, top, selected=selected)
         elif place.kind == "events":
             rows = events_panel(self.snapshot, width, height, selected=selected)
         elif place.kind == "self":

@@ -14,6 +14,14 @@ from sparktop.panels.bars import footer_row, header_row
 from sparktop.panels.layout import Boxes
 from sparktop.panels.rows import Row, row_text, row_width
 from sparktop.panels.scene import PanelKey, Scene, flatten
+from sparktop.panels.view import (
+    Preset,
+    Sort,
+    View,
+    backend_order,
+    filtered_backends,
+    filtered_nodes,
+)
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
@@ -29,7 +37,7 @@ def broken() -> Snapshot:
 
 
 def board(snapshot: Snapshot, width: int, height: int, boxes: Boxes | None = None) -> list[Row]:
-    scene = Scene(snapshot, width, height, boxes or Boxes())
+    scene = Scene(snapshot, width, height, View(boxes=boxes or Boxes()))
     return flatten(scene.draw(), width, scene.layout.height)
 
 
@@ -50,7 +58,7 @@ def test_no_row_is_wider_than_the_terminal(
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_borders_are_whole(broken: Snapshot, width: int, height: int) -> None:
     """Each panel has four corners, and every row inside it begins and ends with its side."""
-    scene = Scene(broken, width, height, Boxes(events=True))
+    scene = Scene(broken, width, height, View(boxes=Boxes(events=True)))
     for panel in scene.draw():
         texts = [row_text(row) for row in panel.rows]
         assert (texts[0][0], texts[0][-1], texts[-1][0], texts[-1][-1]) == ("╭", "╮", "╰", "╯")
@@ -68,7 +76,7 @@ def test_every_role_on_the_board_has_a_colour_in_every_theme(broken: Snapshot) -
 
 def test_a_dead_backend_keeps_its_place_and_says_why(playing: Snapshot, broken: Snapshot) -> None:
     """The panels of a fleet with a dead backend stand exactly where they stood, and the reason is on one."""
-    alive, dead = Scene(playing, 120, 34, Boxes()), Scene(broken, 120, 34, Boxes())
+    alive, dead = Scene(playing, 120, 34), Scene(broken, 120, 34)
     assert alive.layout == dead.layout
     text = text_of(broken, 120, 34)
     assert "unreachable" in text
@@ -78,14 +86,14 @@ def test_a_dead_backend_keeps_its_place_and_says_why(playing: Snapshot, broken: 
 
 def test_a_dead_backend_is_drawn_stale(broken: Snapshot) -> None:
     """All figures and graphs of a dead backend are in the one stale colour."""
-    scene = Scene(broken, 120, 34, Boxes())
+    scene = Scene(broken, 120, 34)
     panel = next(p for p in scene.draw() if p.key == PanelKey("backend", "spark-b"))
     assert {role for row in panel.rows[1:-1] for _, role in row} == {"bad", "stale"}
 
 
 def test_backends_of_one_group_share_a_scale(playing: Snapshot) -> None:
     """Both backends name the same upper edge for tokens and for load."""
-    scene = Scene(playing, 120, 34, Boxes())
+    scene = Scene(playing, 120, 34)
     edges = [
         re.findall(r"max (\S+)", row_text(panel.rows[1]))
         for panel in scene.draw()
@@ -134,3 +142,48 @@ def test_nothing_found_says_what_to_do() -> None:
     text = text_of(empty, 80, 22)
     assert "No inference server found yet" in text
     assert "sparktop http://HOST:8000" in text
+
+
+@pytest.mark.parametrize("preset", list(Preset))
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_every_preset_fits_every_size(broken: Snapshot, width: int, height: int, preset: Preset) -> None:
+    """Whatever the preset, every row of the board is exactly as wide as the terminal."""
+    scene = Scene(broken, width, height, View(preset=preset, boxes=Boxes(events=True)))
+    rows = flatten(scene.draw(), width, scene.layout.height)
+    assert {row_width(row) for row in rows} == {width}
+
+
+def test_a_table_keeps_its_heading_and_shows_the_selected_row() -> None:
+    """With too many rows the heading stays, the selected row is in sight, and the frame counts them."""
+    snapshot = Rehearsal(backends=20).play(12).snapshot()
+    last = PanelKey("backend", snapshot.backends[-1].name)
+    scene = Scene(snapshot, 80, 22, View(preset=Preset.COMPACT), selected=last)
+    text = "\n".join(row_text(row) for row in flatten(scene.draw(), 80, 22))
+    assert "gen t/s" in text
+    assert f"▶{last.name}" in text
+    assert "of 20" in text
+    assert scene.keys()[-1] == last
+
+
+def test_the_order_by_load_puts_the_fullest_first_and_unknown_last(playing: Snapshot) -> None:
+    """Sorting by a figure is descending; a backend that does not tell it comes last."""
+    low, high = (
+        replace(playing.backends[0], name=n, running=r, waiting=0.0) for n, r in (("a", 1.0), ("b", 9.0))
+    )
+    unknown = replace(playing.backends[0], name="c", running=None)
+    assert backend_order([unknown, low, high], Sort.LOAD) == ["b", "a", "c"]
+    assert backend_order([unknown, low, high], Sort.NAME) == ["a", "b", "c"]
+    assert backend_order([unknown, low, high], Sort.CONFIG) == ["c", "a", "b"]
+
+
+def test_what_is_down_comes_first_by_state(broken: Snapshot) -> None:
+    """Sorting by state begins with what wants attention."""
+    assert backend_order(broken.backends, Sort.STATE)[0] == "spark-b"
+
+
+def test_a_filter_needs_all_its_words_in_any_case(playing: Snapshot) -> None:
+    """Words are looked for in names, models, URLs and states; all of them must occur."""
+    assert [b.name for b in filtered_backends(playing.backends, "SPARK-B oss")] == ["spark-b"]
+    assert filtered_backends(playing.backends, "spark-b nowhere") == []
+    assert len(filtered_backends(playing.backends, "")) == 2
+    assert [n.name for n in filtered_nodes(playing.nodes, "gb10")] == ["spark-a"]
