@@ -1,0 +1,77 @@
+"""What a machine is: operating system, product and boot."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from sparktop.hardware.kernel_file import read_text
+from sparktop.model.node import NodeIdentity
+from sparktop.model.text import clean
+
+_LONGEST = 120
+_PLACEHOLDERS = frozenset(
+    {
+        "",
+        "default string",
+        "none",
+        "not applicable",
+        "not specified",
+        "o.e.m.",
+        "system manufacturer",
+        "system product name",
+        "to be filled by o.e.m.",
+        "unknown",
+    }
+)
+"""What makers leave in the DMI table where they had nothing to say."""
+
+
+def read_identity(root: Path = Path("/"), *, driver: str | None = None) -> NodeIdentity:
+    """Read who the machine below `root` is; `driver` is the NVIDIA driver's version, which NVML tells."""
+    boot_id = read_text(str(root / "proc/sys/kernel/random/boot_id"))
+    return NodeIdentity(
+        os=_os(root),
+        driver=driver,
+        product=_product(root),
+        boot_id=clean(boot_id, 64) if boot_id else None,
+    )
+
+
+def _os(root: Path) -> str | None:
+    """The distribution's name and the kernel's version."""
+    kernel = read_text(str(root / "proc/sys/kernel/osrelease"))
+    parts = [_pretty_name(root), f"Linux {kernel}" if kernel else None]
+    return clean(", ".join(part for part in parts if part), _LONGEST) or None
+
+
+def _pretty_name(root: Path) -> str | None:
+    """PRETTY_NAME of os-release (man 5 os-release)."""
+    text = read_text(str(root / "etc/os-release")) or read_text(str(root / "usr/lib/os-release")) or ""
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key == "PRETTY_NAME":
+            try:
+                return " ".join(shlex.split(value)) or None
+            except ValueError:
+                return value.strip("\"'") or None
+    return None
+
+
+def _product(root: Path) -> str | None:
+    """Maker and product from DMI, or the model of the device tree where there is no DMI."""
+    dmi = root / "sys/devices/virtual/dmi/id"
+    family, name, vendor = (_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor"))
+    # A DGX Spark says so in its family, whoever made it; elsewhere the name can hold the family and more.
+    product = name if family and name and family in name else family or name
+    if product is None:
+        model = (read_text(str(root / "sys/firmware/devicetree/base/model")) or "").strip("\0")
+        return clean(model, _LONGEST) or None
+    known = vendor is None or product.lower().startswith(vendor.lower())
+    return clean(product if known else f"{vendor} {product}", _LONGEST)
+
+
+def _dmi(path: Path) -> str | None:
+    """One DMI string; None when it is missing or a placeholder."""
+    text = read_text(str(path))
+    return None if text is None or text.lower() in _PLACEHOLDERS else text

@@ -1,0 +1,71 @@
+"""One machine: everything that is read of it, in one sample."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sparktop.hardware.cpu import CpuReader
+from sparktop.hardware.gpu import GpuReader
+from sparktop.hardware.identity import read_identity
+from sparktop.hardware.memory import MemoryReader, read_meminfo
+from sparktop.hardware.network import NetworkReader
+from sparktop.hardware.nvml import NvmlModule
+from sparktop.hardware.rdma import RdmaReader
+from sparktop.hardware.sensors import SensorReader
+from sparktop.model.node import NodeIdentity, NodeSample
+
+_MILLI = 1000.0
+
+
+class Machine:
+    """Reads the machine below a root; blocking, and for one thread at a time."""
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        *,
+        nvml: NvmlModule | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read /proc and /sys below `root`, and GPUs through `nvml` (nvidia-ml-py when None)."""
+        self.identity: NodeIdentity | None = None
+        """Who the machine is; None before the first reading."""
+        self._root = root
+        self._clock = clock
+        self._cpu = CpuReader(root)
+        self._memory = MemoryReader(root)
+        self._gpu = GpuReader(root, nvml)
+        self._network = NetworkReader(root)
+        self._rdma = RdmaReader(root)
+        self._sensors = SensorReader(root)
+
+    def read(self) -> NodeSample:
+        """Take one sample; what this machine does not have is None or empty in it."""
+        now = self._clock()
+        cpu = self._cpu.read(now)
+        meminfo = read_meminfo(self._root)
+        network = (*self._network.read(now), *self._rdma.read(now))
+        picture = self._gpu.read(now, meminfo.get("MemTotal"))
+        memory = self._memory.read(
+            now, meminfo, unified=picture.unified, gpu_processes_bytes=picture.processes_bytes
+        )
+        sensors = self._sensors.read(now)
+        driver = self._gpu.driver
+        if self.identity is None or (driver is not None and self.identity.driver != driver):
+            self.identity = read_identity(self._root, driver=driver)
+        return NodeSample(
+            at=now,
+            cpu=cpu,
+            memory=memory,
+            gpus=picture.gpus,
+            gpu_note=picture.note,
+            network=network,
+            sensors=sensors,
+            cost_ms=(self._clock() - now) * _MILLI,
+        )
+
+    def close(self) -> None:
+        """Give the driver's library back."""
+        self._gpu.close()

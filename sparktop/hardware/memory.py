@@ -1,0 +1,143 @@
+"""Memory as one pool, from /proc/meminfo, /proc/vmstat and PSI.
+
+On a machine whose GPU lives in the same memory, MemAvailable counts free CMA pages that ordinary allocations
+cannot use: processes were killed with 10.4 GiB "available", 8.8 GiB of them CmaFree. Hence the headroom.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sparktop.hardware.counters import CounterRates
+from sparktop.hardware.kernel_file import parse_int, read_bytes
+from sparktop.model.node import MemoryReading
+
+_KIB = 1024
+_NAMED_USE = ("AnonPages", "Shmem", "Slab", "PageTables", "SecPageTables", "KernelStack", "Percpu", "Hugetlb")
+"""Lines of /proc/meminfo that say what memory in use is for and do not overlap."""
+
+Meminfo = Mapping[str, int]
+"""/proc/meminfo by name: bytes, or pages where the line counts pages."""
+
+
+def read_meminfo(root: Path = Path("/")) -> Meminfo:
+    """Give /proc/meminfo below `root`; empty when there is none."""
+    figures: dict[str, int] = {}
+    for line in (read_bytes(str(root / "proc/meminfo")) or b"").splitlines():
+        name, _, rest = line.partition(b":")
+        fields = rest.split()
+        value = parse_int(fields[0]) if fields else None
+        if value is not None and value >= 0:
+            figures[name.decode("ascii", "replace")] = value * _KIB if fields[1:] == [b"kB"] else value
+    return figures
+
+
+class MemoryReader:
+    """Reads memory, swap traffic and memory pressure."""
+
+    def __init__(self, root: Path = Path("/"), *, page_bytes: int | None = None) -> None:
+        """Read below `root`; swap is counted in pages of `page_bytes` (this machine's by default)."""
+        self._vmstat = str(root / "proc/vmstat")
+        self._pressure = str(root / "proc/pressure/memory")
+        self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
+        self._rates: CounterRates[str] = CounterRates()
+
+    def read(
+        self,
+        now: float,
+        meminfo: Meminfo,
+        *,
+        unified: bool | None = None,
+        gpu_processes_bytes: int | None = None,
+    ) -> MemoryReading:
+        """Judge `meminfo`, read at `now`; what the GPU says of the memory comes from NVML."""
+        total, available = meminfo.get("MemTotal"), meminfo.get("MemAvailable")
+        huge_pages = bool(unified and meminfo.get("HugePages_Total"))
+        if huge_pages:
+            available = _free_huge_pages_bytes(meminfo)
+        gpu_bytes = gpu_processes_bytes if unified else None
+        swap_in, swap_out = self._swap_rates(now)
+        swap_total = meminfo.get("SwapTotal")
+        return MemoryReading(
+            unified=unified,
+            total_bytes=total,
+            used_bytes=_difference(total, available),
+            available_bytes=available,
+            page_cache_bytes=_page_cache_bytes(meminfo),
+            cma_free_bytes=meminfo.get("CmaFree"),
+            # Free huge pages lie outside of MemAvailable and of the CMA pages counted in it. A kernel that
+            # has no CMA has no such line.
+            headroom_bytes=available if huge_pages else _difference(available, meminfo.get("CmaFree", 0)),
+            gpu_processes_bytes=gpu_bytes,
+            unattributed_bytes=_unattributed_bytes(meminfo, gpu_bytes or 0),
+            swap_total_bytes=swap_total,
+            swap_used_bytes=_difference(swap_total, meminfo.get("SwapFree")),
+            swap_in_bytes_per_s=swap_in,
+            swap_out_bytes_per_s=swap_out,
+            pressure_full_avg10=_full_avg10(read_bytes(self._pressure)),
+            huge_pages=huge_pages,
+        )
+
+    def _swap_rates(self, now: float) -> tuple[float | None, float | None]:
+        """Bytes per second read from and written to swap."""
+        content = read_bytes(self._vmstat) or b""
+        counted = {name: _vmstat_value(content, name) for name in ("pswpin", "pswpout")}
+        pages = {name: value for name, value in counted.items() if value is not None}
+        rates = self._rates.step({name: value * self._page_bytes for name, value in pages.items()}, now)
+        return rates.get("pswpin"), rates.get("pswpout")
+
+
+def _vmstat_value(content: bytes, name: str) -> int | None:
+    """One counter of /proc/vmstat, found without splitting its 180 lines."""
+    start = content.find(f"\n{name} ".encode())
+    if start < 0:
+        return None
+    start += len(name) + 2
+    end = content.find(b"\n", start)
+    return parse_int(content[start : end if end >= 0 else None])
+
+
+def _difference(whole: int | None, part: int | None) -> int | None:
+    """`whole - part`, at least 0; None when either is unknown."""
+    return None if whole is None or part is None else max(0, whole - part)
+
+
+def _free_huge_pages_bytes(meminfo: Meminfo) -> int | None:
+    """What unified memory can still give when huge pages are set aside (the vendor's porting rule)."""
+    free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
+    return None if free is None or size is None else free * size
+
+
+def _page_cache_bytes(meminfo: Meminfo) -> int | None:
+    """Buffers + Cached - Shmem: Shmem sits in Cached, yet cannot be dropped."""
+    cached = meminfo.get("Cached")
+    if cached is None:
+        return None
+    return max(0, meminfo.get("Buffers", 0) + cached - meminfo.get("Shmem", 0))
+
+
+def _unattributed_bytes(meminfo: Meminfo, gpu_bytes: int) -> int | None:
+    """What is neither free, nor cache, nor named, nor a GPU process's.
+
+    Clamped at 0: what a GPU process shares with the host stands in both its own figure and /proc/meminfo's.
+    """
+    total, free, cache = meminfo.get("MemTotal"), meminfo.get("MemFree"), _page_cache_bytes(meminfo)
+    if total is None or free is None or cache is None:
+        return None
+    named = sum(meminfo.get(name, 0) for name in _NAMED_USE)
+    return max(0, total - free - cache - named - gpu_bytes)
+
+
+def _full_avg10(content: bytes | None) -> float | None:
+    """`avg10` of the "full" line of a PSI file; None where the kernel has none."""
+    for line in (content or b"").splitlines():
+        if line.startswith(b"full "):
+            for field in line.split():
+                if field.startswith(b"avg10="):
+                    try:
+                        return float(field[6:])
+                    except ValueError:
+                        return None
+    return None

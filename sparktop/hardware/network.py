@@ -1,0 +1,111 @@
+"""Network interfaces, from /proc/net/dev and /sys/class/net.
+
+Traffic of RDMA does not pass through these counters: `rdma` reads its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparktop.hardware.counters import CounterRates
+from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_text
+from sparktop.model.node import NetworkReading
+from sparktop.model.text import clean
+
+_LEFT_OUT = ("docker", "veth", "br-")
+"""Prefixes of the interfaces that container engines make: their traffic is counted once more elsewhere."""
+_MOST = 64
+"""Interfaces shown, at most."""
+_LOOK_AGAIN_S = 60.0
+"""A link's speed is asked for this often: the question can go through to the firmware of the card."""
+_ETHERNET_TYPE = 1
+"""ARPHRD_ETHER in /sys/class/net/*/type."""
+_SPEED_MAX_MBPS = 100_000_000
+_BITS_PER_MEGABIT = 1_000_000
+_RX_BYTES, _RX_ERRORS, _TX_BYTES, _TX_ERRORS, _COLUMNS = 0, 2, 8, 10, 16
+"""Columns of /proc/net/dev."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """What changes seldom about an interface."""
+
+    up: bool | None
+    kind: str
+    bits_per_s: float | None
+    looked_at: float
+
+
+class NetworkReader:
+    """Reads the traffic of every interface since its reading before."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._dev = str(root / "proc/net/dev")
+        self._class = root / "sys/class/net"
+        self._rates: CounterRates[tuple[str, str]] = CounterRates()
+        self._links: dict[str, _Link] = {}
+
+    def read(self, now: float) -> tuple[NetworkReading, ...]:
+        """Take a reading at `now`, in the kernel's order; the first one knows no rates yet."""
+        counters = _parse_dev(read_bytes(self._dev) or b"")
+        flat = {(name, part): value for name, parts in counters.items() for part, value in parts.items()}
+        rates = self._rates.step(flat, now)
+        self._links = {name: self._link(name, now) for name in counters}
+        return tuple(
+            NetworkReading(
+                name=clean(name, 64),
+                kind=link.kind,
+                up=link.up,
+                rx_bytes_per_s=rates[name, "rx"],
+                tx_bytes_per_s=rates[name, "tx"],
+                link_bits_per_s=link.bits_per_s,
+                errors_per_s=rates[name, "errors"],
+            )
+            for name, link in self._links.items()
+        )
+
+    def _link(self, name: str, now: float) -> _Link:
+        """What the interface is; looked up again when it came up or went down, or after a while."""
+        folder = self._class / name
+        up = {"up": True, "down": False, "lowerlayerdown": False, "notpresent": False}.get(
+            read_text(f"{folder}/operstate") or ""
+        )
+        known = self._links.get(name)
+        if known is not None and known.up == up and 0 <= now - known.looked_at < _LOOK_AGAIN_S:
+            return known
+        megabits = read_int(f"{folder}/speed") if up is not False else None
+        fast = megabits is not None and 0 < megabits < _SPEED_MAX_MBPS
+        bits_per_s = float(megabits * _BITS_PER_MEGABIT) if megabits is not None and fast else None
+        return _Link(up, _kind(name, folder), bits_per_s, now)
+
+
+def _kind(name: str, folder: Path) -> str:
+    """Wifi, ethernet or other: from /sys where it is there, else from the usual names."""
+    if not folder.exists():
+        return {"wl": "wifi", "en": "ethernet", "et": "ethernet"}.get(name[:2], "other")
+    if (folder / "wireless").exists() or (folder / "phy80211").exists():
+        return "wifi"
+    # Bridges, bonds and tunnels are of Ethernet's type too, but have no device. A container's one has none
+    # either: there the name must do.
+    ethernet = read_int(f"{folder}/type") == _ETHERNET_TYPE
+    return "ethernet" if ethernet and ((folder / "device").exists() or name[:2] in {"en", "et"}) else "other"
+
+
+def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
+    """Counters by interface."""
+    found: dict[str, dict[str, int]] = {}
+    for line in content.splitlines()[2:]:
+        name_bytes, _, rest = line.rpartition(b":")
+        name = name_bytes.strip().decode("utf-8", "replace")
+        columns = [parse_int(field) for field in rest.split()]
+        known = [column for column in columns if column is not None]
+        if not name or name == "lo" or name.startswith(_LEFT_OUT) or "/" in name:
+            continue
+        if len(known) == len(columns) >= _COLUMNS and len(found) < _MOST:
+            found[name] = {
+                "rx": known[_RX_BYTES],
+                "tx": known[_TX_BYTES],
+                "errors": known[_RX_ERRORS] + known[_TX_ERRORS],
+            }
+    return found

@@ -1,0 +1,236 @@
+"""The NVIDIA driver's library (NVML), opened once and asked one field at a time.
+
+NVML belongs to the thread that takes the samples: nothing here locks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from enum import IntEnum
+from typing import Any, Protocol
+
+from sparktop.model.text import clean
+
+_log = logging.getLogger(__name__)
+
+_OPEN_AGAIN_S = 30.0
+"""After no driver, no device or a lost GPU. Opening can take a second, and a driver is loaded rarely."""
+_ASK_AGAIN_S = 600.0
+"""After the driver said that it does not know a field."""
+_MOST_DEVICES = 64
+
+
+class NvmlReturn(IntEnum):
+    """The driver's answers that matter here (nvmlReturn_t of nvml.h: their numbers never change)."""
+
+    UNINITIALIZED = 1
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    DRIVER_NOT_LOADED = 9
+    LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
+    GPU_IS_LOST = 15
+    RESET_REQUIRED = 16
+    LIB_RM_VERSION_MISMATCH = 18
+    ARGUMENT_VERSION_MISMATCH = 25
+    DEPRECATED = 26
+
+
+_UNKNOWN_FIELD = frozenset(
+    {
+        NvmlReturn.NOT_SUPPORTED,
+        NvmlReturn.NO_PERMISSION,
+        NvmlReturn.FUNCTION_NOT_FOUND,
+        NvmlReturn.ARGUMENT_VERSION_MISMATCH,
+        NvmlReturn.DEPRECATED,
+    }
+)
+"""Answers that will be the same next time."""
+_LOST = frozenset(
+    {
+        NvmlReturn.UNINITIALIZED,
+        NvmlReturn.DRIVER_NOT_LOADED,
+        NvmlReturn.GPU_IS_LOST,
+        NvmlReturn.RESET_REQUIRED,
+    }
+)
+"""Answers after which no other field of that GPU can be had."""
+_NOTES: dict[int | None, str] = {
+    NvmlReturn.LIBRARY_NOT_FOUND: "no NVIDIA driver on this machine",
+    NvmlReturn.DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
+    NvmlReturn.NO_PERMISSION: "no permission to ask the NVIDIA driver",
+    NvmlReturn.LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated: reload it or restart the machine",
+}
+_NO_DEVICE = "no NVIDIA GPU on this machine"
+
+
+class NvmlModule(Protocol):
+    """What is used of nvidia-ml-py's module `pynvml`, or of something that answers like it.
+
+    The functions that ask for one field are found by name: an older module may lack some.
+    """
+
+    NVMLError: type[Exception]
+
+    def nvmlInit(self) -> None:  # noqa: N802 - the library's name
+        """Open the library."""
+        ...
+
+    def nvmlShutdown(self) -> None:  # noqa: N802 - the library's name
+        """Close it."""
+        ...
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - the library's name
+        """Count the GPUs."""
+        ...
+
+    def nvmlDeviceGetHandleByIndex(self, index: int, /) -> object:  # noqa: N802 - the library's name
+        """Give the handle of a GPU."""
+        ...
+
+
+class GpuLostError(Exception):
+    """A GPU, or the whole driver, went away while it was asked."""
+
+
+class Nvml:
+    """An open library: its GPUs, and what each said that it does not know."""
+
+    def __init__(self, module: NvmlModule | None = None) -> None:
+        """Use `module`; nvidia-ml-py, imported at the first reading, when there is none."""
+        self.note: str | None = None
+        """Why a GPU is missing, in one line; None when none is."""
+        self.driver: str | None = None
+        """The driver's version."""
+        self.generation = 0
+        """Counts the openings: what was learnt of a GPU holds for one of them."""
+        self._module = module
+        self._errors: tuple[type[Exception], ...] = ()
+        self._handles: dict[int, object] | None = None
+        self._open_again_at: float | None = None
+        self._unknown: dict[tuple[int | None, Hashable], tuple[float, int | None]] = {}
+
+    def handles(self, now: float) -> dict[int, object]:
+        """Give the GPUs that answer, by index; opens the library when that is due."""
+        due = self._open_again_at is not None and now >= self._open_again_at
+        if due or (self._handles is None and self._open_again_at is None):
+            self.close()
+            self._open(now)
+        return dict(self._handles or {})
+
+    def ask(self, now: float, index: int | None, function: str, *args: object, key: Hashable = None) -> Any:  # noqa: ANN401 - as many types as fields
+        """Call `function` for the GPU `index` (None: the driver itself); None when there is no answer.
+
+        A field that the driver does not know is not asked again for a while; `key` tells fields apart that
+        one function gives. Raises GpuLostError when the GPU is gone.
+        """
+        field = (index, key or function)
+        unknown = self._unknown.get(field)
+        if unknown is not None and now < unknown[0]:
+            return None
+        call = getattr(self._module, function, None)
+        if call is None:
+            self._unknown[field] = (now + _ASK_AGAIN_S, NvmlReturn.FUNCTION_NOT_FOUND)
+            return None
+        try:
+            return call(*args)
+        except self._errors as error:
+            self._take_error(now, index, field, error)
+        except UnicodeDecodeError:
+            pass  # nvidia-ml-py decodes names by itself, and a name can be anything
+        return None
+
+    def says_unsupported(self, index: int, key: Hashable) -> bool:
+        """True when the driver's last word on a field was NOT_SUPPORTED."""
+        return self._unknown.get((index, key), (0.0, None))[1] == NvmlReturn.NOT_SUPPORTED
+
+    def is_unknown(self, now: float, index: int, key: Hashable) -> bool:
+        """True while a field is not asked for, because the driver does not know it."""
+        return now < self._unknown.get((index, key), (now, None))[0]
+
+    def constant(self, name: str) -> int | None:
+        """A constant of the module; None where this version has none of that name."""
+        return getattr(self._module, name, None)
+
+    def lose(self, now: float, index: int) -> None:
+        """Stop asking a GPU; the library is opened anew in a while."""
+        if self._handles is not None:
+            self._handles.pop(index, None)
+        self.note = f"GPU {index} does not answer any more: the driver lost it"
+        self._open_again_at = now + _OPEN_AGAIN_S
+
+    def close(self) -> None:
+        """Close the library; a later reading opens it again."""
+        if self._handles is not None and self._module is not None:
+            try:
+                self._module.nvmlShutdown()
+            except self._errors as error:
+                _log.debug("closing NVML: %s", error)
+        self._handles = None
+        self._open_again_at = None
+
+    def _open(self, now: float) -> None:
+        """Open the library and find its GPUs; leaves a note where one is missing."""
+        self.note, self.driver, self._unknown = None, None, {}
+        self.generation += 1
+        try:
+            module = self._load()
+            module.nvmlInit()
+            self._handles = {}
+            count = module.nvmlDeviceGetCount()
+        except ImportError:
+            self.note = "nvidia-ml-py is not installed: GPUs cannot be read"
+            self._open_again_at = now + _OPEN_AGAIN_S
+            return
+        except self._errors as error:
+            self.note = _note(error)
+            self._open_again_at = now + _OPEN_AGAIN_S
+            return
+        self._find(module, min(count, _MOST_DEVICES), now)
+
+    def _find(self, module: NvmlModule, count: int, now: float) -> None:
+        """Take hold of each GPU and of the driver's version."""
+        for index in range(count):
+            try:
+                self._handles = {**(self._handles or {}), index: module.nvmlDeviceGetHandleByIndex(index)}
+            except self._errors as error:
+                self.note = clean(f"GPU {index} does not answer: {error}")
+        if not count:
+            self.note = _NO_DEVICE
+        if self.note is not None:
+            self._open_again_at = now + _OPEN_AGAIN_S
+        try:
+            driver = self.ask(now, None, "nvmlSystemGetDriverVersion")
+        except GpuLostError:
+            driver = None
+        self.driver = clean(driver, 40) if driver else None
+
+    def _load(self) -> NvmlModule:
+        """The module, and the errors that it raises."""
+        if self._module is None:
+            import pynvml
+
+            self._module = pynvml
+        mismatch = getattr(self._module, "NVMLLibraryMismatchError", self._module.NVMLError)
+        self._errors = (self._module.NVMLError, mismatch)
+        return self._module
+
+    def _take_error(
+        self, now: float, index: int | None, field: tuple[int | None, Hashable], error: Exception
+    ) -> None:
+        """Remember an unknown field; raise for a lost GPU; let anything else pass as no answer this time."""
+        # An error without a number is nvidia-ml-py's own: its function is newer than the driver.
+        code = getattr(error, "value", NvmlReturn.FUNCTION_NOT_FOUND)
+        if code in _LOST:
+            raise GpuLostError(clean(error)) from error
+        if code in _UNKNOWN_FIELD:
+            self._unknown[field] = (now + _ASK_AGAIN_S, code)
+        elif field in self._unknown:
+            del self._unknown[field]
+        _log.debug("NVML, GPU %s, %s: %s", index, field[1], error)
+
+
+def _note(error: Exception) -> str:
+    """Why the library cannot be opened, for a person."""
+    return _NOTES.get(getattr(error, "value", None)) or clean(f"the NVIDIA driver does not answer: {error}")

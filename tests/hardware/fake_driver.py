@@ -1,0 +1,175 @@
+"""The driver's other side: what `pynvml` would be on machines that are not here, with its real errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+
+GIB = 1024**3
+MACHINE_BYTES = 127_600_000_000
+"""MemTotal of the fake machine with unified memory."""
+NOT_SUPPORTED = 3
+FUNCTION_NOT_FOUND = 13
+LOST = 15
+UNKNOWN_ERROR = 999
+MEMORY_CLOCK = "memory clock"
+"""Key of a device's answer for the second clock domain."""
+
+FIELDS_AT_0 = dict.fromkeys((74, 75, 76, 269, 270, 271), 0)
+
+
+def refuse(code: int) -> Exception:
+    """The library's error for a return code."""
+    error: Exception = pynvml.NVMLError(code)
+    return error
+
+
+def process(pid: int, used_bytes: int | None) -> SimpleNamespace:
+    return SimpleNamespace(pid=pid, usedGpuMemory=used_bytes)
+
+
+def memory(total: int, used: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(total=total, used=used, free=total - used)
+
+
+def field_value(number: int, answer: int | None, value_type: int = 3) -> SimpleNamespace:
+    """One element of what nvmlDeviceGetFieldValues gives; None is a field that the driver lacks."""
+    return SimpleNamespace(
+        fieldId=number,
+        nvmlReturn=NOT_SUPPORTED if answer is None else 0,
+        valueType=value_type,
+        value=SimpleNamespace(ullVal=answer or 0),
+    )
+
+
+def gb10(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - answers have as many types as fields
+    """A GB10 as drivers 580.95 to 580.173 answer; `changes` replaces answers by function."""
+    answers: dict[str, Any] = {
+        "nvmlDeviceGetName": "NVIDIA GB10",
+        "nvmlDeviceGetUUID": "GPU-11111111-2222-3333-4444-555555555555",
+        "nvmlDeviceGetMemoryInfo": refuse(NOT_SUPPORTED),
+        "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=96, memory=0),
+        "nvmlDeviceGetTemperature": 81,
+        "nvmlDeviceGetMarginTemperature": 13,
+        "nvmlDeviceGetPowerUsage": 38_250,
+        "nvmlDeviceGetEnforcedPowerLimit": refuse(NOT_SUPPORTED),
+        "nvmlDeviceGetPowerManagementLimit": refuse(NOT_SUPPORTED),
+        "nvmlDeviceGetClockInfo": 2411,
+        "nvmlDeviceGetMaxClockInfo": 3003,
+        MEMORY_CLOCK: refuse(NOT_SUPPORTED),
+        "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
+        "fields": dict(FIELDS_AT_0),
+        "nvmlDeviceGetComputeRunningProcesses": [process(4242, 102_625 * 1024**2)],
+        "nvmlDeviceGetGraphicsRunningProcesses": [process(900, 60 * 1024**2)],
+    }
+    return answers | changes
+
+
+def h200(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
+    """A discrete GPU with all there is."""
+    discrete: dict[str, Any] = {
+        "nvmlDeviceGetName": "NVIDIA H200",
+        "nvmlDeviceGetUUID": "GPU-99999999-2222-3333-4444-555555555555",
+        "nvmlDeviceGetMemoryInfo": memory(141 * GIB, 90 * GIB),
+        "nvmlDeviceGetTemperature": 52,
+        "nvmlDeviceGetPowerUsage": 612_000,
+        "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+        "nvmlDeviceGetPowerManagementLimit": 700_000,
+        "nvmlDeviceGetClockInfo": 1830,
+        "nvmlDeviceGetMaxClockInfo": 1980,
+        MEMORY_CLOCK: 3201,
+        "nvmlDeviceGetCurrentClocksEventReasons": 0,
+    }
+    return gb10() | discrete | changes
+
+
+class FakeDriver:
+    """Answers like the module `pynvml`; a handle is the GPU's number."""
+
+    NVMLError = pynvml.NVMLError
+    NVMLLibraryMismatchError = pynvml.NVMLLibraryMismatchError
+    nvmlMemory_v2 = pynvml.nvmlMemory_v2  # noqa: N815 - the library's name
+
+    def __init__(self, *gpus: dict[str, Any], driver: str = "580.126.09") -> None:
+        self.gpus = list(gpus)
+        self.driver = driver
+        self.init_error: Exception | None = None
+        self.failing: dict[str, Exception] = {}
+        """Functions that fail for every GPU."""
+        self.lost: set[int] = set()
+        self.names: dict[int, str] = {4242: "VLLM::Worker_TP0", 900: "/usr/lib/xorg/Xorg -core :0"}
+        self.old_memory_only = False
+        """Knows the first version of the memory call only."""
+        self.calls: Counter[str] = Counter()
+        self.opened = 0
+
+    def nvmlInit(self) -> None:  # noqa: N802 - the library's name
+        """Open, unless told to fail."""
+        self._count("nvmlInit")
+        if self.init_error is not None:
+            raise self.init_error
+        self.opened += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802 - the library's name
+        """Close."""
+        self._count("nvmlShutdown")
+        self.opened -= 1
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - the library's name
+        """Count the GPUs."""
+        self._count("nvmlDeviceGetCount")
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int, /) -> object:  # noqa: N802 - the library's name
+        """Give the number as the handle."""
+        self._count("nvmlDeviceGetHandleByIndex")
+        if index in self.lost:
+            raise refuse(LOST)
+        return index
+
+    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802 - the library's name
+        """Give the version."""
+        self._count("nvmlSystemGetDriverVersion")
+        return self.driver
+
+    def nvmlSystemGetProcessName(self, pid: int) -> str:  # noqa: N802 - the library's name
+        """Give the name; NVML_ERROR_NOT_FOUND for an unknown process."""
+        self._count("nvmlSystemGetProcessName")
+        if pid not in self.names:
+            raise refuse(6)
+        return self.names[pid]
+
+    def nvmlDeviceGetFieldValues(self, handle: int, numbers: list[int]) -> list[Any]:  # noqa: N802 - its name
+        """Give the answer to each field."""
+        fields = self._answer("nvmlDeviceGetFieldValues", handle, "fields")
+        return [field_value(number, fields.get(number)) for number in numbers]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name.startswith("nvmlDeviceGet"):
+            raise AttributeError(name)
+
+        def ask(handle: int, argument: int = 0, **_: object) -> Any:  # noqa: ANN401 - as many types as fields
+            memory_clock = name == "nvmlDeviceGetMaxClockInfo" and argument == pynvml.NVML_CLOCK_MEM
+            if name == "nvmlDeviceGetMemoryInfo" and argument and self.old_memory_only:
+                raise refuse(FUNCTION_NOT_FOUND)
+            return self._answer(name, handle, MEMORY_CLOCK if memory_clock else name)
+
+        return ask
+
+    def _count(self, name: str) -> None:
+        self.calls[name] += 1
+        if name in self.failing:
+            raise self.failing[name]
+
+    def _answer(self, name: str, handle: int, key: str) -> Any:  # noqa: ANN401 - as many types as fields
+        self._count(name)
+        if handle in self.lost:
+            raise refuse(LOST)
+        answer = self.gpus[handle].get(key, refuse(FUNCTION_NOT_FOUND))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

@@ -1,0 +1,119 @@
+"""Facts about one machine as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
+from sparktop.hardware.machine import Machine
+from sparktop.model.node import MemoryReading, NodeIdentity
+from tests.hardware.conftest import STAT, write
+from tests.hardware.fake_driver import FakeDriver, gb10, refuse
+
+
+def ticking() -> Callable[[], float]:
+    """A clock that moves half a second whenever it is read."""
+    now = [0.0]
+
+    def read() -> float:
+        now[0] += 0.5
+        return now[0]
+
+    return read
+
+
+def test_a_spark_gives_a_whole_sample(spark: Path) -> None:
+    """Every part of a sample comes from the tree and the driver that were given."""
+    machine = Machine(spark, nvml=FakeDriver(gb10()), clock=ticking())
+    before = machine.identity
+    machine.read()
+    write(spark, "proc/stat", STAT.replace("cpu  1000", "cpu  1100").replace("cpu0 600", "cpu0 700"))
+    sample = machine.read()
+    assert (sample.at, sample.cost_ms) == (1.5, 500.0)
+    assert (sample.cpu.percent, sample.cpu.load1) == (100.0, 7.25)
+    assert sample.memory.unified is True
+    assert [gpu.name for gpu in sample.gpus] == ["NVIDIA GB10"]
+    assert [(link.name, link.kind) for link in sample.network][-2:] == [
+        ("rocep1s0f0", "rdma"),
+        ("rocep1s0f1", "rdma"),
+    ]
+    assert sample.network[0].rx_bytes_per_s == 0.0
+    assert len(sample.sensors) == 5
+    assert before is None
+    assert machine.identity is not None
+    assert (machine.identity.product, machine.identity.driver) == ("NVIDIA DGX Spark", "580.126.09")
+
+
+def test_a_bare_container_gives_a_sample_too(bare: Path) -> None:
+    """Where nearly everything is missing, what is there is given and the rest is unknown."""
+    driver = FakeDriver()
+    driver.init_error = refuse(12)
+    machine = Machine(bare, nvml=driver, clock=ticking())
+    machine.read()
+    sample = machine.read()
+    assert (sample.cpu.percent, sample.gpus, sample.sensors) == (None, (), ())
+    assert sample.gpu_note == "no NVIDIA driver on this machine"
+    assert sample.memory.total_bytes == 4 * 1024**3
+    assert machine.identity == NodeIdentity()
+
+
+def test_an_empty_root_gives_a_sample_of_nothing(tmp_path: Path) -> None:
+    """Not even /proc: no error, and no 0 for unknown."""
+    driver = FakeDriver()
+    machine = Machine(tmp_path, nvml=driver, clock=ticking())
+    machine.read()
+    sample = machine.read()
+    assert sample.memory == MemoryReading()
+    assert set(dataclasses.astuple(sample.cpu)) == {None, ()}
+    assert sample.network == ()
+
+
+def test_this_machine_is_read() -> None:
+    """The real /proc of the machine that runs the tests gives figures that can be."""
+    machine = Machine()
+    first = machine.read()
+    while time.monotonic() < first.at + 0.05:
+        sum(range(1000))
+    sample = machine.read()
+    machine.close()
+    assert sample.cpu.percent is not None
+    assert 0.0 <= sample.cpu.percent <= 100.0
+    assert sample.cpu.cores
+    assert len(sample.cpu.core_percent) in {0, sample.cpu.cores}
+    memory = sample.memory
+    assert memory.total_bytes is not None
+    assert memory.used_bytes is not None
+    assert 2**20 < memory.used_bytes < memory.total_bytes < 2**50
+    assert sample.gpus or sample.gpu_note
+    assert all((link.rx_bytes_per_s or 0.0) >= 0 for link in sample.network)
+    assert machine.identity is not None
+    assert machine.identity.os
+    assert sample.cost_ms is not None
+    assert sample.cost_ms >= 0
+
+
+def test_reading_a_machine_loads_the_standard_library_only() -> None:
+    """Importing it brings neither NVML nor anything else that is slow to load."""
+    code = (
+        "import sys, sparktop.sources.local;"
+        "print(*sorted({'pynvml', 'psutil', 'textual', 'httpx', 'aiohttp', 'pydantic'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603 - fixed
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("path", ["missing", "folder", "nul\0byte"])
+def test_a_file_that_cannot_be_read_is_none(tmp_path: Path, path: str) -> None:
+    """Missing, a folder, or no path at all."""
+    (tmp_path / "folder").mkdir()
+    target = f"{tmp_path}/{path}"
+    assert (read_bytes(target), read_text(target), read_int(target)) == (None, None, None)
+    assert entries(tmp_path / "missing") == ()

@@ -1,0 +1,55 @@
+"""Facts about temperature sensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparktop.hardware.sensors import SensorReader
+from tests.hardware.conftest import write
+
+
+def test_each_sensor_has_its_own_name_and_critical_value(spark: Path) -> None:
+    """Chips of one name are told apart: by their RDMA device where they have one, else by number."""
+    found = [
+        (sensor.name, sensor.temperature_c, sensor.critical_c) for sensor in SensorReader(spark).read(0.0)
+    ]
+    assert found == [
+        ("acpitz 1", 91.5, None),
+        ("acpitz 2", 88.0, None),
+        ("nvme Composite", 46.85, 84.85),
+        ("rocep1s0f0", 55.0, 105.0),
+        ("rocep1s0f1", 56.0, 105.0),
+    ]
+
+
+def test_what_a_chip_does_not_know_is_left_out(spark: Path) -> None:
+    """65261.85 degrees as a critical value and absolute zero as a temperature are no readings."""
+    write(spark, "sys/class/hwmon/hwmon1/temp1_crit", "65261850\n")
+    write(spark, "sys/class/hwmon/hwmon2/temp1_input", "-273150\n")
+    write(spark, "sys/class/hwmon/hwmon10/temp1_input", "n/a\n")
+    found = {sensor.name: sensor.critical_c for sensor in SensorReader(spark).read(0.0)}
+    assert found == {"acpitz 1": None, "acpitz 2": None, "nvme Composite": None}
+
+
+def test_temperatures_are_read_every_5_seconds(spark: Path) -> None:
+    """A reading can be a command to a disk: a fresh one is given again."""
+    reader = SensorReader(spark)
+    reader.read(0.0)
+    write(spark, "sys/class/hwmon/hwmon0/temp1_input", "70000\n")
+    assert reader.read(4.0)[0].temperature_c == 91.5
+    assert reader.read(5.0)[0].temperature_c == 70.0
+
+
+def test_new_sensors_are_found_after_a_minute(spark: Path) -> None:
+    """A module that is loaded later shows without a restart."""
+    reader = SensorReader(spark)
+    reader.read(0.0)
+    write(spark, "sys/class/hwmon/hwmon11/name", "late\n")
+    write(spark, "sys/class/hwmon/hwmon11/temp1_input", "30000\n")
+    assert "late" not in {sensor.name for sensor in reader.read(10.0)}
+    assert "late" in {sensor.name for sensor in reader.read(60.0)}
+
+
+def test_no_sensors_are_normal(bare: Path) -> None:
+    """A container has none."""
+    assert SensorReader(bare).read(0.0) == ()

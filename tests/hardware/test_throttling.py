@@ -1,0 +1,116 @@
+"""Facts about why a GPU runs slower than it could."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.hardware.gpu import GpuReader
+from sparktop.hardware.throttling import reason_words, throttle_fields
+from tests.hardware.fake_driver import FIELDS_AT_0, FakeDriver, gb10, refuse
+
+SECOND_NS = 10**9
+
+
+def shares(
+    readings: list[tuple[float, int | None]], field: int = 74, driver: str = "580.126.09"
+) -> list[float | None]:
+    """What a reader makes of one counter over time; the reason that the field counts."""
+    fake = FakeDriver(gb10(), driver=driver)
+    reader = GpuReader(Path("/nonexistent"), fake)
+    found = []
+    for now, count in readings:
+        fake.gpus[0]["fields"] = {**FIELDS_AT_0, field: count}
+        (gpu,) = reader.read(now).gpus
+        found.append(gpu.throttled_percent.get(throttle_fields(driver)[field]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [
+        (0x0, ()),
+        (0x1, ()),
+        (0x4, ("software power cap",)),
+        (0x21, ("software thermal",)),
+        (0x48, ("hardware slowdown", "hardware thermal")),
+        (0x1FE, 8),
+        (0x80000, ("reason 0x80000",)),
+    ],
+)
+def test_reasons_are_words(bits: int, words: tuple[str, ...] | int) -> None:
+    """Each bit has its word, idle is no throttling, and an unknown bit is not hidden."""
+    found = reason_words(bits)
+    assert (len(found) if isinstance(words, int) else found) == words
+
+
+def test_a_share_is_growth_over_wall_time() -> None:
+    """A counter of nanoseconds that grew by 0.5 s in 2 s is a quarter of the time."""
+    assert shares([(0.0, 7 * SECOND_NS), (2.0, 7 * SECOND_NS + SECOND_NS // 2)]) == [None, 25.0]
+
+
+def test_a_counter_in_another_unit_has_no_share() -> None:
+    """Above 100 % the unit is wrong, and stays so when the GPU is throttled less."""
+    picoseconds = SECOND_NS * 1000
+    readings = [(0.0, 0), (1.0, picoseconds), (2.0, picoseconds + picoseconds // 4000)]
+    assert shares(list(readings)) == [None, None, None]
+
+
+def test_a_counter_that_is_a_little_late_is_no_other_unit() -> None:
+    """A driver counts in steps of its own: 104 % of an interval is all of it."""
+    assert shares([(0.0, 0), (10.0, 0), (11.0, SECOND_NS * 104 // 100)]) == [None, 0.0, 100.0]
+
+
+def test_a_counter_that_went_back_has_no_share() -> None:
+    """After a reset the count starts anew."""
+    assert shares([(0.0, 5 * SECOND_NS), (1.0, 0), (2.0, SECOND_NS // 2)]) == [None, None, 50.0]
+
+
+def test_a_counter_that_the_driver_lacks_is_no_0_percent() -> None:
+    """A field with a return code of its own is left out."""
+    assert shares([(0.0, None), (1.0, None)]) == [None, None]
+
+
+def test_a_driver_without_counters_has_no_shares() -> None:
+    """The call itself may be missing."""
+    driver = FakeDriver(gb10())
+    driver.failing["nvmlDeviceGetFieldValues"] = refuse(13)
+    (gpu,) = GpuReader(Path("/nonexistent"), driver).read(0.0).gpus
+    assert gpu.throttled_percent == {}
+
+
+@pytest.mark.parametrize(
+    ("driver", "numbers"),
+    [
+        ("610.43.02", {74, 76, 269, 270, 271}),
+        ("580.126.09", {74, 76, 269, 270, 271}),
+        ("580.82.07", {74, 76, 269, 270, 271}),
+        ("580.76.05", {74, 75, 76}),
+        ("580.65.06", {74, 76, 251, 252, 253}),
+        ("575.57.08", {74, 76, 251, 252, 253}),
+        ("570.124.06", {74, 75, 76}),
+        ("garbage", {74, 75, 76}),
+        (None, {74, 75, 76}),
+    ],
+)
+def test_the_counters_numbers_belong_to_the_driver(driver: str | None, numbers: set[int]) -> None:
+    """They moved between two drivers; under the old number the new one answers something else."""
+    fields = throttle_fields(driver)
+    assert set(fields) == numbers
+    assert len(set(fields.values())) == len(fields)
+
+
+def test_an_older_driver_is_read_by_its_own_numbers() -> None:
+    """Driver 580.65.06 counts hardware thermal throttling under 252."""
+    assert shares([(0.0, 0), (1.0, SECOND_NS)], field=252, driver="580.65.06") == [None, 100.0]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=6))
+def test_a_share_is_a_share(counts: list[int]) -> None:
+    """Whatever a driver counts, a share is None or lies between 0 and 100."""
+    found = shares([(float(second), count) for second, count in enumerate(counts)])
+    assert all(share is None or 0.0 <= share <= 100.0 for share in found)
