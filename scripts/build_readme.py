@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from sparktop.cli import build_parser
-from sparktop.ui.keys import KEYS
+from sparktop.keys import KEYS
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -1,0 +1,60 @@
+# `make help` lists the targets. Everything happens inside $(VENV); nothing else on the machine changes.
+SHELL := /bin/bash
+VENV ?= .venv
+BIN := $(VENV)/bin
+TYPED := sparktop tests scripts benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test unit lint wheel aarch64 live bench screenshots readme clean FORCE
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# make_venv compares contents, not times, so a fresh checkout of the same tree installs nothing again.
+$(VENV)/.%: FORCE
+	@scripts/make_venv $(VENV) $*
+FORCE:
+
+venv: $(VENV)/.dev ## the virtual environment with all that development needs
+
+demo: $(VENV)/.run ## sparktop on this machine and two simulated servers
+	@$(BIN)/sparktop demo
+
+# The unit tests run last: their count is the last line of a log.
+test: ## everything a change must pass (about three minutes)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory wheel
+	@$(MAKE) --no-print-directory aarch64
+	@$(MAKE) --no-print-directory unit
+
+unit: $(VENV)/.dev ## the tests that need no server
+	timeout 240 $(BIN)/pytest -m "not live"
+
+lint: $(VENV)/.dev ## rules, format, types, layers
+	timeout 60 $(BIN)/ruff check
+	timeout 60 $(BIN)/ruff format --check
+	MYPYPATH=benchmarks timeout 240 $(BIN)/mypy --explicit-package-bases $(TYPED)
+	timeout 60 $(BIN)/lint-imports
+	timeout 60 $(BIN)/python scripts/build_readme.py --check
+
+wheel: $(VENV)/.dev ## the wheel, built and tried in a clean environment
+	timeout 300 $(BIN)/python scripts/check_wheel.py
+
+aarch64: $(VENV)/.dev ## every dependency installs from wheels on a Spark
+	timeout 300 $(BIN)/python scripts/check_aarch64.py
+
+live: $(VENV)/.dev ## our figures against two real vLLM servers (scripts/real_stack.sh install first)
+	timeout -s INT -k 60 600 $(BIN)/pytest -m live tests/live -rs -s
+
+bench: $(VENV)/.dev ## what watching costs, beside other monitors
+	$(BIN)/python benchmarks/watching.py
+
+screenshots: $(VENV)/.dev ## draw screenshots/*.svg again
+	$(BIN)/python scripts/screenshots.py
+
+readme: $(VENV)/.dev ## write the generated parts of README.md again
+	$(BIN)/python scripts/build_readme.py
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,198 @@
+"""Runs a terminal program in a pseudo-terminal and accounts for what watching with it costs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+_ESCAPES = re.compile(
+    rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78DEHMNOZc])"
+)
+_ANSWERS = {
+    b"\x1b[c": b"\x1b[?62;c",  # device attributes
+    b"\x1b[6n": b"\x1b[1;1R",  # cursor position
+    b"\x1b[?2026$p": b"\x1b[?2026;2$y",  # synchronised output: known, off
+}
+"""Questions that a real terminal answers, and some programs wait for."""
+_READ_BYTES = 1 << 16
+_SEEN_BYTES = 1 << 20
+_END_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a program cost over a stretch of time."""
+
+    seconds: float
+    cpu_percent: float
+    """User and system time of its whole process tree, in percent of one core."""
+    bytes_per_s: float
+    """To the terminal."""
+    writes_per_s: float
+    rss_start_mib: float
+    """Resident memory, summed over the tree, at the start."""
+    rss_end_mib: float
+
+
+class EndedError(Exception):
+    """The program ended before it was measured; holds the last it wrote."""
+
+
+class PtyProgram:
+    """A program in a pseudo-terminal of its own, for as long as the context lasts."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        columns: int = 200,
+        rows: int = 50,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare; entering the context starts it."""
+        self._command = list(command)
+        self._size = struct.pack("HHHH", rows, columns, 0, 0)
+        self._env = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "LC_ALL": "C.UTF-8",
+            **(env or {}),
+        }
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            self._env.pop(name, None)
+        self._pid = 0
+        self._fd = -1
+        self._started_s = 0.0
+        self._seen = b""
+        self._bytes = 0
+        self._writes = 0
+
+    def __enter__(self) -> Self:
+        """Start the program."""
+        self._started_s = time.monotonic()
+        self._pid, self._fd = pty.fork()
+        if self._pid == 0:
+            # The size is set before the program can ask for it.
+            with suppress(OSError):
+                fcntl.ioctl(0, termios.TIOCSWINSZ, self._size)
+                os.execvpe(self._command[0], self._command, self._env)  # noqa: S606 - no shell is wanted
+            os._exit(127)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the program: asked first, then forced, children included."""
+        tree = self._tree()
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            for process in tree:
+                with suppress(psutil.Error):
+                    process.send_signal(signum)
+            _, tree = psutil.wait_procs(tree, timeout=_END_S)
+        os.close(self._fd)
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, os.WNOHANG)
+
+    def wait_for(self, texts: Sequence[str], timeout_s: float) -> float | None:
+        """Read until all texts have been on the stream; give the seconds since the start, None in time-out.
+
+        Raises:
+            EndedError: the program ended first.
+        """
+        wanted = {text.encode() for text in texts}
+        while (left_s := self._started_s + timeout_s - time.monotonic()) > 0:
+            if self._read(left_s):
+                plain = _ESCAPES.sub(b"", self._seen)
+                wanted = {text for text in wanted if text not in plain}
+                if not wanted:
+                    return time.monotonic() - self._started_s
+        return None
+
+    def idle(self, seconds: float) -> None:
+        """Read along for a while."""
+        end = time.monotonic() + seconds
+        while (left_s := end - time.monotonic()) > 0:
+            self._read(left_s)
+
+    def measure(self, seconds: float) -> Window:
+        """Account for the next seconds."""
+        began = time.monotonic()
+        bytes_before, writes_before = self._bytes, self._writes
+        cpu_before, rss_start = self._cpu_s(), self._rss_mib()
+        self.idle(seconds)
+        took = time.monotonic() - began
+        return Window(
+            seconds=took,
+            cpu_percent=100 * (self._cpu_s() - cpu_before) / took,
+            bytes_per_s=(self._bytes - bytes_before) / took,
+            writes_per_s=(self._writes - writes_before) / took,
+            rss_start_mib=rss_start,
+            rss_end_mib=self._rss_mib(),
+        )
+
+    def press(self, key: str, timeout_s: float = 2.0) -> float | None:
+        """Press a key and give the seconds until something is drawn; None if nothing is."""
+        began = time.monotonic()
+        os.write(self._fd, key.encode())
+        while (left_s := began + timeout_s - time.monotonic()) > 0:
+            if self._read(left_s):
+                return time.monotonic() - began
+        return None
+
+    def _read(self, timeout_s: float) -> bool:
+        """Take in what the program writes; False if it wrote nothing in time."""
+        ready, _, _ = select.select([self._fd], [], [], timeout_s)
+        if not ready:
+            return False
+        try:
+            data = os.read(self._fd, _READ_BYTES)
+        except OSError:
+            data = b""  # Linux' way to say that the other side is closed
+        if not data:
+            last = _ESCAPES.sub(b"", self._seen)[-500:].decode(errors="replace").strip()
+            raise EndedError(f"{self._command[0]} ended: {last}")
+        for question, answer in _ANSWERS.items():
+            if question in data:
+                os.write(self._fd, answer)
+        self._bytes += len(data)
+        self._writes += 1
+        self._seen = (self._seen + data)[-_SEEN_BYTES:]
+        return True
+
+    def _tree(self) -> list[psutil.Process]:
+        try:
+            root = psutil.Process(self._pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+    def _cpu_s(self) -> float:
+        """CPU seconds of the tree, with children that have ended and were waited for."""
+        total = 0.0
+        for process in self._tree():
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+    def _rss_mib(self) -> float:
+        total = 0
+        for process in self._tree():
+            with suppress(psutil.Error):
+                total += process.memory_info().rss
+        return total / 2**20

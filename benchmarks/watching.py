@@ -1,0 +1,211 @@
+"""What watching costs: sparktop on two simulated servers and this machine, beside other monitors.
+
+Each program runs in a 200x50 pseudo-terminal at one look a second. Counted are the CPU time and the memory
+of its whole process tree and the bytes that it sends to the terminal, over a window after a warm-up. The
+simulated servers are processes of their own and do not count. How long sparktop takes until its first
+complete paint is told as a ratio to an empty Textual app, started in turns with it: seconds depend on the
+machine.
+
+usage: watching.py [--seconds 60] [--starts 5] [--peers FOLDER] [--only NAME…] [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ptybench import EndedError, PtyProgram, Window
+
+from sparktop.demo.cluster import DemoCluster
+from sparktop.demo.command import as_toml, make_watch
+
+COLUMNS, ROWS = 200, 50
+WARM_UP_S = 10.0
+START_S = 30.0
+GOAL_CPU_PERCENT = 3.0
+GOAL_BYTES_PER_S = 25_000
+GOAL_PAINT_RATIO = 1.6
+PRESSES = 10
+
+EMPTY_APP = """
+from textual.app import App
+from textual.widgets import Static
+class Empty(App):
+    def compose(self):
+        yield Static("nothing to see")
+Empty().run()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A monitor, how to start it and what its first complete paint holds."""
+
+    name: str
+    what: str
+    command: Sequence[str]
+    painted: Sequence[str]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def empty_app() -> Program:
+    """Give the smallest Textual app: the floor for anything that is one."""
+    return Program("empty Textual app", "nothing", (sys.executable, "-c", EMPTY_APP), ("nothing to see",))
+
+
+def sparktop(config: Path, names: Sequence[str]) -> Program:
+    """Give ours, on what the configuration names."""
+    command = (str(Path(sys.executable).with_name("sparktop")), "--config", str(config))
+    return Program("sparktop", f"{len(names)} servers, this machine", command, names)
+
+
+def peers(urls: Sequence[str], folder: Path, find: Callable[[str], str | None]) -> list[Program]:
+    """Give the other monitors that are installed, each at one look a second."""
+    (folder / "btop").mkdir()
+    (folder / "btop" / "btop.conf").write_text("update_ms = 1000\n")
+    known: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], dict[str, str]], ...] = (
+        ("btop", "this machine", ("--utf-force",), ("cpu", "mem"), {"XDG_CONFIG_HOME": str(folder)}),
+        ("glances", "this machine", ("-t", "1", "--disable-check-update"), ("CPU",), {}),
+        ("vllmstat", "1 server", ("-u", urls[0], "-i", "1"), ("vllm",), {}),
+        ("vllm-htop", f"{len(urls)} servers", ("--url", *urls, "--interval", "1"), ("vllm",), {}),
+    )
+    return [
+        Program(name, what, (path, *arguments), painted, env)
+        for name, what, arguments, painted, env in known
+        if (path := find(name))
+    ]
+
+
+def first_paint(program: Program) -> float | None:
+    """Start a program and give the seconds until it has drawn all that its first screen holds."""
+    with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
+        return running.wait_for(program.painted, START_S)
+
+
+def cost(program: Program, seconds: float) -> Window:
+    """Start a program, let it settle and measure it."""
+    with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
+        running.idle(WARM_UP_S)
+        return running.measure(seconds)
+
+
+def key_latency_ms(program: Program) -> float | None:
+    """Give the median time from a key that moves the selection to the first byte drawn."""
+    with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
+        running.wait_for(program.painted, START_S)
+        took: list[float] = []
+        for key in "jk" * PRESSES:
+            # No multiple of the second at which everything is drawn anyway.
+            running.idle(0.31)
+            seconds = running.press(key)
+            if seconds is not None:
+                took.append(seconds)
+    return statistics.median(took) * 1e3 if took else None
+
+
+def row(program: Program, window: Window) -> str:
+    """Give a line of the table."""
+    return (
+        f"| {program.name} | {program.what} | {window.cpu_percent:.2f} | {window.bytes_per_s / 1e3:.1f} "
+        f"| {window.writes_per_s:.1f} | {window.rss_start_mib:.1f} | {window.rss_end_mib:.1f} |"
+    )
+
+
+def compare_costs(programs: Sequence[Program], seconds: float) -> dict[str, Window]:
+    """Measure one program after the other and print the table."""
+    print(f"{COLUMNS}x{ROWS} terminal, {seconds:.0f} s each after {WARM_UP_S:.0f} s of warm-up\n")
+    print("| program | watches | CPU, % of a core | kB/s to the terminal | writes/s | RSS MiB, start | end |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    windows: dict[str, Window] = {}
+    for program in programs:
+        try:
+            windows[program.name] = cost(program, seconds)
+        except EndedError as error:
+            print(
+                f"| {program.name} | {program.what} | {' '.join(str(error).split())[:120]} | | | | |",
+                flush=True,
+            )
+        else:
+            print(row(program, windows[program.name]), flush=True)
+    return windows
+
+
+def compare_starts(program: Program, floor: Program, starts: int) -> float | None:
+    """Start both in turns, print the medians and give their ratio."""
+    times: dict[str, list[float]] = {program.name: [], floor.name: []}
+    for _ in range(starts):
+        for one in (floor, program):
+            try:
+                painted = first_paint(one)
+            except EndedError as error:
+                print(f"\n{error}")
+                return None
+            if painted is None:
+                print(f"\n{one.name}: no complete paint within {START_S:.0f} s")
+                return None
+            times[one.name].append(painted)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    ratio = medians[program.name] / medians[floor.name]
+    print(f"\nFirst complete paint, median of {starts} starts in turns: ", end="")
+    print(", ".join(f"{name} {median:.2f} s" for name, median in medians.items()), end="")
+    print(f"; ratio {ratio:.2f}")
+    return ratio
+
+
+def goals_missed(window: Window | None, ratio: float | None) -> list[str]:
+    """Name the goals that sparktop does not meet."""
+    if window is None:
+        return ["sparktop was not measured"]
+    missed = []
+    if window.cpu_percent >= GOAL_CPU_PERCENT:
+        missed.append(f"CPU {window.cpu_percent:.2f} % of a core, not under {GOAL_CPU_PERCENT} %")
+    if window.bytes_per_s >= GOAL_BYTES_PER_S:
+        missed.append(f"{window.bytes_per_s:.0f} bytes/s, not under {GOAL_BYTES_PER_S}")
+    if ratio is None or ratio > GOAL_PAINT_RATIO:
+        missed.append(f"first paint {ratio or 0:.2f} x an empty app's, not within {GOAL_PAINT_RATIO}")
+    return missed
+
+
+def main() -> int:
+    """Measure and print; with --check, exit 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(prog="watching.py", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="the window of each program")
+    parser.add_argument("--starts", type=int, default=5, help="starts of sparktop and of the empty app")
+    parser.add_argument("--peers", type=Path, help="a folder with other monitors, beside those on PATH")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure these programs alone")
+    parser.add_argument("--check", action="store_true", help="exit 1 when sparktop misses a goal")
+    options = parser.parse_args()
+
+    def find(name: str) -> str | None:
+        return shutil.which(name, path=options.peers) if options.peers else None
+
+    with tempfile.TemporaryDirectory() as name, DemoCluster(backends=2, seed=0) as cluster:
+        folder = Path(name)
+        config = folder / "sparktop.toml"
+        config.write_text(as_toml(make_watch(cluster)))
+        ours = sparktop(config, [target.name for target in cluster.targets])
+        urls = [target.url for target in cluster.targets]
+        others = peers(urls, folder, lambda peer: find(peer) or shutil.which(peer))
+        programs = [ours, empty_app(), *others]
+        if options.only:
+            programs = [program for program in programs if program.name in options.only]
+        windows = compare_costs(programs, options.seconds)
+        if ours not in programs:
+            return 0
+        ratio = compare_starts(ours, empty_app(), options.starts)
+        latency_ms = None if ratio is None else key_latency_ms(ours)
+        print("From a key press to the first byte drawn: ", end="")
+        print("nothing was drawn" if latency_ms is None else f"{latency_ms:.0f} ms (median)")
+        missed = goals_missed(windows.get(ours.name), ratio)
+        print("\nGoals: " + ("all met" if not missed else "; ".join(missed)))
+        return int(options.check and bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

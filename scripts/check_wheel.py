@@ -1,0 +1,94 @@
+"""The wheel, built from this tree and installed where nothing else is, works from any directory.
+
+`--version`, `--help` of each command, every shipped theme, the example configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INSTALL_S = 240
+COMMAND_S = 30
+
+
+def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S) -> str:
+    """Run a command away from the tree and give what it prints.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    # A PYTHONPATH would let the tree stand in for what the wheel lacks.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        words = " ".join(str(word) for word in command)
+        sys.exit(f"wheel: {words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def expect(what: str, *, holds: bool) -> None:
+    """End with one line unless something holds."""
+    if not holds:
+        sys.exit(f"wheel: {what}")
+
+
+def main() -> None:
+    """Build, install, try."""
+    with tempfile.TemporaryDirectory(prefix="sparktop-wheel-") as folder:
+        away = Path(folder)
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", away, ROOT, cwd=away, timeout_s=INSTALL_S)
+        (wheel,) = away.glob("*.whl")
+        check_contents(wheel)
+        run(sys.executable, "-m", "venv", away / "venv", cwd=away, timeout_s=INSTALL_S)
+        bin_folder = away / "venv" / "bin"
+        run(bin_folder / "pip", "install", "--quiet", wheel, cwd=away, timeout_s=INSTALL_S)
+        check_program(bin_folder, away)
+        print(f"{wheel.name}: built, installed in a clean environment and tried")
+
+
+def check_contents(wheel: Path) -> None:
+    """Hold that the wheel has the themes and the licence, and no tests."""
+    names = zipfile.ZipFile(wheel).namelist()
+    for theme in (ROOT / "themes").glob("*.toml"):
+        expect(f"theme {theme.name} is missing", holds=f"sparktop/themes/{theme.name}" in names)
+    expect("LICENSE is missing", holds=any(name.endswith("/LICENSE") for name in names))
+    top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    expect(f"holds more than the package: {sorted(top)}", holds=top == {"sparktop"})
+
+
+def check_program(bin_folder: Path, away: Path) -> None:
+    """Try the installed program as a user would."""
+    sparktop = bin_folder / "sparktop"
+    listing = "from sparktop.cli import COMMANDS; print(*COMMANDS)"
+    version = run(sparktop, "--version", cwd=away).split()
+    expect(f"--version says {version}", holds=version[:1] == ["sparktop"] and len(version) > 1)
+    expect("--help says no usage", holds="usage: sparktop" in run(sparktop, "--help", cwd=away))
+    for command in run(bin_folder / "python", "-c", listing, cwd=away).split():
+        shown = run(sparktop, command, "--help", cwd=away)
+        expect(f"{command} --help says no usage", holds=f"usage: sparktop {command}" in shown)
+    # Listing the themes reads each of them.
+    listed = {line.split()[0] for line in run(sparktop, "themes", cwd=away).splitlines()}
+    shipped = {theme.stem for theme in (ROOT / "themes").glob("*.toml")}
+    expect(f"themes lists {sorted(listed)}, not {sorted(shipped)}", holds=listed == shipped != set())
+    example = away / "sparktop.toml"
+    example.write_text(run(sparktop, "config", "--default", cwd=away))
+    run(sparktop, "config", "--check", example, cwd=away)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""The demo command: simulated servers, and the viewer or a configuration for it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+from sparktop.demo.cluster import DemoCluster
+from sparktop.errors import SparktopError
+from sparktop.model.targets import NodeTarget, Watch
+from sparktop.model.text import clean
+
+_INTERRUPTED = 130
+
+
+def run_demo(
+    *,
+    serve: bool,
+    backends: int,
+    seed: int,
+    theme: str | None,
+    interval_s: float | None,
+    show: Callable[[Watch], int],
+) -> int:
+    """Start simulated servers, then `show` them beside this machine, or with `serve` only serve.
+
+    `show` is the viewer: this package knows nobody that draws. Gives the exit code.
+
+    Raises:
+        SparktopError: the servers did not start.
+    """
+    with DemoCluster(backends=backends, seed=seed) as cluster:
+        watch = make_watch(cluster, theme=theme, interval_s=interval_s)
+        return _serve(watch) if serve else show(watch)
+
+
+def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: float | None = None) -> Watch:
+    """Give what to watch: this machine and the simulated servers."""
+    defaults = Watch()
+    return Watch(
+        nodes=(NodeTarget(clean(platform.node(), 64) or "this machine"),),
+        backends=cluster.targets,
+        interval_s=defaults.interval_s if interval_s is None else interval_s,
+        theme=defaults.theme if theme is None else theme,
+        source="demo",
+    )
+
+
+def as_toml(watch: Watch) -> str:
+    """Write what to watch as a configuration file."""
+    return "\n".join((*_toml_lines(watch), ""))
+
+
+def _toml_lines(watch: Watch) -> Iterator[str]:
+    yield "# Simulated servers: they answer for as long as `sparktop demo --serve` runs."
+    yield f"interval_s = {float(watch.interval_s)}"
+    yield f"theme = {_quoted(watch.theme)}"
+    for node in watch.nodes:
+        yield from ("", "[[nodes]]", f"name = {_quoted(node.name)}", f"via = {_quoted(node.via)}")
+    for backend in watch.backends:
+        yield from ("", "[[backends]]", f"name = {_quoted(backend.name)}", f"url = {_quoted(backend.url)}")
+        yield f"engine = {_quoted(backend.engine)}"
+        if backend.slots is not None:
+            yield f"slots = {backend.slots}"
+
+
+def _quoted(text: str) -> str:
+    # A JSON string without control characters (they are cleaned away) is a TOML basic string.
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _serve(watch: Watch) -> int:
+    """Print the configuration and wait for the end: Ctrl+C, SIGTERM, or the servers' own."""
+    wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    try:
+        sys.stdout.write(as_toml(watch))
+        sys.stdout.flush()
+        count = len(watch.backends)
+        servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
+        sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
+        sys.stderr.flush()
+        got = signal.sigwait(wanted)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if got == signal.SIGCHLD:
+        raise SparktopError("the simulated servers ended")
+    return _INTERRUPTED if got == signal.SIGINT else 0

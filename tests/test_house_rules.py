@@ -1,0 +1,162 @@
+"""Rules of this repository that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_LINES = 400
+MOST_FUNCTION_LINES = 50
+SHORTEST_REASON = 5
+EXCEPTION = re.compile(
+    r"#\s*(?:noqa\b(?::\s*[A-Z]+[0-9]+(?:,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore\b(?:\[[\w, -]+\])?)(.*)"
+)
+EMPTY_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})
+# Put together here, so that this file does not hold what it forbids.
+REGISTRY_HOSTS = tuple(
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("crates", "io"),
+        ("anaconda", "org"),
+        ("rubygems", "org"),
+    )
+)
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Every file that is or could be committed, or all below the root where there is no git."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        out = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=20).stdout  # noqa: S603 - fixed
+        names = [name for name in out.decode().split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        names = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if ".venv" not in path.parts]
+    return tuple(ROOT / name for name in sorted(names) if (ROOT / name).is_file())
+
+
+def python_files() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py"]
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def test_the_rules_look_at_the_whole_repository() -> None:
+    """The list of files holds the package, the tests and the build's own files."""
+    names = {str(path.relative_to(ROOT)) for path in tracked()}
+    assert {"sparktop/__init__.py", "tests/test_house_rules.py", "pyproject.toml", "Makefile"} <= names
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    """A Python file that grows beyond 400 lines has more than one noun inside."""
+    long = [
+        f"{path.relative_to(ROOT)}: {count} lines"
+        for path in python_files()
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > MOST_LINES
+    ]
+    assert long == []
+
+
+def test_no_function_is_longer_than_50_lines() -> None:
+    """A function of more than 50 lines, signature and docstring included, does more than one thing."""
+    long = [
+        f"{where(path, node.lineno)} {node.name}: {length} lines"
+        for path in python_files()
+        for node in functions(path)
+        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > MOST_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_no_module_has_an_empty_name() -> None:
+    """No file or folder is called utils, helpers, common or manager: the noun inside names it."""
+    empty = [
+        str(path.relative_to(ROOT))
+        for path in python_files()
+        if EMPTY_NAMES & {part.lower() for part in path.relative_to(ROOT).with_suffix("").parts}
+    ]
+    assert empty == []
+
+
+def test_every_test_states_a_fact() -> None:
+    """Each test function has a docstring."""
+    silent = [
+        f"{where(path, node.lineno)} {node.name}"
+        for path in python_files()
+        if path.is_relative_to(ROOT / "tests")
+        for node in functions(path)
+        if node.name.startswith("test_") and not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+def test_no_test_sleeps() -> None:
+    """No test calls `sleep` of the time module: what it waits for has an event or a fake clock."""
+    sleeping = [
+        where(path, node.lineno)
+        for path in python_files()
+        if path.is_relative_to(ROOT / "tests")
+        for node in ast.walk(tree(path))
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "sleep"
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "time"
+        )
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "time"
+            and any(alias.name == "sleep" for alias in node.names)
+        )
+    ]
+    assert sleeping == []
+
+
+@pytest.mark.parametrize("host", REGISTRY_HOSTS)
+def test_no_file_names_a_package_registry(host: str) -> None:
+    """Where packages come from is decided by the machine's own settings, not by a file here."""
+    naming = [str(path.relative_to(ROOT)) for path in tracked() if host.encode() in path.read_bytes().lower()]
+    assert naming == []
+
+
+def without_reason(lines: list[str]) -> Iterator[int]:
+    """Number the exceptions with no words beside them or in a comment over the block that they begin."""
+    explained = False
+    for number, line in enumerate(lines, 1):
+        found = EXCEPTION.search(line)
+        explained = line.lstrip().startswith("#") or (explained and found is not None)
+        if found and not explained and len(found[1].strip(" #-:;,.")) < SHORTEST_REASON:
+            yield number
+
+
+def test_every_exception_from_a_rule_has_its_reason() -> None:
+    """Beside each `noqa` and `type: ignore`, or in the comment over it, stands why."""
+    bare = [
+        where(path, number)
+        for path in python_files()
+        for number in without_reason(path.read_text(encoding="utf-8").splitlines())
+    ]
+    assert bare == []

@@ -1,0 +1,39 @@
+"""What a release says of itself."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import sparktop
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_installed_version_is_the_one_of_the_package() -> None:
+    """The metadata that pip shows and `sparktop.__version__` agree."""
+    assert version("sparktop") == sparktop.__version__
+
+
+def test_the_changelog_starts_with_this_version() -> None:
+    """The newest entry of CHANGELOG.md is the version of the package."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = re.search(r"^## (\S+)", text, flags=re.MULTILINE)
+    assert found is not None
+    assert found[1] == sparktop.__version__
+
+
+def test_the_command_is_called_sparktop() -> None:
+    """Installing gives one command, named as the package."""
+    (script,) = [
+        entry for entry in entry_points(group="console_scripts") if entry.value.startswith("sparktop")
+    ]
+    assert script.name == "sparktop"
+
+
+def test_the_licence_is_the_whole_apache_licence() -> None:
+    """LICENSE holds the terms and the appendix, not a pointer to them."""
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
