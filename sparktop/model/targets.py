@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Where engines usually listen: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
@@ -64,6 +66,17 @@ class StateThresholds:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the user knows of a model and no server tells."""
+
+    bytes_per_token_gb: float | None = None
+    """GB (1e9 bytes) of weights read to make one token at batch 1."""
+
+
+_NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class Watch:
     """Everything to watch, resolved from arguments, config file or discovery."""
 
@@ -75,5 +88,11 @@ class Watch:
     interval_s: float = 1.0
     theme: str = "spark-dark"
     thresholds: StateThresholds = StateThresholds()
+    low_bandwidth: bool = False
+    """Draw seldom and coarsely: for slow lines."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the overview by the names of `sparktop.keys`, where they are not the usual ones."""
     source: str = "defaults"
     """Where it came from, in words: a file's path, "arguments", "this machine"."""
+    models: Mapping[str, ModelFacts] = field(default_factory=lambda: _NO_MODELS)
+    """Facts by served model name."""

@@ -20,7 +20,14 @@ def _alerts(snapshot: Snapshot) -> Row:
     return [(f"▲ {count} {word}", "bad" if critical else "warn")]
 
 
-def header_row(snapshot: Snapshot, width: int, *, frozen: bool = False, clock: datetime | None = None) -> Row:
+def header_row(
+    snapshot: Snapshot,
+    width: int,
+    *,
+    frozen: bool = False,
+    notice: str | None = None,
+    clock: datetime | None = None,
+) -> Row:
     """Give the fleet in one row: totals, alerts, what is special, the clock (local time).
 
     What does not fit is dropped from the least telling on; nothing wraps or moves.
@@ -36,6 +43,8 @@ def header_row(snapshot: Snapshot, width: int, *, frozen: bool = False, clock: d
     ]
     if frozen:
         pieces.insert(1, (0, [("FROZEN", "warn")]))
+    if notice:
+        pieces.insert(1, (1, [(notice, "warn")]))
     if snapshot.simulated:
         pieces.insert(1, (0, [("SIMULATED", "warn")]))
     when = (clock or snapshot.taken_at).astimezone()

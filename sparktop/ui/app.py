@@ -6,22 +6,27 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
 from sparktop.errors import ConfigError
+from sparktop.keys import remapped
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.monitor import Monitor
-from sparktop.palette import palettes
+from sparktop.palette import palettes, theme_problems
 from sparktop.store import Store
+from sparktop.ui.cadence import Cadence
+from sparktop.ui.remembered import recall, remember, state_file
 from sparktop.ui.screens.help import HelpScreen
+from sparktop.ui.screens.menu import MenuScreen, Setting
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 
@@ -29,6 +34,9 @@ INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """What + and - step through."""
 _PHASE = 0.35
 """Part of an interval after the poll instants at which the screen is drawn: answers are in by then."""
+
+_PROBLEMS_SHOWN = 4
+"""Lines of the toast about themes that cannot be used."""
 
 
 class TerminalMeter:
@@ -74,13 +82,18 @@ class SparktopApp(App[None]):
         monitor: Monitor | None = None,
         store: Store | None = None,
         interval_s: float = 1.0,
+        low_bandwidth: bool = False,
+        keys: Mapping[str, str] | None = None,
+        state: Path | None = None,
     ) -> None:
         """Draw what `take` gives; run `monitor` beside it (None: someone else feeds the pictures).
 
-        `store`, if given, is told what drawing costs.
+        `store`, if given, is told what drawing costs; `keys` replaces keys by name; `state` is the file that
+        remembers boxes, preset and sort order (None: nothing is).
 
         Raises:
             ConfigError: when there is no such theme.
+            KeyError, ValueError: `keys` cannot be used (see `sparktop.keys.remapped`).
         """
         check_theme(theme)
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
@@ -90,12 +103,16 @@ class SparktopApp(App[None]):
             self.register_theme(textual_theme(palette))
         self._monitor = monitor
         self._store = store
-        self.interval_s = interval_s
-        """Seconds between two drawings, and two polls of a backend."""
+        self.cadence = Cadence(interval_s, low_bandwidth=low_bandwidth)
+        self.animation_level = "none"
+        self._state = state
+        table = remapped(keys or {})
         self._take = take
         self.meter = TerminalMeter()
         self.role_styles = RoleStyles(palettes()[start], color=not self.no_color_wanted)
-        self.overview = OverviewScreen(self.role_styles, self._picture)
+        self.overview = OverviewScreen(
+            self.role_styles, self._picture, view=None if state is None else recall(state), keys=table
+        )
         self.theme = start
 
     def _picture(self) -> Snapshot:
@@ -113,8 +130,19 @@ class SparktopApp(App[None]):
         self._count_writes()
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self.overview.redraw()
+        self._tell_theme_problems()
         if self._monitor is not None:
             self.call_after_refresh(self._start_sources)
+
+    def _tell_theme_problems(self) -> None:
+        """Say in one toast what is wrong with themes of the user's; the rest of them is there."""
+        problems = theme_problems()
+        if not problems:
+            return
+        lines = list(problems[:_PROBLEMS_SHOWN])
+        if len(problems) > len(lines):
+            lines.append(f"and {len(problems) - len(lines)} more: see sparktop themes")
+        self.notify("\n".join(lines), title="themes", severity="warning", timeout=12, markup=False)
 
     def _count_writes(self) -> None:
         driver = self._driver
@@ -133,24 +161,94 @@ class SparktopApp(App[None]):
             self.run_worker(self._monitor.start(), group="sources", exit_on_error=False)
         self._arm()
 
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two polls of a backend, as asked for."""
+        return self.cadence.asked_s
+
     def _arm(self) -> None:
         """Set the timer for the next drawing, at a fixed phase after the poll instants."""
-        now = time.monotonic()
-        period = self.interval_s
-        passed = (now - _PHASE * period) % period
+        period, phase = self.cadence.draw_s, _PHASE * self.cadence.interval_s
+        passed = (time.monotonic() - phase) % period
         self.set_timer(max(0.02, period - passed), self._draw)
 
     def _draw(self) -> None:
-        self.overview.redraw()
+        self.cadence.drew(self._backlog())
+        shown = self.overview.shown
+        if shown is not None and self.cadence.polled(shown.backends) and self._monitor is not None:
+            self._monitor.set_interval(self.cadence.interval_s)
+        self._redraw()
         self._arm()
+
+    def _backlog(self) -> int:
+        """Give the writes that the terminal has not taken yet: Textual queues them for a thread."""
+        queue = getattr(getattr(self._driver, "_writer_thread", None), "_queue", None)
+        return int(queue.qsize()) if queue is not None else 0
+
+    def _redraw(self) -> None:
+        self.overview.notice = self.cadence.notice
+        self.overview.coarse = self.cadence.coarse
+        self.overview.redraw()
 
     def action_interval(self, step: int) -> None:
         """Go to the next longer (1) or shorter (-1) interval."""
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
-        self.interval_s = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
+        self.cadence.ask(INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))])
         if self._monitor is not None:
-            self._monitor.set_interval(self.interval_s)
-        self.overview.redraw()
+            self._monitor.set_interval(self.cadence.interval_s)
+        self._redraw()
+
+    def on_overview_screen_view_changed(self, message: OverviewScreen.ViewChanged) -> None:
+        """Remember the view for the next run."""
+        if self._state is not None and (problem := remember(self._state, message.view)):
+            self.notify(f"the view is not remembered: {clean(problem)}", severity="warning", markup=False)
+            self._state = None
+
+    def action_menu(self) -> None:
+        """Show the menu of all settings."""
+        self.push_screen(MenuScreen(self._settings()))
+
+    def _settings(self) -> list[Setting]:
+        overview, cadence = self.overview, self.cadence
+
+        def box(name: str) -> Setting:
+            words = {
+                "nodes": "nodes",
+                "backends": "backends",
+                "events": "alerts and events",
+                "self_cost": "self",
+            }
+            return Setting(
+                f"box: {words[name]}",
+                lambda: "shown" if getattr(overview.view.boxes, name) else "hidden",
+                lambda: overview.action_box(name),
+                {"nodes": "1", "backends": "2", "events": "3", "self_cost": "4"}[name],
+            )
+
+        return [
+            Setting("view", lambda: overview.view.preset.value, overview.action_next_view, "v"),
+            Setting("sorted by", lambda: overview.view.sort.value, overview.action_next_sort, "o"),
+            Setting("filter", lambda: overview.view.filter or "none", self._filter_from_menu, "/"),
+            *(box(name) for name in ("nodes", "backends", "events", "self_cost")),
+            Setting("look every", lambda: f"{cadence.asked_s:g} s", self._next_interval, "+ -"),
+            Setting("low bandwidth", lambda: "on" if cadence.low_bandwidth else "off", self._low_bandwidth),
+            Setting("theme", lambda: self.theme, self.action_next_theme, "t"),
+            Setting("picture", lambda: "frozen" if overview.frozen else "live", overview.action_freeze, "p"),
+            Setting("save a snapshot", lambda: "JSON, this folder", self.action_save_snapshot, "F2"),
+        ]
+
+    def _filter_from_menu(self) -> None:
+        self.pop_screen()
+        self.overview.action_filter()
+
+    def _next_interval(self) -> None:
+        """Go round: after the longest interval comes the shortest."""
+        at_end = self.interval_s >= INTERVALS_S[-1]
+        self.action_interval(-len(INTERVALS_S) if at_end else 1)
+
+    def _low_bandwidth(self) -> None:
+        self.cadence.low_bandwidth = not self.cadence.low_bandwidth
+        self._redraw()
 
     def _restyle(self) -> None:
         palette = palettes().get(self.theme)
@@ -166,11 +264,21 @@ class SparktopApp(App[None]):
             return
         index = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(index + 1) % len(names)]
-        self.notify(f"theme {self.theme}", timeout=2)
+        self.notify(f"theme {self.theme}", timeout=2, markup=False)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Give what the command palette offers: everything that a key does."""
+        for key in self.overview.key_table:
+            if key.name != "palette":
+                yield SystemCommand(key.help, f"key {key.shown}", partial(self._do, key.action))
+        yield from super().get_system_commands(screen)
+
+    async def _do(self, action: str) -> None:
+        await self.overview.run_action(action)
 
     def action_help(self) -> None:
         """Show the help."""
-        self.push_screen(HelpScreen())
+        self.push_screen(HelpScreen(self.overview.key_table))
 
     def action_save_snapshot(self) -> None:
         """Write the picture on the screen as JSON into the current folder."""
@@ -213,7 +321,14 @@ def run(watch: Watch, *, simulated: bool = False) -> int:
     store = Store(watch, simulated=simulated)
     monitor = Monitor(watch, store)
     app = SparktopApp(
-        store.snapshot, theme=watch.theme, monitor=monitor, store=store, interval_s=watch.interval_s
+        store.snapshot,
+        theme=watch.theme,
+        monitor=monitor,
+        store=store,
+        interval_s=watch.interval_s,
+        low_bandwidth=watch.low_bandwidth,
+        keys=watch.keys,
+        state=state_file(os.environ),
     )
     app.run()
     return app.return_code or 0

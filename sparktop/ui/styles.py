@@ -39,13 +39,17 @@ def textual_theme(palette: Palette) -> Theme:
 
     def color(role: str) -> str:
         value = palette.color(role)
-        return f"ansi_{value}" if palette.ansi else value
+        return value if value.startswith("#") else f"ansi_{value}"
 
     background = color("background")
+    # Only under an ansi theme does Textual leave the terminal's own background alone.
+    ansi = palette.ansi or palette.transparent
     variables = {"border": color("border"), "block-cursor-background": color("cursor_background")}
-    if palette.ansi:
+    if ansi:
         # Textual's own style sheets name these as soon as a theme is an ansi one.
-        variables |= BUILTIN_THEMES["ansi-dark" if palette.dark else "ansi-light"].variables
+        theirs = BUILTIN_THEMES["ansi-dark" if palette.dark else "ansi-light"].variables
+        ours = variables | {"block-cursor-foreground": color("text")}
+        variables = variables | theirs if palette.ansi else theirs | ours
     return Theme(
         name=palette.name,
         primary=color("accent"),
@@ -57,8 +61,8 @@ def textual_theme(palette: Palette) -> Theme:
         foreground=color("text"),
         background=background,
         surface=background,
-        panel=background if palette.ansi else color("cursor_background"),
+        panel=background if ansi else color("cursor_background"),
         dark=palette.dark,
-        ansi=palette.ansi,
+        ansi=ansi,
         variables=variables,
     )

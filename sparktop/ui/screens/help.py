@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -12,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from sparktop.graphics.cells import fit
-from sparktop.ui.keys import KEYS
+from sparktop.keys import KEYS, Key
 
 _WORDS = (
     ("unreachable", "no answer; the lower edge of its panel says why and since when"),
@@ -45,18 +46,23 @@ class HelpScreen(ModalScreen[None]):
         ("escape,question_mark,f1,q,enter", "dismiss", "close"),
     ]
 
+    def __init__(self, keys: Sequence[Key] = KEYS) -> None:
+        """Tell what `keys` do."""
+        super().__init__()
+        self._keys = keys
+
     def compose(self) -> ComposeResult:
         """Build the text."""
         with VerticalScroll() as box:
             box.border_title = "help"
             box.border_subtitle = "esc closes"
-            yield Static(self.text())
+            yield Static(self.text(self._keys))
 
     @staticmethod
-    def text() -> Text:
+    def text(keys: Sequence[Key]) -> Text:
         """Give the whole help."""
         text = Text()
-        for key in KEYS:
+        for key in keys:
             text.append(fit(key.shown, 9), style="bold")
             text.append(f" {key.help}\n")
         text.append("mouse     click selects, click again zooms, the wheel scrolls\n")

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import BindingsMap
+from textual.message import Message
 from textual.screen import Screen
+from textual.widgets import Input
 
+from sparktop.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.text import clean
 from sparktop.panels.bars import footer_row, header_row
 from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
 from sparktop.panels.rows import Row, blank_row, fit_row
 from sparktop.panels.scene import Drawn, PanelKey, Scene, flatten
+from sparktop.panels.view import (
+    Preset,
+    Sort,
+    View,
+    backend_order,
+    filtered_backends,
+    filtered_nodes,
+    in_order,
+    node_order,
+)
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.keys import action_of, bindings, footer_keys
+from sparktop.ui.keys import bindings
 from sparktop.ui.styles import RoleStyles
 
 HEADER = 1
 FOOTER = 1
+_REORDER_S = 5.0
+"""Live figures change the order at most this often: rows that jump every second cannot be read."""
 
 
 def too_small_rows(width: int, height: int) -> list[Row]:
@@ -42,27 +57,58 @@ def too_small_rows(width: int, height: int) -> list[Row]:
 class OverviewScreen(Screen[None]):
     """Everything at one glance."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     AUTO_FOCUS = "#canvas"
+    DEFAULT_CSS = """
+    OverviewScreen > Input {
+        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
+    }
+    OverviewScreen > Input:focus { border: none; }
+    OverviewScreen > Input.asking { display: block; }
+    """
 
-    def __init__(self, styles: RoleStyles, take: Callable[[], Snapshot]) -> None:
-        """Draw what `take` gives."""
+    class ViewChanged(Message):
+        """The user chose another view."""
+
+        def __init__(self, view: View) -> None:
+            """Carry the view."""
+            super().__init__()
+            self.view = view
+
+    def __init__(
+        self,
+        styles: RoleStyles,
+        take: Callable[[], Snapshot],
+        *,
+        view: View | None = None,
+        keys: Sequence[Key] = KEYS,
+    ) -> None:
+        """Draw what `take` gives, as `view` says, driven by `keys`."""
         super().__init__()
         self._take = take
         self._canvas = Canvas(styles)
         self._shown: Snapshot | None = None
         self._drawn: list[Drawn] = []
+        self._selectable: list[PanelKey] = []
         self._spots: list[tuple[int, int, str]] = []
         self._scroll = 0
+        self._first_row = 0
         self._board_height = 0
-        self.boxes = Boxes()
+        self._order: tuple[float, list[str], list[str]] | None = None
+        self.key_table = tuple(keys)
+        self._bindings = BindingsMap(bindings(self.key_table))
+        self.view = view or View()
         self.frozen = False
+        self.coarse = 1
+        """Intervals that a dot column of the graphs stands for."""
+        self.notice: str | None = None
+        """A word for the header: why the cadence is not what was asked for."""
         self.selected: PanelKey | None = None
         self.zoomed: PanelKey | None = None
 
     def compose(self) -> ComposeResult:
-        """Give the one widget."""
+        """Give the canvas, and the line for the filter that shows while it is asked."""
         yield self._canvas
+        yield Input(placeholder="filter: words in name, model, URL, state … esc drops it", id="filter")
 
     @property
     def canvas(self) -> Canvas:
@@ -89,19 +135,65 @@ class OverviewScreen(Screen[None]):
             self._canvas.show(too_small_rows(width, height))
             return
         room = height - HEADER - FOOTER
-        scene = Scene(self._shown, width, room, self.boxes, selected=self.selected, zoomed=self.zoomed)
+        snapshot = self._arranged(self._shown)
+        zoomed = self._zoomed(snapshot)
+        scene = Scene(
+            snapshot,
+            width,
+            room,
+            self.view,
+            selected=self.selected,
+            zoomed=zoomed,
+            first_row=self._first_row,
+            coarse=self.coarse,
+        )
         self._drawn = scene.draw()
-        self._board_height = scene.layout.height
-        self._scroll = min(self._scroll, max(0, self._board_height - room))
+        self._selectable = scene.keys()
+        self._first_row = scene.first_row
+        self._board_height = max([scene.layout.height, *(len(p.rows) + p.place.y for p in self._drawn)])
+        self._scroll = max(0, min(self._scroll, self._board_height - room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
-        header = header_row(self._shown, width, frozen=self.frozen)
+        header = header_row(self._shown, width, frozen=self.frozen, notice=self.notice)
         footer, self._spots = footer_row(self._footer_keys(), width)
         self._canvas.show([header, *board, footer])
 
+    def _arranged(self, snapshot: Snapshot) -> Snapshot:
+        """Give the snapshot with backends and nodes filtered and in order."""
+        view = self.view
+        if view.plain:
+            return snapshot
+        order = self._order
+        if order is None or snapshot.at - order[0] >= _REORDER_S or snapshot.at < order[0]:
+            names = backend_order(snapshot.backends, view.sort), node_order(snapshot.nodes, view.sort)
+            order = self._order = (snapshot.at, *names)
+        return replace(
+            snapshot,
+            backends=in_order(filtered_backends(snapshot.backends, view.filter), order[1]),
+            nodes=in_order(filtered_nodes(snapshot.nodes, view.filter), order[2]),
+        )
+
+    def _zoomed(self, snapshot: Snapshot) -> PanelKey | None:
+        """Give what fills the board alone: what was zoomed, or the one backend of that preset."""
+        if self.zoomed is not None or self.view.preset is not Preset.ONE or not snapshot.backends:
+            return self.zoomed
+        names = [view.name for view in snapshot.backends]
+        chosen = self.selected.name if self.selected and self.selected.kind == "backend" else names[0]
+        return PanelKey("backend", chosen if chosen in names else names[0])
+
     def _footer_keys(self) -> list[tuple[str, str]]:
-        keys = footer_keys()
+        keys = [(key.shown, key.footer) for key in self.key_table if key.footer]
         hidden = self._board_height - (self.size.height - HEADER - FOOTER)
+        if self.view.filter:
+            keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         return [("↓", f"{hidden} more rows"), *keys] if hidden > 0 else keys
+
+    def show_as(self, view: View) -> None:
+        """Show another view, and let the application know."""
+        if view.sort is not self.view.sort:
+            self._order = None
+        self.view = view
+        self._paint()
+        self.post_message(self.ViewChanged(view))
 
     def on_resize(self, _: events.Resize) -> None:
         """Lay out for the new size."""
@@ -114,30 +206,72 @@ class OverviewScreen(Screen[None]):
 
     def action_box(self, box: str) -> None:
         """Show or hide one box; the last one stays."""
-        boxes = replace(self.boxes, **{box: not getattr(self.boxes, box)})
+        boxes = replace(self.view.boxes, **{box: not getattr(self.view.boxes, box)})
         if boxes != Boxes(nodes=False, backends=False, events=False, self_cost=False):
-            self.boxes = boxes
             self.zoomed = None
-            self._paint()
+            self.show_as(replace(self.view, boxes=boxes))
+
+    def action_next_view(self) -> None:
+        """Go to the next preset."""
+        presets = list(Preset)
+        self.zoomed, self._scroll = None, 0
+        preset = presets[(presets.index(self.view.preset) + 1) % len(presets)]
+        self.show_as(replace(self.view, preset=preset))
+
+    def action_next_sort(self) -> None:
+        """Go to the next sort order."""
+        sorts = list(Sort)
+        self.show_as(replace(self.view, sort=sorts[(sorts.index(self.view.sort) + 1) % len(sorts)]))
+        self.notify(f"sorted: {self.view.sort.value}", timeout=2)
+
+    def action_filter(self) -> None:
+        """Ask for the words to filter by."""
+        line = self.query_one("#filter", Input)
+        line.value = self.view.filter
+        line.add_class("asking")
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        if event.input.has_class("asking"):
+            self._scroll = self._first_row = 0
+            self.show_as(replace(self.view, filter=clean(event.value, 80)))
+
+    def on_input_submitted(self, _: Input.Submitted) -> None:
+        """Keep the filter and go back to the board."""
+        self._close_filter()
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter", Input).remove_class("asking")
+        self._canvas.focus()
 
     def action_select(self, step: int) -> None:
         """Move the selection over the panels, in reading order."""
-        keys = [panel.key for panel in self._drawn]
+        keys = self._selectable
+        if self.zoomed is not None:
+            # What is shown alone may be taller than the screen; otherwise the arrows go on to the next one.
+            if self._board_height > self.size.height - HEADER - FOOTER:
+                self._scroll += 3 * step
+                self._paint()
+            return
         if not keys:
             return
         if self.selected in keys:
             self.selected = keys[(keys.index(self.selected) + step) % len(keys)]
         else:
             self.selected = keys[0 if step > 0 else -1]
-        self._bring_into_view(self.selected)
         self._paint()
+        self._bring_into_view(self.selected)
 
     def _bring_into_view(self, key: PanelKey) -> None:
         room = self.size.height - HEADER - FOOTER
         for panel in self._drawn:
             if panel.key == key:
                 top, bottom = panel.place.y, panel.place.y + panel.place.height
-                self._scroll = min(max(self._scroll, bottom - room), top)
+                scroll = min(max(self._scroll, bottom - room), top)
+                if scroll != self._scroll:
+                    self._scroll = scroll
+                    self._paint()
 
     def action_zoom(self) -> None:
         """Show the selected panel alone, or all again."""
@@ -152,9 +286,15 @@ class OverviewScreen(Screen[None]):
         self._paint()
 
     def action_back(self) -> None:
-        """Leave the zoom, then the selection."""
-        if self.zoomed is not None:
+        """Leave the filter's line, the zoom, the filter, the selection: one a press."""
+        if self.query_one("#filter", Input).has_class("asking"):
+            self._close_filter()
+            self.show_as(replace(self.view, filter=""))
+        elif self.zoomed is not None:
             self.zoomed = None
+            self._scroll = 0
+        elif self.view.filter:
+            self.show_as(replace(self.view, filter=""))
         else:
             self.selected = None
         self._paint()
@@ -171,13 +311,14 @@ class OverviewScreen(Screen[None]):
         if message.y == self.size.height - 1:
             for first, end, shown in self._spots:
                 if first <= message.x < end:
-                    await self.run_action("select(1)" if shown == "↓" else action_of(shown))
+                    actions = {key.shown: key.action for key in self.key_table}
+                    await self.run_action((actions | {"↓": "select(1)", "esc": "back"})[shown])
             return
         if message.y == 0:
             self.action_events()
             return
         y = message.y - HEADER + self._scroll
-        for panel in self._drawn:
+        for panel in reversed(self._drawn):  # the rows of a table come after the table itself
             place = panel.place
             if place.x <= message.x < place.x + place.width and place.y <= y < place.y + place.height:
                 if self.selected == panel.key:
@@ -185,9 +326,13 @@ class OverviewScreen(Screen[None]):
                 else:
                     self.selected = panel.key
                     self._paint()
+                return
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
         """Scroll the board where it is taller than the screen."""
         room = self.size.height - HEADER - FOOTER
         self._scroll = max(0, min(self._board_height - room, self._scroll + 3 * message.direction))
+        self._first_row += 3 * message.direction
+        if any(panel.key.kind == "table" for panel in self._drawn):
+            self.selected = None  # a selected row would pull the table back
         self._paint()

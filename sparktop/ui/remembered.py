@@ -1,0 +1,63 @@
+"""What the overview remembers from one run to the next: boxes, preset and sort order."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from sparktop.panels.layout import Boxes
+from sparktop.panels.view import Preset, Sort, View
+
+Named = TypeVar("Named", Preset, Sort)
+
+
+def state_file(env: Mapping[str, str]) -> Path:
+    """Give the file: `$XDG_STATE_HOME/sparktop/view.json`."""
+    base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".local/state")
+    return Path(base) / "sparktop" / "view.json"
+
+
+def recall(path: Path) -> View:
+    """Give what was remembered; the defaults for whatever is missing, unreadable or not understood."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return View()
+    if not isinstance(data, dict):
+        return View()
+    boxes = data.get("boxes")
+    chosen = {
+        name: value
+        for name, value in (boxes.items() if isinstance(boxes, dict) else ())
+        if name in asdict(Boxes()) and isinstance(value, bool)
+    }
+    kept = Boxes(**chosen)
+    nothing = not any(asdict(kept).values())
+    return View(
+        preset=_member(Preset, data.get("preset"), Preset.WATCH),
+        boxes=Boxes() if nothing else kept,
+        sort=_member(Sort, data.get("sort"), Sort.CONFIG),
+    )
+
+
+def _member(kind: type[Named], value: object, default: Named) -> Named:
+    return next((member for member in kind if member.value == value), default)
+
+
+def remember(path: Path, view: View) -> str | None:
+    """Write `view` (not its filter) atomically; gives what went wrong as words, None when all is well."""
+    data = {"boxes": asdict(view.boxes), "preset": view.preset.value, "sort": view.sort.value}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".view-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        Path(name).replace(path)
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return None
