@@ -44,8 +44,8 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
         word = "–" if latency.count is None else "no traffic"
         return [*row, (word, "muted")]
     if latency.p50 is None and latency.mean_s is not None:
-        few = latency.note or f"{latency.count:.0f} seen: too few for quantiles"
-        return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 9), (f" {few}", "muted")]
+        few = latency.note or f"of {latency.count:.0f}: too few"
+        return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
     row += _named("p50", quantile_text(latency.p50), LATENCY_WIDTH)
     row += _named("  p95", quantile_text(latency.p95), LATENCY_WIDTH)
     if width >= 6 + 13 + 15 + 16:

@@ -15,21 +15,18 @@ from sparktop.graphics.cells import cell_width
 from sparktop.panels.rows import Row
 from sparktop.ui.styles import RoleStyles
 
-_JOIN = 12
-"""Unchanged cells between two changes that cost less to send again than a cursor move with its colours."""
+_SPAN_BYTES = 48
+"""What one more span costs on the way to the terminal: a cursor move, two colours, a reset."""
 
 
-def _run_change(old: str, new: str, x: int, width: int) -> tuple[int, int]:
-    """Give the first and the end cell that differ between two texts of one width and role."""
+def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, int]]:
+    """Give the cells that differ between two texts of one width and role."""
     if len(old) != width or len(new) != width:
-        return x, x + width  # wide or combining characters: cells are not characters
-    start = 0
-    while old[start] == new[start]:
-        start += 1
-    end = width
-    while old[end - 1] == new[end - 1]:
-        end -= 1
-    return x + start, x + end
+        yield x, x + width  # wide or combining characters: cells are not characters
+        return
+    for index, (before, after) in enumerate(zip(old, new, strict=True)):
+        if before != after:
+            yield x + index, x + index + 1
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
@@ -44,7 +41,7 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
         x = 0
         for (before, _), (after, _), width in zip(old, new, new_widths, strict=True):
             if before != after:
-                yield _run_change(before, after, x, width)
+                yield from _run_changes(before, after, x, width)
             x += width
         return
     first, start = 0, 0
@@ -59,15 +56,20 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def joined(spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Join spans whose gap costs more to skip than to send again."""
+def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, int]]:
+    """Join spans of `row` where sending what lies between again costs less than another span."""
+    text = "".join(part for part, _ in row)
+    simple = sum(cell_width(part) for part, _ in row) == len(text)
     held: tuple[int, int] | None = None
     for start, end in spans:
-        if held is not None and start - held[1] <= _JOIN:
+        if held is None:
+            held = (start, end)
+            continue
+        gap = text[held[1] : start].encode() if simple else b""
+        if len(gap) <= _SPAN_BYTES:
             held = (held[0], end)
         else:
-            if held is not None:
-                yield held
+            yield held
             held = (start, end)
     if held is not None:
         yield held
@@ -126,7 +128,7 @@ class Canvas(Widget, can_focus=True):
         for y, (before, after) in enumerate(zip(old, rows, strict=True)):
             if before != after:
                 self._strips.pop(y, None)
-                regions += [Region(a, y, b - a, 1) for a, b in joined(changed_spans(before, after))]
+                regions += [Region(a, y, b - a, 1) for a, b in joined(changed_spans(before, after), after)]
         if regions:
             self.refresh(*regions)
 

@@ -42,7 +42,7 @@ def test_every_changed_cell_is_in_a_span(old: Row, new: Row) -> None:
     """Painting just the spans over the old row gives the new row."""
     before, after = cells_of(old), cells_of(new)
     painted = list(before)
-    for start, end in joined(changed_spans(old, new)):
+    for start, end in joined(changed_spans(old, new), new):
         assert 0 <= start < end <= WIDTH
         painted[start:end] = after[start:end]
     assert painted == after
@@ -58,3 +58,13 @@ def test_one_new_character_is_one_cell() -> None:
 def test_equal_rows_change_nothing() -> None:
     """No span for two equal rows."""
     assert list(changed_spans([("abc", "text")], [("abc", "text")])) == []
+
+
+def test_a_long_unchanged_middle_is_not_sent_again() -> None:
+    """Two changes far apart are two spans; close together they are one."""
+    middle = "⣿" * 40
+    old: Row = [("⡀" + middle + "⡀", "graph")]
+    new: Row = [("⣀" + middle + "⣀", "graph")]
+    assert list(joined(changed_spans(old, new), new)) == [(0, 1), (41, 42)]
+    old, new = [("⡀" + middle[:9] + "⡀", "graph")], [("⣀" + middle[:9] + "⣀", "graph")]
+    assert list(joined(changed_spans(old, new), new)) == [(0, 11)]
