@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from sparktop.commands.output import write_out
+from sparktop.commands.output import tell, write_out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,12 +13,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print every theme's name, kind and title."""
-    from sparktop.palette import palettes  # late: --help loads no theme
+    """Print every theme's name, kind, title and, of the user's, its file; what is wrong with one is told."""
+    from sparktop.palette import palettes, theme_problems  # late: --help loads no theme
 
     del arguments
     known = palettes()
     width = max((len(name) for name in known), default=0)
-    kinds = {name: "terminal" if one.ansi else "dark" if one.dark else "light" for name, one in known.items()}
-    write_out("".join(f"{name:<{width}}  {kinds[name]:<8}  {one.title}\n" for name, one in known.items()))
+    lines = []
+    for name, one in known.items():
+        kind = "terminal" if one.ansi else "dark" if one.dark else "light"
+        # A title that only repeats the name, as of each theme of btop's, leaves its place to the file.
+        about = "  ".join(part for part in (one.title if one.title != name else "", one.source) if part)
+        lines.append(f"{name:<{width}}  {kind:<8}  {about}\n")
+    write_out("".join(lines))
+    for problem in theme_problems():
+        tell(problem)
     return 0

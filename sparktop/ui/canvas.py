@@ -15,8 +15,8 @@ from sparktop.graphics.cells import cell_width
 from sparktop.panels.rows import Row
 from sparktop.ui.styles import RoleStyles
 
-_SPAN_BYTES = 48
-"""What one more span costs on the way to the terminal: a cursor move, two colours, a reset."""
+_SPAN_BYTES = 12
+"""What one more span costs on the way to the terminal: a cursor move, at times a colour."""
 
 
 def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, int]]:

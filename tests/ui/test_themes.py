@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from sparktop.errors import ConfigError
 from sparktop.graphics.gradient import contrast
-from sparktop.palette import COLOR_ROLES, GRADIENT_ROLES, Palette, palettes, parse_palette
+from sparktop.palette import COLOR_ROLES, GRADIENT_ROLES, Palette, parse_palette, shipped_palettes
 
 # What a terminal's 16 colours look like in xterm's own table: the one palette with a published definition.
 XTERM = {
@@ -38,7 +40,7 @@ def shown(palette: Palette, color: str, *, background: bool = False) -> str:
     return XTERM[color]
 
 
-@pytest.mark.parametrize("palette", palettes().values(), ids=lambda p: p.name)
+@pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
 def test_text_and_graphs_stand_out(palette: Palette) -> None:
     """Text and every step of every gradient have a contrast of 4.5 or more; borders and bars 3 (WCAG 2.1)."""
     background = shown(palette, palette.color("background"), background=True)
@@ -51,7 +53,7 @@ def test_text_and_graphs_stand_out(palette: Palette) -> None:
         assert ratio >= wanted, f"{role} has {ratio:.2f}"
 
 
-@pytest.mark.parametrize("palette", palettes().values(), ids=lambda p: p.name)
+@pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
 def test_selected_rows_of_dialogs_can_be_read(palette: Palette) -> None:
     """Text on the highlighted row of a dialog has a contrast of 4.5 or more."""
     if palette.ansi:
@@ -60,10 +62,90 @@ def test_selected_rows_of_dialogs_can_be_read(palette: Palette) -> None:
         assert contrast(palette.color(role), palette.color("cursor_background")) >= 4.5
 
 
-def test_the_three_themes_are_there() -> None:
-    """A dark one, a light one and one for 16 colours are shipped."""
-    assert {"spark-dark", "spark-light", "spark-ansi"} <= set(palettes())
-    assert [p.name for p in palettes().values() if p.ansi] == ["spark-ansi"]
+def test_the_themes_are_there() -> None:
+    """Dark and light ones, one for 16 colours, of high contrast, and for colour-blind eyes are shipped."""
+    known = shipped_palettes()
+    assert {"spark-dark", "spark-light", "spark-ansi", "spark-contrast", "spark-colorblind"} <= set(known)
+    assert [p.name for p in known.values() if p.ansi] == ["spark-ansi"]
+    assert {p.dark for p in known.values()} == {True, False}
+    assert len({p.title for p in known.values()}) == len(known) >= 7
+
+
+def test_high_contrast_is_high() -> None:
+    """In the theme of that name words and graphs have 7 or more (WCAG 2.1, level AAA), shapes 4.5."""
+    palette = shipped_palettes()["spark-contrast"]
+    for role in (*COLOR_ROLES, *(f"{name}/{level}" for name in GRADIENT_ROLES for level in range(16))):
+        if role not in {"background", "cursor_background"}:
+            wanted = 4.5 if role in NOT_TEXT else 7.0
+            assert contrast(palette.color(role), "#000000") >= wanted, role
+
+
+# How linear red, green and blue are seen without one kind of cone (Machado, Oliveira and Fernandes 2009).
+SIGHT = {
+    "full": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+SIDE_BY_SIDE = [
+    ("good", "warn"),
+    ("warn", "bad"),
+    ("good", "bad"),
+    ("accent", "warn"),
+    ("accent", "bad"),
+    *((f"generation/{level}", f"prompt/{level}") for level in range(16)),
+    *((f"running/{level}", f"waiting/{level}") for level in range(16)),
+]
+
+
+def seen_as(color: str, sight: str) -> tuple[float, float, float]:
+    """Give CIELAB of a colour as someone of that sight sees it."""
+    shares = [byte / 255 for byte in bytes.fromhex(color[1:])]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    red, green, blue = (
+        min(1.0, max(0.0, sum(part * value for part, value in zip(row, linear, strict=True))))
+        for row in SIGHT[sight]
+    )
+    x, y, z = (
+        value ** (1 / 3) if value > 0.008856 else 7.787 * value + 16 / 116
+        for value in (
+            (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
+            0.2126 * red + 0.7152 * green + 0.0722 * blue,
+            (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
+        )
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def least_difference(name: str, sight: str) -> float:
+    palette = shipped_palettes()[name]
+    return min(
+        math.dist(seen_as(palette.color(one), sight), seen_as(palette.color(other), sight))
+        for one, other in SIDE_BY_SIDE
+    )
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colour_blind_eyes_tell_apart_what_stands_side_by_side(sight: str) -> None:
+    """State words and stacked curves of the safe theme differ by 25 or more (CIELAB) for each kind of eye."""
+    assert least_difference("spark-colorblind", sight) >= 25
+
+
+def test_the_safe_theme_is_not_safe_by_chance() -> None:
+    """The measure tells: green and red of the dark theme are close together for most colour-blind eyes."""
+    assert least_difference("spark-dark", "deuteranopia") < 15
 
 
 @pytest.mark.parametrize(
@@ -83,6 +165,6 @@ def test_a_bad_theme_says_what_is_wrong(text: str, words: str) -> None:
 
 def test_a_gradient_climbs() -> None:
     """The first and the last step of a gradient are its first and last stop."""
-    palette = palettes()["spark-dark"]
+    palette = shipped_palettes()["spark-dark"]
     assert palette.color("gpu/0") == "#76b900"
     assert palette.color("gpu/15") == palette.color("gpu") == "#ff8a5c"

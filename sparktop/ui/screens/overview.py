@@ -30,6 +30,7 @@ from sparktop.panels.view import (
     node_order,
 )
 from sparktop.ui.canvas import Canvas
+from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
 from sparktop.ui.styles import RoleStyles
 
@@ -84,6 +85,7 @@ class OverviewScreen(Screen[None]):
     ) -> None:
         """Draw what `take` gives, as `view` says, driven by `keys`."""
         super().__init__()
+        self._compositor = FrugalCompositor()
         self._take = take
         self._canvas = Canvas(styles)
         self._shown: Snapshot | None = None

@@ -1,0 +1,261 @@
+"""btop's `*.theme` files: read as btop reads them, and told in the roles of our screen.
+
+A file is lines like `theme[main_fg]="#cc"`. A value is "#rrggbb", "#gg" (a grey), "r g b" in decimal, or
+empty; double quotes, single quotes or none. A gradient has a start, a mid and an end: without an end it is
+its start alone, without a mid two stops. An empty `main_bg` is the terminal's own background. Keys that btop
+does not have are skipped, as are all lines that are none of these. (Format: `btop_theme.cpp` of btop.)
+
+What btop colours is not what we colour, so this is what stands for what; the first that a file gives counts:
+
+| our role            | btop's keys                                                            |
+|---------------------|------------------------------------------------------------------------|
+| background          | main_bg; not named at all: black, as in btop                           |
+| text                | main_fg; else a light or a dark grey, whichever the background needs   |
+| title               | title, main_fg                                                         |
+| key                 | hi_fg, title                                                           |
+| muted               | graph_text, inactive_fg, made readable: it is the colour of our labels |
+| stale               | inactive_fg, made readable                                             |
+| border              | cpu_box, div_line                                                      |
+| selected            | selected_fg, where it can be told from background and border; hi_fg    |
+| cursor_background   | selected_bg, made such that text on it can be read                     |
+| accent              | proc_misc, hi_fg                                                       |
+| bar_empty           | meter_bg, div_line, inactive_fg                                        |
+| good, warn, bad     | the file's own green, amber and red; where it has none, ours           |
+| generation          | upload (tokens go out)                                                 |
+| prompt, network     | download (tokens and bytes come in)                                    |
+| running             | cached                                                                 |
+| waiting             | available                                                              |
+| cpu                 | cpu                                                                    |
+| gpu                 | process, cpu (btop has no gradient for the GPU: it borrows one too)    |
+| memory              | used                                                                   |
+| load                | temp                                                                   |
+
+Nobody promises contrast in a theme of the user's, but nothing is drawn to be invisible: words with less than
+`WORDS` against the background, labels with less than `LABELS`, and graph steps, borders and bars with less
+than `SHAPES` are mixed with the text colour until they have it. A gradient's last step counts as a word: a
+graph's name is written in it. The terminal's own background is held to be dark when the text is light.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparktop.errors import ConfigError
+from sparktop.graphics.gradient import contrast, mix
+
+WORDS = 3.0
+"""Least contrast of titles, keys and signals of a btop theme."""
+LABELS = 4.5
+"""Least contrast of labels, where the text has it: btop's grey for inactive rows is too dark for them."""
+SHAPES = 1.5
+"""Least contrast of a graph step, a border or a bar in a theme of the user's."""
+DEFAULT = "default"
+"""The terminal's own background."""
+_DEFAULT_DARK = "#202020"
+_DEFAULT_LIGHT = "#f0f0f0"
+"""What that may be at worst, for contrast: against true black or white there is only more of it."""
+
+_GRADIENTS = ("temp", "cpu", "free", "cached", "available", "used", "download", "upload", "process")
+_COLORS = (
+    "main_bg",
+    "main_fg",
+    "title",
+    "hi_fg",
+    "selected_bg",
+    "selected_fg",
+    "inactive_fg",
+    "graph_text",
+    "meter_bg",
+    "proc_misc",
+    "cpu_box",
+    "mem_box",
+    "net_box",
+    "proc_box",
+    "div_line",
+)
+_STAGES = ("start", "mid", "end")
+_KEYS = frozenset(_COLORS) | {f"{name}_{stage}" for name in _GRADIENTS for stage in _STAGES}
+
+_LINE = re.compile(r"\s*theme\[(\w{1,40})\]\s*=\s*(?:\"([^\"]*)|'([^']*)|([^\"'].*)|$)")
+_HEX = re.compile(r"#(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{2})")
+_DECIMAL = re.compile(r"([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})")
+_COMMENT = re.compile(r"\s#.*")
+_GREY_LENGTH = 3  # a "#" and two digits
+
+_SIGNALS: Mapping[str, tuple[float, float, str, str]] = {
+    "good": (125.0, 45.0, "#7bd88f", "#1a7f37"),
+    "warn": (42.0, 22.0, "#f5b83d", "#8f5600"),
+    "bad": (2.0, 16.0, "#ff7b72", "#c4232c"),
+}
+"""Hue and reach in degrees, and what is used on a dark and on a light background where a theme has no such
+colour."""
+_FAINT = 2.0
+_LEAST_CHROMA = 0.25
+"""Least contrast of a colour that can become a signal, and how far from grey it has to be."""
+_STRENGTH = 40.0
+"""Degrees of hue that full chroma outweighs."""
+
+_ROLES: Mapping[str, tuple[str, ...]] = {
+    "generation": ("upload", "download", "cpu"),
+    "prompt": ("download", "cpu"),
+    "running": ("cached", "cpu"),
+    "waiting": ("available", "cpu"),
+    "cpu": ("cpu",),
+    "gpu": ("process", "cpu"),
+    "memory": ("used", "cpu"),
+    "network": ("download", "cpu"),
+    "load": ("temp", "cpu"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BtopTheme:
+    """One file, in btop's own words."""
+
+    colors: Mapping[str, str]
+    """By key, "#rrggbb"; `main_bg` may be "default". What the file leaves out or empty is not here."""
+    gradients: Mapping[str, tuple[str, ...]]
+    """By name, one to three stops."""
+    unusable: tuple[str, ...]
+    """Keys whose value is no colour: they count as left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleColors:
+    """A theme in our roles, its gradients as stops."""
+
+    dark: bool
+    colors: Mapping[str, str]
+    gradients: Mapping[str, tuple[str, ...]]
+
+
+def parse_btop(text: str) -> BtopTheme:
+    """Read the text of one file; a key given twice has its last value.
+
+    Raises:
+        ConfigError: when it gives none of btop's colours.
+    """
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match is not None and match[1] in _KEYS:
+            quoted = match[2] if match[2] is not None else match[3]
+            values[match[1]] = (_COMMENT.sub("", match[4] or "") if quoted is None else quoted).strip()
+    if not values:
+        raise ConfigError('holds none of btop\'s colours, like theme[main_fg]="#cccccc"')
+    known = {key: color for key, value in values.items() if value and (color := _color(value))}
+    unusable = tuple(key for key, value in values.items() if value and key not in known)
+    if values.get("main_bg") == "":
+        known["main_bg"] = DEFAULT
+    if not known:
+        raise ConfigError("holds no colour that can be read, like #rrggbb")
+    gradients: dict[str, tuple[str, ...]] = {}
+    for name in _GRADIENTS:
+        start, mid, end = (known.get(f"{name}_{stage}") for stage in _STAGES)
+        if start is not None:
+            gradients[name] = (start,) if end is None else (start, end) if mid is None else (start, mid, end)
+    return BtopTheme({key: known[key] for key in _COLORS if key in known}, gradients, unusable)
+
+
+def _color(value: str) -> str | None:
+    """Give "#rrggbb" for a value, None for what is none."""
+    if _HEX.fullmatch(value):
+        return "#" + value[1:].lower() * (3 if len(value) == _GREY_LENGTH else 1)
+    if match := _DECIMAL.fullmatch(value):
+        return "#" + "".join(f"{min(255, int(part)):02x}" for part in match.groups())
+    return None
+
+
+def role_colors(theme: BtopTheme) -> RoleColors:
+    """Give the theme in our roles, as the module's table tells."""
+    given = theme.colors
+    background = given.get("main_bg", "#000000")
+    seen = seen_background(background, given.get("main_fg", "#cccccc"))
+    dark = is_dark(seen)
+    text = lifted(given.get("main_fg", "#cccccc" if dark else "#333333"), seen, None, WORDS)
+
+    def first(*keys: str) -> str:
+        return next((given[key] for key in keys if key in given), text)
+
+    def word(color: str, least: float = WORDS) -> str:
+        return lifted(color, seen, text, least)
+
+    key = word(first("hi_fg", "title"))
+    grey = given.get("inactive_fg", mix(text, seen, 0.5))
+    border = lifted(first("cpu_box", "div_line"), seen, text, SHAPES)
+    selected = first("selected_fg")
+    if contrast(selected, seen) < WORDS or selected == border:
+        selected = key
+    readable = min(LABELS, contrast(text, seen))
+    colors = {
+        "background": background,
+        "text": text,
+        "muted": word(given.get("graph_text", grey), readable),
+        "stale": word(grey, readable),
+        "title": word(first("title")),
+        "key": key,
+        "border": border,
+        "selected": selected,
+        "accent": word(first("proc_misc", "hi_fg")),
+        "bar_empty": lifted(given.get("meter_bg", given.get("div_line", grey)), seen, text, SHAPES),
+        # Held against the text and mixed with the background: the other way round from all the rest.
+        "cursor_background": lifted(given.get("selected_bg", mix(seen, text, 0.15)), text, seen, WORDS),
+        **_signals(theme, seen, dark=dark),
+    }
+    gradients = {
+        role: next((theme.gradients[name] for name in names if name in theme.gradients), (colors["accent"],))
+        for role, names in _ROLES.items()
+    }
+    return RoleColors(dark, colors, gradients)
+
+
+def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
+    """Give a green, an amber and a red: btop has none that say so, but most themes hold all three."""
+    stops = [stop for name in _GRADIENTS for stop in theme.gradients.get(name, ())]
+    own = [color for key, color in theme.colors.items() if not key.endswith("bg")]
+    candidates = [(_hue_and_chroma(c), c) for c in (*stops, *own) if contrast(c, seen) >= _FAINT]
+    signals: dict[str, str] = {}
+    for role, (wanted, reach, on_dark, on_light) in _SIGNALS.items():
+        color, best = on_dark if dark else on_light, reach
+        for (hue, chroma), candidate in candidates:
+            apart = abs((hue - wanted + 180) % 360 - 180)
+            # A pale colour of just the right hue says less than a strong one beside it.
+            if apart <= reach and chroma >= _LEAST_CHROMA and apart - _STRENGTH * chroma < best:
+                color, best = candidate, apart - _STRENGTH * chroma
+        signals[role] = lifted(color, seen, None, WORDS)
+    return signals
+
+
+def _hue_and_chroma(color: str) -> tuple[float, float]:
+    """Give the hue in degrees, and how far from grey a colour is, 0 to 1."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return colorsys.rgb_to_hsv(red, green, blue)[0] * 360, max(red, green, blue) - min(red, green, blue)
+
+
+def seen_background(background: str, text: str) -> str:
+    """Give what `text` stands on: for the terminal's own background a dark or a light one, to suit it."""
+    if background != DEFAULT:
+        return background
+    return _DEFAULT_LIGHT if is_dark(text) else _DEFAULT_DARK
+
+
+def is_dark(color: str) -> bool:
+    """Tell whether white stands out from `color` more than black does."""
+    return contrast(color, "#ffffff") >= contrast(color, "#000000")
+
+
+def lifted(color: str, background: str, toward: str | None, least: float) -> str:
+    """Give `color` where its contrast with `background` is `least`, else the nearest mix that has it.
+
+    It is mixed with `toward`, or with white or black where that has not enough contrast itself.
+    """
+    if contrast(color, background) >= least:
+        return color
+    if toward is None or contrast(toward, background) < least:
+        toward = "#ffffff" if is_dark(background) else "#000000"
+    steps = 16
+    mixes = (mix(color, toward, step / steps) for step in range(1, steps + 1))
+    return next((mixed for mixed in mixes if contrast(mixed, background) >= least), toward)

@@ -1,0 +1,210 @@
+"""Themes of the user's: found, held against ours, and never in the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.color import Color
+from textual.strip import Strip
+
+from sparktop import palette as palette_module
+from sparktop.btop_theme import SHAPES, WORDS
+from sparktop.cli import main
+from sparktop.demo.rehearsal import Rehearsal
+from sparktop.graphics.gradient import contrast
+from sparktop.palette import (
+    COLOR_ROLES,
+    GRADIENT_ROLES,
+    palettes,
+    read_user_themes,
+    shipped_palettes,
+    theme_problems,
+    user_folder,
+)
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.screens.help import HelpScreen
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the folder of the user's themes, empty; all themes are read anew before and after."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    place = tmp_path / "sparktop" / "themes"
+    place.mkdir(parents=True)
+    palette_module._all.cache_clear()
+    yield place
+    palette_module._all.cache_clear()
+
+
+def own_toml(**colors: str) -> str:
+    """Give the text of a whole theme of our kind."""
+    shipped = shipped_palettes()["spark-dark"]
+    lines = [f'{role} = "{colors.get(role, shipped.color(role))}"' for role in COLOR_ROLES]
+    gradients = [f'{role} = ["{shipped.color(f"{role}/0")}"]' for role in GRADIENT_ROLES]
+    return "\n".join(["[colors]", *lines, "[gradients]", *gradients])
+
+
+def test_the_users_folder_is_beside_the_users_configuration() -> None:
+    """It is below $XDG_CONFIG_HOME, else below ~/.config; without either there is none."""
+    assert user_folder({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}) == Path("/c/sparktop/themes")
+    assert user_folder({"HOME": "/h"}) == Path("/h/.config/sparktop/themes")
+    assert user_folder({"XDG_CONFIG_HOME": "relative"}) is None
+
+
+def test_a_folder_that_is_not_there_is_no_problem(tmp_path: Path) -> None:
+    """Most users have no themes of their own."""
+    assert read_user_themes(tmp_path / "none") == ({}, [])
+
+
+def test_themes_of_the_users_stand_beside_ours(folder: Path) -> None:
+    """Both kinds load by name with their file, and one named as ours replaces it."""
+    (folder / "mine.toml").write_text(own_toml(text="#abcdef"), encoding="utf-8")
+    (folder / "two words.theme").write_text('theme[main_bg]="#10"', encoding="utf-8-sig")
+    (folder / "spark-light.theme").write_text('theme[main_bg]="#20"', encoding="utf-8")
+    (folder / "readme.txt").write_text("not a theme", encoding="utf-8")
+    known = palettes()
+    assert list(known) == sorted({*shipped_palettes(), "mine", "two words"})
+    assert known["mine"].color("text") == "#abcdef"
+    assert known["spark-light"].color("background") == "#202020"
+    assert known["two words"].source == str(folder / "two words.theme")
+    assert known["spark-dark"].source == ""
+    assert theme_problems() == ()
+
+
+def test_of_two_kinds_with_one_name_ours_counts(folder: Path) -> None:
+    """NAME.toml is used before NAME.theme, and that is told."""
+    (folder / "a.toml").write_text(own_toml(), encoding="utf-8")
+    (folder / "a.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
+    assert palettes()["a"].source.endswith("a.toml")
+    assert theme_problems() == ("a.theme: not used, a.toml is",)
+
+
+def test_an_own_theme_may_keep_the_terminals_background(folder: Path) -> None:
+    """Of true colours the background may be "default", no other; faint graphs are lifted here too."""
+    (folder / "clear.toml").write_text(own_toml(background="default"), encoding="utf-8")
+    (folder / "worse.toml").write_text(own_toml(text="default"), encoding="utf-8")
+    dark = own_toml(background=shipped_palettes()["spark-dark"].color("cpu/0"))
+    (folder / "flat.toml").write_text(dark, encoding="utf-8")
+    assert palettes()["clear"].transparent
+    assert theme_problems() == ("worse.toml: colors.text must be a colour like #1f2933",)
+    flat = palettes()["flat"]
+    assert contrast(flat.color("cpu/0"), flat.color("background")) >= SHAPES
+    assert contrast(flat.color("cpu"), flat.color("background")) >= WORDS
+
+
+HOSTILE: list[tuple[str, bytes, str]] = [
+    ("huge.theme", b'theme[main_fg]="#cc"\n' * 60_000, "larger than 64 KiB"),
+    ("huge.toml", b"a" * 1_000_000, "larger than 64 KiB"),
+    ("binary.theme", bytes(range(256)) * 40, "binary"),
+    ("noise.theme", bytes(range(1, 256)) * 40, "holds none of btop's colours"),
+    ("empty.theme", b"", "holds none of btop's colours"),
+    ("empty.toml", b"", "colors.background must be"),
+    ("deep.toml", b"a = " + b"[" * 60_000, "deep.toml: "),
+    ("digits.toml", b"a = " + b"9" * 60_000, "digits.toml: "),
+    ("esc\x1b[31m.theme", b'theme[main_fg]="#cc"', "rename it"),
+    ("bidi\u202e.toml", b"", "rename it"),
+    ("long" * 30 + ".theme", b'theme[main_fg]="#cc"', "rename it"),
+    ("[red].theme", b'theme[main_fg]="#cc"', "no brackets"),
+    ("bad.toml", b"title = '\x1b[31m\n'", "bad.toml: "),
+    ("part.theme", b'theme[main_fg]="#cc"\ntheme[title]="\x1b[31m"\ntheme[hi_fg]="x"', "title and 1 more"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), HOSTILE, ids=[words for _, _, words in HOSTILE])
+def test_a_hostile_file_costs_one_clean_line(folder: Path, name: str, content: bytes, words: str) -> None:
+    """Whatever lies there, the other themes load, and one printable line says which file and why."""
+    (folder / name).write_bytes(content)
+    (folder / "good.theme").write_text('theme[main_fg]="#cc"', encoding="utf-8")
+    assert "good" in palettes()
+    (line,) = theme_problems()
+    assert words in line
+    assert line.isprintable()
+    assert len(line) < 300
+
+
+def test_what_is_no_file_is_never_opened(folder: Path) -> None:
+    """A folder, a pipe and a link to nowhere that are named like themes do not hold up the start."""
+    (folder / "a.theme").mkdir()
+    os.mkfifo(folder / "b.theme")
+    (folder / "c.toml").symlink_to(folder / "gone")
+    assert list(palettes()) == list(shipped_palettes())
+    assert theme_problems() == ("a.theme: is no file", "b.theme: is no file", "c.toml: is no file")
+
+
+def test_more_files_than_anyone_has_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of files the rest is counted, not read."""
+    monkeypatch.setattr(palette_module, "_MOST_FILES", 2)
+    for name in "abcd":
+        (folder / f"{name}.theme").write_text('theme[main_fg]="#cc"', encoding="utf-8")
+    assert sorted(set(palettes()) - set(shipped_palettes())) == ["a", "b"]
+    assert [line.endswith("2 themes beyond 2 not read") for line in theme_problems()] == [True]
+
+
+def test_the_list_tells_files_and_problems(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Themes of the user's are listed with their file; what is wrong goes to standard error."""
+    (folder / "harbour.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
+    (folder / "broken.theme").write_text("nothing", encoding="utf-8")
+    assert main(["themes"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split() for line in out.splitlines() if "harbour" in line] == [
+        ["harbour", "dark", str(folder / "harbour.theme")]
+    ]
+    assert err.startswith("sparktop: broken.theme: holds none")
+    assert err.count("\n") == 1
+
+
+def shown(app: SparktopApp, strip: Strip) -> Strip:
+    """Give a row as Textual sends it to the terminal."""
+    for line_filter in app._filters:
+        if line_filter.enabled:
+            strip = strip.apply_filter(line_filter, app.overview.canvas.background_colors[1])
+    return strip
+
+
+async def test_bad_themes_cost_one_toast(folder: Path) -> None:
+    """However many files are bad there is one toast, of five lines at most, and the rest can be chosen."""
+    for index in range(7):
+        (folder / f"bad{index}.theme").write_text("nothing", encoding="utf-8")
+    (folder / "fine.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
+    app = SparktopApp(Rehearsal().play(1).snapshot, theme="fine")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        (toast,) = app._notifications
+        lines = toast.message.splitlines()
+        assert len(lines) == 5
+        assert lines[0].startswith("bad0.theme: holds none")
+        assert lines[-1] == "and 3 more: see sparktop themes"
+        assert not toast.markup
+        assert app.theme == "fine"
+
+
+async def test_good_themes_cost_no_toast(folder: Path) -> None:
+    """Without problems nothing is said."""
+    (folder / "fine.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
+    app = SparktopApp(Rehearsal().play(1).snapshot)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert not list(app._notifications)
+
+
+async def test_the_terminals_background_stays_with_true_colours(folder: Path) -> None:
+    """A theme with an empty main_bg paints no background anywhere, its words in the file's own colours."""
+    (folder / "a clear sky.theme").write_text('theme[main_bg]=""\ntheme[title]="#aabbcc"', encoding="utf-8")
+    app = SparktopApp(Rehearsal().play(5).snapshot, theme="a clear sky")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        strips = [app.overview.canvas.render_line(y) for y in range(24)]
+        painted = [
+            segment.style for strip in strips for segment in shown(app, strip) if segment.style is not None
+        ]
+        assert {style.bgcolor for style in painted} == {Color.parse("default")}
+        assert Color.parse("#aabbcc") in {style.color for style in painted}
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", "t")
+        await pilot.pause()
+        assert app.theme != "a clear sky"
