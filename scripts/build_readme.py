@@ -5,18 +5,24 @@ usage: build_readme.py [--check]    with --check nothing is written and a stale 
 
 from __future__ import annotations
 
+import io
+import os
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
-from sparktop.cli import build_parser
+from sparktop.cli import main as sparktop
 from sparktop.keys import KEYS
 
 README = Path(__file__).parent.parent / "README.md"
 
 
 def help_block() -> str:
-    """Give the help of the command line as a code block."""
-    return f"```text\n{build_parser().format_help().rstrip()}\n```"
+    """Give the help of the command line as a code block, as it is in 80 columns."""
+    os.environ["COLUMNS"] = "80"
+    with redirect_stdout(io.StringIO()) as out:
+        sparktop(["--help"])
+    return f"```text\n{out.getvalue().rstrip()}\n```"
 
 
 def keys_block() -> str:
@@ -36,7 +42,10 @@ def filled(text: str, name: str, block: str) -> str:
 def main() -> int:
     """Write or check."""
     old = README.read_text(encoding="utf-8")
-    new = filled(filled(old, "help", help_block()), "keys", keys_block())
+    new = filled(old, "keys", keys_block())
+    # argparse words its help differently from Python 3.13 on; the README shows what 3.11 and 3.12 say.
+    if sys.version_info < (3, 13):
+        new = filled(new, "help", help_block())
     if "--check" in sys.argv:
         if old != new:
             print("README.md is stale: run `make readme`", file=sys.stderr)
