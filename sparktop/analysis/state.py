@@ -28,6 +28,8 @@ class LoadFigures:
     """Share of the window's samples with requests waiting, 0 to 1."""
     running: float | None = None
     slots: int | None = None
+    note: str | None = None
+    """Why the server tells no more, in its source's words."""
 
 
 def backend_state(load: LoadFigures, thresholds: StateThresholds) -> tuple[BackendState, str]:
@@ -41,6 +43,8 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> tuple[Backe
         return BackendState.CONNECTING, "no answer yet"
     if load.asleep:
         return BackendState.ASLEEP, "the engine sleeps"
+    if load.running is None and load.note is not None:
+        return _short_of_room(load, thresholds) or (BackendState.UNKNOWN, load.note)
     return _short_of_room(load, thresholds) or _by_running(load.running, load.slots, thresholds)
 
 

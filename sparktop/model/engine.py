@@ -62,6 +62,10 @@ class LaneSample:
     read_bytes_per_gpu: float | None = None
     """Estimated bytes that each GPU read (vLLM with --enable-mfu-metrics); None where the page says 0."""
     asleep: bool | None = None
+    generation_tps_gauge: float | None = None
+    """Generated tokens per second as the server itself says."""
+    per_finished_request: bool = False
+    """True where `generation_tokens` moves only when a request finishes: its rate comes in jumps."""
     finished: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     """Finished requests by reason."""
     ttft: Histogram | None = None
@@ -101,7 +105,7 @@ class EngineSample:
     at: float
     """Monotonic seconds of this viewer when the answer's first byte came."""
     engine: str
-    """Which mapping read it: "vllm"."""
+    """Which mapping read it: "vllm", "sglang", ..., or "openai" where only the list of models is known."""
     lanes: tuple[LaneSample, ...]
     """Ascending by lane name; never empty."""
     models: tuple[str, ...] = ()
@@ -111,6 +115,8 @@ class EngineSample:
     answer_ms: float | None = None
     """From request to the last byte."""
     page_bytes: int | None = None
+    note: str | None = None
+    """Why it tells no more than it does, in one clean line; None where nothing is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +128,5 @@ class EngineIdentity:
     """First served name."""
     max_model_len: int | None = None
     """Tokens."""
+    slots: int | None = None
+    """Requests it runs at once, where it says."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 _EMPTY: array[float] = array("d")
@@ -114,3 +114,32 @@ class History:
         """The newest `capacity` points as they stand now."""
         stop = len(self._times)
         return Series(self._times, self._values, max(0, stop - self.capacity), stop)
+
+
+class HistoryTable:
+    """Several histories that always get their points together: one array of times for all of them."""
+
+    def __init__(self, names: Iterable[str], capacity: int = 900) -> None:
+        """Make empty histories that keep at least `capacity` points each."""
+        self.capacity = capacity
+        self._times: array[float] = array("d")
+        self._values: dict[str, array[float]] = {name: array("d") for name in names}
+
+    def append(self, time: float, values: Mapping[str, float | None]) -> None:
+        """Add one point to each; what `values` lacks is a gap. A time not newer than the last is dropped."""
+        if self._times and time <= self._times[-1]:
+            return
+        if len(self._times) >= 2 * self.capacity:
+            # New arrays instead of deleting in place: snapshots still look at the old ones.
+            self._times = self._times[-self.capacity :]
+            self._values = {name: column[-self.capacity :] for name, column in self._values.items()}
+        self._times.append(time)
+        for name, column in self._values.items():
+            value = values.get(name)
+            column.append(math.nan if value is None else value)
+
+    def series(self) -> dict[str, Series]:
+        """The newest `capacity` points of each as they stand now, by name."""
+        stop = len(self._times)
+        start = max(0, stop - self.capacity)
+        return {name: Series(self._times, column, start, stop) for name, column in self._values.items()}

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -83,17 +84,37 @@ class LaneView:
     running: float | None = None
     waiting: float | None = None
     kv_cache_percent: float | None = None
+    generation_tokens: float | None = None
+    """Since the server's start."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendHistory:
-    """What is drawn over time; all on the same time axis."""
+    """What is drawn over time; all on the same time axis.
+
+    Token rates are live ones (about 1 s), quantiles and ratios of the last 60 s, as the view's figures are. A
+    quantile of which only a bound is known is that bound.
+    """
 
     generation_tps: Series = field(default_factory=Series)
     prompt_tps: Series = field(default_factory=Series)
+    prompt_cached_tps: Series = field(default_factory=Series)
     running: Series = field(default_factory=Series)
     waiting: Series = field(default_factory=Series)
     kv_cache_percent: Series = field(default_factory=Series)
+    ttft_p50_s: Series = field(default_factory=Series)
+    ttft_p95_s: Series = field(default_factory=Series)
+    itl_p50_s: Series = field(default_factory=Series)
+    itl_p95_s: Series = field(default_factory=Series)
+    e2e_p50_s: Series = field(default_factory=Series)
+    e2e_p95_s: Series = field(default_factory=Series)
+    queue_p50_s: Series = field(default_factory=Series)
+    queue_p95_s: Series = field(default_factory=Series)
+    prefix_cache_hit_percent: Series = field(default_factory=Series)
+    spec_decode_accept_percent: Series = field(default_factory=Series)
+    batch_per_step: Series = field(default_factory=Series)
+    preemptions_per_s: Series = field(default_factory=Series)
+    estimated_read_gb_per_s: Series = field(default_factory=Series)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,22 +143,46 @@ class BackendView:
     lanes: tuple[LaneView, ...] = ()
     running: float | None = None
     waiting: float | None = None
+    waiting_for_capacity: float | None = None
+    """The part of `waiting` that a free slot would start."""
     kv_cache_percent: float | None = None
     kv_capacity_tokens: float | None = None
     prompt_tps: float | None = None
     """Prompt tokens per second over 10 s, computed ones where the server tells them apart."""
+    prompt_cached_tps: float | None = None
+    """Prompt tokens per second that came from a cache, over 10 s; None where `prompt_tps` holds them too."""
     generation_tps: float | None = None
     """Over 10 s."""
     generation_tps_1s: float | None = None
+    rate_note: str | None = None
+    """What is to be known of the generation rates: "per finished request" where the counter moves only at the
+    end of a request, so that a window may hold tokens that came before it."""
     requests_per_s: float | None = None
     preemptions_per_s: float | None = None
     prefix_cache_hit_percent: float | None = None
     spec_decode_accept_percent: float | None = None
+    spec_accepted_per_draft: float | None = None
+    """Mean tokens accepted of one draft, over 60 s."""
+    spec_drafts_per_s: float | None = None
+    """Over 10 s."""
+    batch_per_step: float | None = None
+    """Mean tokens of an engine step, prompt and generated, over 60 s."""
+    steps_per_s: float | None = None
+    """Engine steps per second over 10 s, of all lanes."""
     estimated_read_gb_per_s: float | None = None
+    """Over 10 s, added up over lanes."""
+    roofline_percent: float | None = None
+    """`estimated_read_gb_per_s` as a share of the memory bandwidth, where that is known (GB10)."""
+    roofline_tps: float | None = None
+    """Tokens per second that the memory bandwidth allows one request alone, where both are known."""
     ttft: Latency = NO_LATENCY
     itl: Latency = NO_LATENCY
     e2e: Latency = NO_LATENCY
     queue: Latency = NO_LATENCY
+    tpot: Latency = NO_LATENCY
+    """Per request: time after its first token over tokens after the first."""
+    prefill: Latency = NO_LATENCY
+    decode: Latency = NO_LATENCY
     prompt_tokens: float | None = None
     """Counters since the server's start, summed over lanes."""
     generation_tokens: float | None = None
@@ -145,6 +190,10 @@ class BackendView:
     finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
     restarts: int = 0
     """Restarts seen since watching began."""
+    start_time: float | None = None
+    """The server process's start as Unix time, where it tells."""
+    uptime_s: float | None = None
+    """From there to now, by our clock."""
     poll_ms: float | None = None
     """What the last poll took, request to last byte."""
     history: BackendHistory = field(default_factory=BackendHistory)
@@ -168,6 +217,12 @@ class NodeHistory:
     rx_bytes_per_s: Series = field(default_factory=Series)
     """Sum over interfaces that are up and no loopback."""
     tx_bytes_per_s: Series = field(default_factory=Series)
+    temperature_c: Series = field(default_factory=Series)
+    """Of its hottest GPU."""
+    sm_clock_mhz: Series = field(default_factory=Series)
+    """Mean over its GPUs."""
+    headroom_gib: Series = field(default_factory=Series)
+    """Memory that programs can still take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -246,6 +301,7 @@ class Snapshot:
     interval_s: float
     nodes: tuple[NodeView, ...] = ()
     backends: tuple[BackendView, ...] = ()
+    routers: tuple[RouterView, ...] = ()
     alerts: tuple[Alert, ...] = ()
     events: tuple[Event, ...] = ()
     """Newest last."""

@@ -14,6 +14,7 @@ AGENT_PORT = 9750
 MIN_INTERVAL_S = 0.25
 MAX_INTERVAL_S = 60.0
 """Bounds of `Watch.interval_s`, wherever it comes from."""
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ class RouterTarget:
     url: str
     strategy: str | None = None
     backends: tuple[str, ...] = ()
+    deployments: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    """Backend by the router's id, where the user says."""
+    api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import add, attrgetter
 
 from sparktop.model.engine import LANE_COUNTERS, EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import NO_LATENCY, Latency
 from sparktop.rates.quantiles import difference, histogram_latency, merge
 
-LATENCIES = ("ttft", "itl", "e2e", "queue")
+LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 """Histograms of `LaneSample` that are shown as latencies."""
 
 LATENCY_WINDOW_S = 60.0
@@ -37,13 +37,14 @@ class Tally:
     at: float
     """Monotonic seconds."""
     counters: Mapping[str, float]
-    """By field name of `LaneSample`, and "finished" over all reasons; absent where no lane tells."""
+    """By field name of `LaneSample`; and "finished" over all reasons, "steps" of the engine and the tokens
+    "stepped" in them. Absent where no lane tells."""
     histograms: Mapping[str, Histogram]
     """By name in `LATENCIES`; absent where no lane tells."""
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:
-    """Give the counters that a lane tells, "finished" over all reasons among them."""
+    """Give the counters that a lane tells, those made of other fields (see `Tally.counters`) among them."""
     told = {
         name: value
         for name, value in zip(LANE_COUNTERS, _counters_of(lane), strict=True)
@@ -52,6 +53,9 @@ def lane_counters(lane: LaneSample) -> dict[str, float]:
     finished = math.fsum(lane.finished.values()) if lane.finished else math.nan
     if math.isfinite(finished):
         told["finished"] = finished
+    steps = lane.step_tokens
+    if steps is not None and math.isfinite(steps.count) and math.isfinite(steps.sum):
+        told["steps"], told["stepped"] = steps.count, steps.sum
     return told
 
 
@@ -119,6 +123,12 @@ class Window:
     def __init__(self) -> None:
         self._recent: deque[Tally] = deque()
         self._past: deque[Tally] = deque()
+        self._told_since: dict[str, float] = {}
+        """Since when every tally has told a counter."""
+        self._bounds_since: dict[str, float] = {}
+        """Since when every tally has had a histogram with the bounds that it has now."""
+        self._latencies: dict[str, tuple[Histogram, Histogram, Latency]] = {}
+        """The last answer for each latency, with the histograms at both ends of its window."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._past)
@@ -130,11 +140,12 @@ class Window:
 
     def clear(self) -> None:
         """Forget everything: the server started again."""
-        self._recent.clear()
-        self._past.clear()
+        for kept in (self._recent, self._past, self._told_since, self._bounds_since, self._latencies):
+            kept.clear()
 
     def append(self, tally: Tally, short_s: float) -> None:
         """Add a tally newer than all others; keep every one of the newest `short_s` seconds."""
+        self._note_since(self.newest, tally)
         self._recent.append(tally)
         while self._recent[0].at < tally.at - short_s:
             old = self._recent.popleft()
@@ -142,6 +153,22 @@ class Window:
                 self._past.append(old)
         while self._past and self._past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s):
             self._past.popleft()
+
+    def _note_since(self, before: Tally | None, tally: Tally) -> None:
+        counters = before.counters if before else {}
+        told, bounds = self._told_since, self._bounds_since
+        self._told_since = {name: told[name] if name in counters else tally.at for name in tally.counters}
+        earlier = before.histograms if before else {}
+        self._bounds_since = {
+            name: bounds[name] if name in earlier and earlier[name].bounds == total.bounds else tally.at
+            for name, total in tally.histograms.items()
+        }
+
+    def _oldest(self, since: float) -> Tally | None:
+        """Give the oldest tally at or after `since`; found from the old end, where it nearly always is."""
+        if self._past and self._past[-1].at >= since:
+            return next(tally for tally in self._past if tally.at >= since)
+        return next((tally for tally in self._recent if tally.at >= since), None)
 
     def rate(self, name: str, window_s: float) -> float | None:
         """Give the rate of a counter between the oldest and the newest tally inside the window.
@@ -151,16 +178,17 @@ class Window:
         counted = self.counted(name, window_s)
         return counted[0] / counted[1] if counted else None
 
+    def ratio(self, part: str, whole: str, window_s: float) -> float | None:
+        """Give what `part` counted for each one of `whole` inside the window; None where nothing was."""
+        parts, wholes = self.counted(part, window_s), self.counted(whole, window_s)
+        return parts[0] / wholes[0] if parts and wholes and wholes[0] > 0 else None
+
     def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
         """Give what a counter counted inside the window and the seconds this spans, as `rate` does."""
         newest = self.newest
         if newest is None or name not in newest.counters:
             return None
-        oldest = newest
-        for tally in self._back():
-            if tally.at < newest.at - window_s or name not in tally.counters:
-                break
-            oldest = tally
+        oldest = self._oldest(max(newest.at - window_s, self._told_since[name])) or newest
         span_s = newest.at - oldest.at
         return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
 
@@ -187,15 +215,21 @@ class Window:
         total = newest.histograms.get(name) if newest else None
         if newest is None or total is None:
             return NO_LATENCY
-        oldest = newest
-        for tally in self._back():
-            earlier = tally.histograms.get(name)
-            if tally.at < newest.at - window_s or earlier is None or earlier.bounds != total.bounds:
-                break
-            oldest = tally
+        oldest = self._oldest(max(newest.at - window_s, self._bounds_since[name])) or newest
         span_s = newest.at - oldest.at
-        observed = difference(total, oldest.histograms[name])
-        return histogram_latency(observed, span_s) if observed and span_s > 0 else NO_LATENCY
+        if span_s <= 0:
+            return NO_LATENCY
+        first = oldest.histograms[name]
+        cached = self._latencies.get(name)
+        if cached is not None and cached[0] is first and cached[1] is total:
+            # Nothing was observed and nothing left the window since: request latencies between requests.
+            return replace(cached[2], window_s=span_s)
+        observed = difference(total, first)
+        if observed is None:
+            return NO_LATENCY
+        told = histogram_latency(observed, span_s)
+        self._latencies[name] = (first, total, told)
+        return told
 
     def _back(self) -> Iterator[Tally]:
         """Give all tallies, newest first, without the newest."""

@@ -5,21 +5,35 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
+from typing import Any
 
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure
-from sparktop.model.series import History
-from sparktop.model.snapshot import BackendHistory, BackendView, LaneView
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import BackendHistory, BackendView, LaneView, Latency
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import Lineage, LinkKind, Window, advance, follow
-from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
+from sparktop.rates.tally import LATENCIES, LATENCY_WINDOW_S, MISSED_INTERVALS
 from sparktop.store.health import Health
+from sparktop.store.token_rate import live_generation, rate_note
 
 RATE_WINDOW_S = 10.0
 """The window of token and request rates."""
+_REMEMBERED = tuple(one.name for one in fields(BackendHistory))
+_AS_SHOWN = (
+    "running",
+    "waiting",
+    "kv_cache_percent",
+    "prefix_cache_hit_percent",
+    "spec_decode_accept_percent",
+    "batch_per_step",
+    "preemptions_per_s",
+    "estimated_read_gb_per_s",
+)
+"""Histories of figures of the view under the same name."""
 
 
 class BackendTrack:
@@ -39,21 +53,20 @@ class BackendTrack:
         self._lineage = Lineage()
         self._window = Window()
         self._waiting: deque[tuple[float, float]] = deque()
-        self._generation, self._prompt = History(), History()
-        self._running, self._queued, self._kv = History(), History(), History()
+        self._histories = HistoryTable(_REMEMBERED)
         self.view = BackendView(target.name, target.url, "", nodes=target.nodes, slots=target.slots)
-        self._name_parts()
+        if target.engine != "auto":
+            self.view = replace(self.view, engine=target.engine)
 
     def identify(self, identity: EngineIdentity) -> None:
         """Take over what the server says of itself."""
         self._identity = identity
-        self._name_parts()
+        self.view = replace(self.view, **self._name_parts())
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Take a failed poll: a gap in the history, the last figures stay."""
         self.health.bad(failure, now)
-        for history in (self._generation, self._prompt, self._running, self._queued, self._kv):
-            history.append(failure.at, None)
+        self._histories.append(failure.at, {})
         self._waiting.clear()
         state, rule = backend_state(LoadFigures(failure=failure), self._thresholds)
         self.view = replace(
@@ -63,7 +76,7 @@ class BackendTrack:
             failure=failure,
             failing_since=self.health.failing_since,
             poll_ms=took_ms,
-            history=self._histories(),
+            history=BackendHistory(**self._histories.series()),
         )
 
     def accept_sample(
@@ -77,11 +90,18 @@ class BackendTrack:
             return None
         kind = self._count(sample, wall_at, interval_s)
         self.health.good(sample.at)
-        self._gauge(sample, took_ms)
-        self._rate(interval_s)
-        self._judge(sample)
-        self._remember(sample, interval_s)
-        self._name_parts()
+        figures = self._gauge(sample, took_ms) | self._rate(interval_s) | self._name_parts()
+        state, rule = backend_state(self._load(sample, figures), self._thresholds)
+        # One `replace` for all: each costs as much as two rates.
+        self.view = replace(
+            self.view,
+            state=state,
+            state_rule=rule,
+            failure=None,
+            failing_since=None,
+            history=self._remember(sample.at, figures, interval_s),
+            **figures,
+        )
         return kind
 
     def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
@@ -104,51 +124,58 @@ class BackendTrack:
             self.preempted_at = sample.at
         return link.kind
 
-    def _gauge(self, sample: EngineSample, took_ms: float | None) -> None:
-        """Show what the page says itself: gauges and counters over all lanes."""
+    def _gauge(self, sample: EngineSample, took_ms: float | None) -> dict[str, Any]:
+        """Give what the page says itself: gauges and counters over all lanes, by field of the view."""
         lanes = sample.lanes
-        self.view = replace(
-            self.view,
-            failure=None,
-            failing_since=None,
-            engine=sample.engine,
-            lanes=tuple(
-                LaneView(lane.lane, lane.running, lane.waiting, lane.kv_cache_percent) for lane in lanes
+        return {
+            "engine": sample.engine,
+            "lanes": tuple(
+                LaneView(lane.lane, lane.running, lane.waiting, lane.kv_cache_percent, lane.generation_tokens)
+                for lane in lanes
             ),
-            running=_total(lane.running for lane in lanes),
-            waiting=_total(lane.waiting for lane in lanes),
-            kv_cache_percent=_kv_percent(lanes),
-            kv_capacity_tokens=_total(lane.kv_capacity_tokens for lane in lanes),
-            prompt_tokens=_total(lane.prompt_tokens for lane in lanes),
-            generation_tokens=_total(lane.generation_tokens for lane in lanes),
-            preemptions=_total(lane.preemptions for lane in lanes),
-            finished=_finished(lanes),
-            restarts=self.restarts,
-            poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
-        )
+            "running": _total([lane.running for lane in lanes]),
+            "waiting": _total([lane.waiting for lane in lanes]),
+            "waiting_for_capacity": _total([lane.waiting_for_capacity for lane in lanes]),
+            "kv_cache_percent": _kv_percent(lanes),
+            "kv_capacity_tokens": _total([lane.kv_capacity_tokens for lane in lanes]),
+            "prompt_tokens": _total([lane.prompt_tokens for lane in lanes]),
+            "generation_tokens": _total([lane.generation_tokens for lane in lanes]),
+            "preemptions": _total([lane.preemptions for lane in lanes]),
+            "finished": _finished(lanes),
+            "restarts": self.restarts,
+            "start_time": sample.start_time,
+            "poll_ms": sample.answer_ms if sample.answer_ms is not None else took_ms,
+        }
 
-    def _rate(self, interval_s: float) -> None:
-        """Show what the window says: rates over 10 s, latencies and ratios over a minute."""
+    def _rate(self, interval_s: float) -> dict[str, Any]:
+        """Give what the window says: rates over 10 s, latencies and ratios over a minute, by field."""
         window = self._window
         # With slow polling a window has to reach the sample before, or there would never be a figure.
         short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
         long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
         read_bytes = window.rate("read_bytes_per_gpu", short_s)
-        self.view = replace(
-            self.view,
-            prompt_tps=window.rate(self._prompt_counter, short_s),
-            generation_tps=window.rate("generation_tokens", short_s),
-            generation_tps_1s=window.live_rate("generation_tokens", interval_s),
-            requests_per_s=window.rate("finished", short_s),
-            preemptions_per_s=window.rate("preemptions", short_s),
-            prefix_cache_hit_percent=self._percent("prefix_cache_hits", "prefix_cache_queries", long_s),
-            spec_decode_accept_percent=self._percent("spec_accepted_tokens", "spec_draft_tokens", long_s),
-            estimated_read_gb_per_s=None if read_bytes is None else read_bytes / 1e9,
-            ttft=window.latency("ttft", long_s),
-            itl=window.latency("itl", long_s),
-            e2e=window.latency("e2e", long_s),
-            queue=window.latency("queue", long_s),
-        )
+        apart = self._prompt_counter != "prompt_tokens"
+        generated = window.rate("generation_tokens", short_s)
+        lanes = self._lineage.last.lanes if self._lineage.last else ()
+        return {
+            "prompt_tps": window.rate(self._prompt_counter, short_s),
+            "prompt_cached_tps": window.rate("prompt_tokens_cached", short_s) if apart else None,
+            "generation_tps": generated,
+            "generation_tps_1s": live_generation(
+                lanes, generated, window.live_rate("generation_tokens", interval_s)
+            ),
+            "rate_note": rate_note(lanes),
+            "requests_per_s": window.rate("finished", short_s),
+            "preemptions_per_s": window.rate("preemptions", short_s),
+            "prefix_cache_hit_percent": self._percent("prefix_cache_hits", "prefix_cache_queries", long_s),
+            "spec_decode_accept_percent": self._percent("spec_accepted_tokens", "spec_draft_tokens", long_s),
+            "spec_accepted_per_draft": window.ratio("spec_accepted_tokens", "spec_drafts", long_s),
+            "spec_drafts_per_s": window.rate("spec_drafts", short_s),
+            "batch_per_step": window.ratio("stepped", "steps", long_s),
+            "steps_per_s": window.rate("steps", short_s),
+            "estimated_read_gb_per_s": None if read_bytes is None else read_bytes / 1e9,
+            **{name: window.latency(name, long_s) for name in LATENCIES},
+        }
 
     def _percent(self, part: str, whole: str, window_s: float) -> float | None:
         """Give part / whole over the window; from the gauge where the server has no such counters."""
@@ -163,37 +190,42 @@ class BackendTrack:
             return _mean(lane.prefix_cache_hit_percent for lane in last.lanes)
         return _mean(lane.spec_accept_percent for lane in last.lanes)
 
-    def _judge(self, sample: EngineSample) -> None:
+    def _load(self, sample: EngineSample, figures: Mapping[str, Any]) -> LoadFigures:
+        """Give what the state word is judged by."""
         window_s = self._thresholds.window_s
-        if self.view.waiting is not None:
-            self._waiting.append((sample.at, self.view.waiting))
+        if figures["waiting"] is not None:
+            self._waiting.append((sample.at, figures["waiting"]))
         while self._waiting and self._waiting[0][0] < sample.at - window_s:
             self._waiting.popleft()
         told = len(self._waiting)
         preempted = self._window.counted("preemptions", window_s)
         asleep = [lane.asleep for lane in sample.lanes if lane.asleep is not None]
-        load = LoadFigures(
+        return LoadFigures(
             seen=True,
             asleep=all(asleep) if asleep else None,
             preemptions=preempted[0] if preempted else None,
             window_s=preempted[1] if preempted else 0.0,
-            kv_cache_percent=self.view.kv_cache_percent,
-            waiting=self.view.waiting,
+            kv_cache_percent=figures["kv_cache_percent"],
+            waiting=figures["waiting"],
             waiting_share=sum(waiting > 0 for _, waiting in self._waiting) / told if told else None,
-            running=self.view.running,
-            slots=self.target.slots,
+            running=figures["running"],
+            slots=figures["slots"],
+            note=sample.note,
         )
-        state, rule = backend_state(load, self._thresholds)
-        self.view = replace(self.view, state=state, state_rule=rule)
 
-    def _remember(self, sample: EngineSample, interval_s: float) -> None:
-        view = self.view
-        self._generation.append(sample.at, view.generation_tps_1s)
-        self._prompt.append(sample.at, self._window.live_rate(self._prompt_counter, interval_s))
-        self._running.append(sample.at, view.running)
-        self._queued.append(sample.at, view.waiting)
-        self._kv.append(sample.at, view.kv_cache_percent)
-        self.view = replace(view, history=self._histories())
+    def _remember(self, at: float, figures: Mapping[str, Any], interval_s: float) -> BackendHistory:
+        """Add the figures that are drawn over time to their histories."""
+        live, apart = self._window.live_rate, figures["prompt_cached_tps"] is not None
+        points: dict[str, float | None] = {name: figures[name] for name in _AS_SHOWN}
+        points["generation_tps"] = figures["generation_tps_1s"]
+        points["prompt_tps"] = live(self._prompt_counter, interval_s)
+        points["prompt_cached_tps"] = live("prompt_tokens_cached", interval_s) if apart else None
+        for name in ("ttft", "itl", "e2e", "queue"):
+            latency: Latency = figures[name]
+            points[f"{name}_p50_s"] = latency.p50.seconds if latency.p50 else None
+            points[f"{name}_p95_s"] = latency.p95.seconds if latency.p95 else None
+        self._histories.append(at, points)
+        return BackendHistory(**self._histories.series())
 
     @property
     def _prompt_counter(self) -> str:
@@ -202,28 +234,17 @@ class BackendTrack:
         told = newest is not None and "prompt_tokens_computed" in newest.counters
         return "prompt_tokens_computed" if told else "prompt_tokens"
 
-    def _name_parts(self) -> None:
-        """Show what the server is, from its identity, its page and the target, in this order."""
+    def _name_parts(self) -> dict[str, Any]:
+        """Give what the server is, from its identity, its page and the target, in this order, by field."""
         identity, sample = self._identity, self._lineage.last
         names = sample.models if sample else ()
         model = identity.model if identity.model in names or not names else names[0]
-        engine = self.target.engine if self.target.engine != "auto" else None
-        self.view = replace(
-            self.view,
-            engine=self.view.engine or engine,
-            version=identity.version,
-            model=model,
-            max_model_len=identity.max_model_len,
-        )
-
-    def _histories(self) -> BackendHistory:
-        return BackendHistory(
-            generation_tps=self._generation.view(),
-            prompt_tps=self._prompt.view(),
-            running=self._running.view(),
-            waiting=self._queued.view(),
-            kv_cache_percent=self._kv.view(),
-        )
+        return {
+            "version": identity.version,
+            "model": model,
+            "max_model_len": identity.max_model_len,
+            "slots": self.target.slots or identity.slots,
+        }
 
 
 def _total(values: Iterable[float | None]) -> float | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.series import History
+from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import NodeHistory, NodeView
 from sparktop.model.targets import NodeTarget
 from sparktop.store.health import Health
 
 LOOPBACK = "lo"
+_REMEMBERED = tuple(one.name for one in fields(NodeHistory))
 
 
 class NodeTrack:
@@ -24,8 +25,7 @@ class NodeTrack:
         self.target = target
         self.health = Health()
         self.took_ms: float | None = None
-        self._cpu, self._gpu, self._memory = History(), History(), History()
-        self._power, self._rx, self._tx = History(), History(), History()
+        self._histories = HistoryTable(_REMEMBERED)
         self.view = NodeView(target.name, target.via)
 
     def identify(self, identity: NodeIdentity) -> None:
@@ -36,13 +36,12 @@ class NodeTrack:
         """Take a failed look: a gap in the history, the last sample stays."""
         self.took_ms = took_ms
         self.health.bad(failure, now)
-        for history in (self._cpu, self._gpu, self._memory, self._power, self._rx, self._tx):
-            history.append(failure.at, None)
+        self._histories.append(failure.at, {})
         self.view = replace(
             self.view,
             failure=failure,
             failing_since=self.health.failing_since,
-            history=self._histories(),
+            history=NodeHistory(**self._histories.series()),
         )
 
     def accept_sample(self, sample: NodeSample, took_ms: float | None) -> None:
@@ -55,29 +54,36 @@ class NodeTrack:
             if memory.used_bytes is not None and memory.total_bytes
             else None
         )
-        used = [gpu.utilization_percent for gpu in sample.gpus if gpu.utilization_percent is not None]
         links = [link for link in sample.network if link.up is not False and link.name != LOOPBACK]
-        self._cpu.append(sample.at, sample.cpu.percent)
-        self._gpu.append(sample.at, sum(used) / len(used) if used else None)
-        self._memory.append(sample.at, percent)
-        self._power.append(sample.at, _total(gpu.power_w for gpu in sample.gpus))
-        self._rx.append(sample.at, _total(link.rx_bytes_per_s for link in links))
-        self._tx.append(sample.at, _total(link.tx_bytes_per_s for link in links))
+        gpus = sample.gpus
+        points = {
+            "cpu_percent": sample.cpu.percent,
+            "gpu_percent": _mean(gpu.utilization_percent for gpu in gpus),
+            "memory_percent": percent,
+            "power_w": _total(gpu.power_w for gpu in gpus),
+            "rx_bytes_per_s": _total(link.rx_bytes_per_s for link in links),
+            "tx_bytes_per_s": _total(link.tx_bytes_per_s for link in links),
+            "temperature_c": max(
+                (gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None), default=None
+            ),
+            "headroom_gib": memory.headroom_bytes / 2**30 if memory.headroom_bytes is not None else None,
+            "sm_clock_mhz": _mean(gpu.sm_clock_mhz for gpu in gpus),
+        }
+        self._histories.append(sample.at, points)
         self.view = replace(
-            self.view, sample=sample, failure=None, failing_since=None, history=self._histories()
-        )
-
-    def _histories(self) -> NodeHistory:
-        return NodeHistory(
-            cpu_percent=self._cpu.view(),
-            gpu_percent=self._gpu.view(),
-            memory_percent=self._memory.view(),
-            power_w=self._power.view(),
-            rx_bytes_per_s=self._rx.view(),
-            tx_bytes_per_s=self._tx.view(),
+            self.view,
+            sample=sample,
+            failure=None,
+            failing_since=None,
+            history=NodeHistory(**self._histories.series()),
         )
 
 
 def _total(values: Iterable[float | None]) -> float | None:
     told = [value for value in values if value is not None]
     return sum(told) if told else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return sum(told) / len(told) if told else None

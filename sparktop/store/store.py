@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.snapshot import BackendView, Event, SelfView, Severity, Snapshot, Totals
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import AlertBook, judge_backend, judge_health, judge_node, unreachable_id
 from sparktop.store.backend import BackendTrack
@@ -50,6 +51,7 @@ class Store:
         self.searching: tuple[str, ...] = ()
         """Hosts on which nothing to watch was found yet."""
         self._thresholds = watch.thresholds
+        self._models = watch.models
         self._clock = clock
         self._now = now
         self._backends: dict[str, BackendTrack] = {}
@@ -133,11 +135,11 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """Give one picture of everything, as it stands now."""
-        at = self._clock()
-        backends = tuple(self._backend_view(track, at) for track in self._backends.values())
+        at, now = self._clock(), self._now()
+        backends = tuple(self._backend_view(track, at, now) for track in self._backends.values())
         nodes = tuple(replace(track.view, age_s=track.health.age_s(at)) for track in self._nodes.values())
         return Snapshot(
-            taken_at=self._now(),
+            taken_at=now,
             at=at,
             interval_s=self.interval_s,
             nodes=nodes,
@@ -178,10 +180,24 @@ class Store:
             message = "answers again" if health.failure is None else "answers that it is loading"
             self._events.append(Event(now, Severity.INFO, key.name, message))
 
-    def _backend_view(self, track: BackendTrack, at: float) -> BackendView:
+    def _backend_view(self, track: BackendTrack, at: float, now: datetime) -> BackendView:
         view = track.view
         group = self._router_of.get(view.name) or view.model or NO_GROUP
-        return replace(view, age_s=track.health.age_s(at), group=group)
+        bandwidth = bandwidth_gb_per_s([self._node_sample(name) for name in view.nodes])
+        spread = (len(view.nodes), len(view.lanes))
+        facts = self._models.get(view.model or "", ModelFacts())
+        return replace(
+            view,
+            age_s=track.health.age_s(at),
+            group=group,
+            roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
+            roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
+            uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),
+        )
+
+    def _node_sample(self, name: str) -> NodeSample | None:
+        node = self._nodes.get(name)
+        return node.view.sample if node else None
 
     def _poll_ms(self) -> dict[str, float]:
         took: dict[str, float] = {}

@@ -20,6 +20,7 @@ def data() -> Path:
     `vllm-0.32` are pages of a real server as they came. `vllm-0.32-modes` are pages of real servers with two
     engines or two API servers, cut down to the lines of interest. `vllm-names` are written by hand: one for
     each generation of names, with numbers that differ wherever two names could be mistaken for each other.
+    The pages of other engines are written by hand too; their first lines say after what.
     """
     return _DATA
 

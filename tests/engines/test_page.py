@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparktop.engines import PageError, read_page
+from sparktop.engines import ENGINES, PageError, read_page
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
@@ -68,19 +68,24 @@ def test_comments_alone_are_no_samples() -> None:
         (b"trtllm_num_requests_running 2", "TensorRT-LLM"),
     ],
 )
-def test_engines_to_come_are_recognised(line: bytes, title: str) -> None:
-    """The page of an engine that is known but cannot be read yet is called by its name."""
+def test_each_engine_is_recognised_by_its_names(line: bytes, title: str) -> None:
+    """One sample is enough to know whose page it is, and that it is not that of another engine."""
     body = b"# HELP python_info x\npython_info 1\n" + line + b"\n"
-    assert error_of(body).message == f"{title} is not supported yet"
+    sample = read_page(body, at=0)
+    assert ENGINES[sample.engine].title == title
+    assert sample.lanes[0].running == int(line[-1:])
     error = error_of(body, "vllm")
     assert error.kind is FailureKind.UNSUPPORTED
     assert error.message == f"a page of {title}, not of vLLM as configured"
 
 
-@pytest.mark.parametrize("engine", ["sglang", "ollama", "openai", "trtllm"])
-def test_a_configured_engine_that_cannot_be_read_says_so(engine: str) -> None:
-    """Whatever it answers, a backend configured as an engine to come is unsupported."""
-    assert error_of(b"{}", engine).kind is FailureKind.UNSUPPORTED
+@pytest.mark.parametrize("engine", ["sglang", "llamacpp", "trtllm", "tgi"])
+def test_a_configured_engine_without_its_names_says_why(engine: str) -> None:
+    """A metrics page without a name of the configured engine has metrics disabled, and says why."""
+    error = error_of(b"# TYPE python_info gauge\npython_info 1.0\n", engine)
+    assert error.kind is FailureKind.METRICS_DISABLED
+    assert f"no {ENGINES[engine].prefix} name" in error.message
+    assert ENGINES[engine].silent in error.message
 
 
 def test_an_unknown_engine_is_refused_in_one_clean_line() -> None:

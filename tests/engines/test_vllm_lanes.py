@@ -7,7 +7,7 @@ import math
 import pytest
 
 from sparktop.engines import PageError, read_page
-from sparktop.engines.vllm import MAX_LANES
+from sparktop.engines.lanes import MAX_LANES
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 

@@ -103,7 +103,7 @@ BAD: dict[str, tuple[Reply, FailureKind, str]] = {
     "a banner of another protocol": (b"SSH-2.0-OpenSSH_9.6\r\n", K.MALFORMED, "port"),
     "garbage body": (answer(bytes(range(256)) * 40), K.MALFORMED, ""),
     "html": (answer(b"<!DOCTYPE html><html><body>" + EVIL.encode()), K.MALFORMED, "HTML"),
-    "json": (answer(b'{"object": "list", "data": []}'), K.MALFORMED, ""),
+    "json": (answer(b'{"object": "list", "data": 7}'), K.MALFORMED, ""),
     "metrics disabled": (answer(b"# TYPE python_info gauge\npython_info 1.0\n"), K.METRICS_DISABLED, "vllm:"),
     "endless body": (forever(b"HTTP/1.1 200 OK\r\n\r\n", MIB), K.TOO_LARGE, "4 MiB"),
     "endless chunked body": (

@@ -1,0 +1,64 @@
+"""Which backend a router's deployment is: by its address, else as the config says, else by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from sparktop.model.router import Deployment
+
+Address = tuple[str, int, str]
+"""Host, port and path, so written that two spellings of one address are equal."""
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_HERE = "localhost"
+_THIS_MACHINE = frozenset({_HERE, "127.0.0.1", "::1", "0.0.0.0", "::", "host.docker.internal"})  # noqa: S104 - compared, not bound
+"""Names of the machine of whoever says them."""
+
+
+@lru_cache(maxsize=4096)
+def address_of(url: str, speaker: str = _HERE) -> Address | None:
+    """Give the address that `url` means when `speaker` (a host) says it; None when it is no URL.
+
+    localhost and its likes become the speaker's own host; ports are filled in; a `/v1` at the end is dropped.
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    port = port or _DEFAULT_PORTS.get(parts.scheme)
+    if not host or port is None:
+        return None
+    host = host.removesuffix(".").lower()
+    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    return (speaker if host in _THIS_MACHINE else host), port, path
+
+
+def match_deployments(
+    told: Iterable[Deployment] | None,
+    *,
+    router_url: str,
+    backend_urls: Mapping[str, str],
+    configured: Mapping[str, str],
+) -> dict[str, str | None] | None:
+    """Give the backend of each deployment by its id, None for one that is no backend that is watched.
+
+    Where the router tells none, `configured` is all that is known; None when that is empty too.
+    """
+    if told is None:
+        return {**configured} or None
+    own = address_of(router_url)
+    speaker = own[0] if own else _HERE
+    by_address: dict[Address, str] = {}
+    for name, url in backend_urls.items():
+        address = address_of(url)
+        if address is not None:
+            by_address.setdefault(address, name)
+    found: dict[str, str | None] = {}
+    for one in told:
+        place = address_of(one.address, speaker) if one.address else None
+        backend = by_address.get(place) if place else None
+        found[one.id] = backend or configured.get(one.id) or (one.id if one.id in backend_urls else None)
+    return found

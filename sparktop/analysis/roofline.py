@@ -1,0 +1,51 @@
+"""How close a server comes to what its memory allows: pure arithmetic.
+
+To make a token for one request alone, all active weights are read once. So the memory bandwidth over the
+bytes read per token is the most tokens per second that one request can get: 273 GB/s / 2.55 GB = 107 tokens/s
+for gpt-oss-120b on a GB10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.model.node import NodeSample
+
+GB10_BANDWIDTH_GB_PER_S = 273.0
+"""The ceiling of a GB10's LPDDR5X (data sheet); NVML cannot measure what is used of it."""
+
+
+def bandwidth_gb_per_s(nodes: Sequence[NodeSample | None]) -> float | None:
+    """Give the memory bandwidth of each GPU of a backend's nodes; None unless all of them are GB10s."""
+    return GB10_BANDWIDTH_GB_PER_S if nodes and all(map(_is_gb10, nodes)) else None
+
+
+def _is_gb10(node: NodeSample | None) -> bool:
+    if node is None or not node.gpus:
+        return False
+    return node.memory.unified is True or all("GB10" in (gpu.name or "") for gpu in node.gpus)
+
+
+def limit_tps(
+    bandwidth: float | None, bytes_per_token_gb: float | None, nodes: int, lanes: int
+) -> float | None:
+    """Give the most tokens per second of one request alone.
+
+    `bandwidth` is that of each node in GB/s; a lane spans `nodes` / `lanes` of them (tensor parallel), at
+    least one, which share the weights between them.
+    """
+    if bandwidth is None or not bytes_per_token_gb:
+        return None
+    return bandwidth * max(1, nodes // max(1, lanes)) / bytes_per_token_gb
+
+
+def read_percent(
+    bandwidth: float | None, read_gb_per_s: float | None, nodes: int, lanes: int
+) -> float | None:
+    """Give what is read as a share of the bandwidth of the GPUs that read it.
+
+    `read_gb_per_s` is what one GPU of each lane reads, added up over lanes; lanes are spread evenly on nodes.
+    """
+    if bandwidth is None or read_gb_per_s is None:
+        return None
+    return 100.0 * read_gb_per_s / (bandwidth * max(1, min(nodes, lanes)))

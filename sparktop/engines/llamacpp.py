@@ -1,0 +1,68 @@
+"""The metrics page of llama.cpp's server (`--metrics`).
+
+Shape: the table of metrics in its `server.cpp` (later `server-context.cpp`); no labels upstream, some builds
+put a `model` on each sample.
+
+* Generated tokens are counted when a request finishes, prompt tokens when its prompt is through. Both are
+  written with six digits ("1.23457e+06"): beyond a million they move in steps.
+* Time per token is known as a sum and a count only, so it stands here as a histogram whose one bound is
+  infinite: it has a mean and no quantile. A request's first token is counted, its time is not (it belongs to
+  the prompt), so the mean is a little low for very short answers.
+* `kv_cache_usage_ratio` vanished in 2025. `kv_cache_tokens` beside it is what is used, not the capacity.
+* `predicted_tokens_seconds` and `prompt_tokens_seconds` are means since the last look of anybody at the page:
+  not read.
+"""
+
+from __future__ import annotations
+
+from sparktop.engines.document import Answers, count, field, first_model, words
+from sparktop.engines.exposition import Reader
+from sparktop.engines.figures import requests, share, total
+from sparktop.engines.lanes import Fields, LanePage, names_of
+from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
+
+FACTS = ("/props", "/v1/models")
+"""Routes that tell its identity."""
+
+_SECONDS = "llamacpp:tokens_predicted_seconds_total"
+_FIELDS: Fields = (
+    ("running", ("llamacpp:requests_processing",), requests),
+    ("waiting", ("llamacpp:requests_deferred",), requests),
+    ("kv_cache_percent", ("llamacpp:kv_cache_usage_ratio",), share),
+    ("prompt_tokens", ("llamacpp:prompt_tokens_total",), total),
+    ("generation_tokens", ("llamacpp:tokens_predicted_total",), total),
+)
+_READER = Reader(names_of(_FIELDS, (), _SECONDS))
+
+
+def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+    """Read a page that has at least one `llamacpp:` sample.
+
+    Raises:
+        PageError: the page holds more than a sane server would say.
+    """
+    page = LanePage(_READER.read(body), model_label="model")
+    fields = page.read(_FIELDS, ())["0"]
+    seconds, tokens = total(page.families.get(_SECONDS, {})), fields.get("generation_tokens")
+    if seconds is not None and tokens is not None:
+        fields["itl"] = Histogram((float("inf"),), (tokens,), seconds)
+    return EngineSample(
+        at=at,
+        engine="llamacpp",
+        lanes=(LaneSample("0", per_finished_request=True, **fields),),
+        models=page.model_names(),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+    )
+
+
+def identify(answers: Answers) -> EngineIdentity:
+    """Read `/props` and `/v1/models`; the context is that of one slot."""
+    props = answers.get("/props")
+    model, _ = first_model(answers.get("/v1/models"))
+    return EngineIdentity(
+        version=words(field(props, "build_info"), 60),
+        model=model or words(field(props, "model_alias")) or words(field(props, "model_path")),
+        max_model_len=count(field(props, "default_generation_settings", "n_ctx")),
+        slots=count(field(props, "total_slots")),
+    )

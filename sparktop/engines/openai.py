@@ -1,0 +1,43 @@
+"""Any OpenAI-compatible server: `/v1/models` tells that it is there, what it serves, and how fast it answers.
+
+Shape: the "list models" object of OpenAI's API reference; `max_model_len` is an addition of vLLM and SGLang.
+"""
+
+from __future__ import annotations
+
+from sparktop.engines.document import MAX_MODELS, Answers, entries, first_model, parse, words
+from sparktop.engines.error import PageError
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.failure import FailureKind
+
+PATH = "/v1/models"
+FACTS = ("/v1/models",)
+"""Routes that tell its identity; none tells a version."""
+NOTE = "only its list of models is known: nothing tells how many requests run"
+
+
+def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+    """Read the list of models.
+
+    Raises:
+        PageError: it is no such list.
+    """
+    listed = entries(parse(body), "data")
+    if listed is None:
+        raise PageError(FailureKind.MALFORMED, "no list of models: not an OpenAI-compatible server")
+    names = {words(one.get("id")) for one in listed[:MAX_MODELS]}
+    return EngineSample(
+        at=at,
+        engine="openai",
+        lanes=(LaneSample("0"),),
+        models=tuple(sorted(name for name in names if name)),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+        note=NOTE,
+    )
+
+
+def identify(answers: Answers) -> EngineIdentity:
+    """Read `/v1/models`."""
+    model, max_model_len = first_model(answers.get("/v1/models"))
+    return EngineIdentity(None, model, max_model_len)

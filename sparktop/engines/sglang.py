@@ -1,0 +1,137 @@
+"""SGLang's metrics page (`--enable-metrics`), old names and new.
+
+Shapes and meanings: `SchedulerMetricsCollector` and `TokenizerMetricsCollector` in SGLang's
+`metrics_collector.py`, labels and intervals in its `scheduler_metrics_mixin.py`.
+
+* Lanes are data-parallel ranks (`dp_rank`; one lane, "0", where there is no such label). Tensor- and
+  pipeline-parallel ranks of a lane show the same gauges when all are told to: the lowest one of each lane is
+  taken. That is rank 0 of a plain server; with DP attention the second lane begins at a higher number.
+* Tokens per finished request, TTFT, ITL and E2E are counted in front of the schedulers, without a rank: they
+  stand in lane "0", whatever lane did the work.
+* With priority scheduling, the total has an empty `priority` and each priority a sample beside it: only the
+  total is taken.
+* `generation_tokens_total` moves when a request finishes. `realtime_tokens_total`, where it is there, moves
+  every few steps and is taken for all three kinds of tokens, so that they share one rule. It has no sample of
+  a mode before the first token of it.
+* `gen_throughput` is the rate over the last decode interval (40 steps). It is renewed only after 30 s of
+  idleness, as are the running requests.
+* Speculation is known by a share above 0: without it SGLang shows 0.
+* `num_requests_total` knows no reasons, and holds aborted requests that ran to their end.
+
+There is no `process_start_time_seconds`: prometheus_client runs in multiprocess mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sparktop.engines.document import Answers, count, field, first_model, words
+from sparktop.engines.exposition import Family, Labels, Reader
+from sparktop.engines.figures import (
+    finished,
+    label,
+    only,
+    requests,
+    share,
+    share_or_none,
+    total,
+    total_or_none,
+    where,
+)
+from sparktop.engines.lanes import Fields, Histograms, LanePage, lane_order, names_of
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+
+FACTS = ("/get_server_info", "/v1/models")
+"""Routes that tell its identity. The first reads the schedulers' state; `/model_info` holds no version."""
+
+_REALTIME = "sglang:realtime_tokens_total"
+_RANK_DIGITS = 6
+"""No rank has more; a longer number is none."""
+
+
+def _first_rank(family: Family) -> Family:
+    """Give the samples of the lowest pipeline and tensor rank, without those of single priorities."""
+    ranked: dict[tuple[int, int], Family] = {}
+    for labels, value in where(family, "priority", None, "").items():
+        rank = (_rank(labels, "pp_rank"), _rank(labels, "tp_rank"))
+        ranked.setdefault(rank, {})[labels] = value
+    return ranked[min(ranked)] if ranked else {}
+
+
+def _rank(labels: Labels, name: str) -> int:
+    text = label(labels, name) or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _RANK_DIGITS else 0
+
+
+def _tokens(*modes: str) -> Callable[[Family], float | None]:
+    """Read the given modes of the realtime counter; a counter without modes is taken whole."""
+    return only("mode", None, *modes, combine=total)
+
+
+_FIELDS: Fields = (
+    ("running", ("sglang:num_running_reqs",), requests),
+    ("waiting", ("sglang:num_queue_reqs",), requests),
+    ("kv_cache_percent", ("sglang:token_usage",), share),
+    ("kv_capacity_tokens", ("sglang:max_total_num_tokens",), total_or_none),
+    ("prompt_tokens", (_REALTIME, "sglang:prompt_tokens_total"), _tokens("prefill_compute", "prefill_cache")),
+    ("prompt_tokens_cached", (_REALTIME, "sglang:cached_tokens_total"), _tokens("prefill_cache")),
+    ("prompt_tokens_computed", (_REALTIME,), _tokens("prefill_compute")),
+    ("generation_tokens", (_REALTIME, "sglang:generation_tokens_total"), _tokens("decode")),
+    ("generation_tps_gauge", ("sglang:gen_throughput",), total),
+    ("preemptions", ("sglang:num_retracted_requests_total",), total),
+    ("prefix_cache_hit_percent", ("sglang:cache_hit_rate",), share),
+    ("spec_accept_percent", ("sglang:spec_accept_rate",), share_or_none),
+    ("read_bytes_per_gpu", ("sglang:estimated_read_bytes_per_gpu_total",), total_or_none),
+    ("finished", ("sglang:num_requests_total",), finished),
+)
+_HISTOGRAMS: Histograms = (
+    ("ttft", ("sglang:time_to_first_token_seconds",)),
+    ("itl", ("sglang:inter_token_latency_seconds", "sglang:time_per_output_token_seconds")),
+    ("tpot", ("sglang:request_time_per_output_token_seconds",)),
+    ("e2e", ("sglang:e2e_request_latency_seconds",)),
+    ("queue", ("sglang:queue_time_seconds",)),
+)
+_READER = Reader(names_of(_FIELDS, _HISTOGRAMS))
+
+
+def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+    """Read a page that has at least one `sglang:` sample.
+
+    Raises:
+        PageError: the page holds more than a sane server would say.
+    """
+    page = LanePage(_READER.read(body), lane_label="dp_rank", keep=_first_rank)
+    lanes = page.read(_FIELDS, _HISTOGRAMS)
+    if not lanes:
+        lanes["0"] = {}
+    for fields in lanes.values():
+        _complete(fields, realtime=bool(page.families.get(_REALTIME)))
+    return EngineSample(
+        at=at,
+        engine="sglang",
+        lanes=tuple(LaneSample(lane, **lanes[lane]) for lane in sorted(lanes, key=lane_order)),
+        models=page.model_names(),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+    )
+
+
+def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
+    """Add what follows from other figures: computed prompt tokens, and how the token counter moves."""
+    prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
+    if not realtime and prompt is not None and cached is not None and cached <= prompt:
+        fields["prompt_tokens_computed"] = prompt - cached
+    fields["per_finished_request"] = not realtime
+
+
+def identify(answers: Answers) -> EngineIdentity:
+    """Read `/get_server_info` and `/v1/models`."""
+    info = answers.get("/get_server_info")
+    model, max_model_len = first_model(answers.get("/v1/models"))
+    return EngineIdentity(
+        version=words(field(info, "version"), 60),
+        model=model or words(field(info, "served_model_name")),
+        max_model_len=max_model_len or count(field(info, "context_length")),
+        slots=count(field(info, "max_running_requests")),
+    )

@@ -1,0 +1,72 @@
+"""The metrics page of Text Generation Inference (TGI).
+
+Shape: the descriptions and buckets in `router/src/server.rs`, written by the Rust crate
+metrics-exporter-prometheus: counters without `_total`, a family only after its first value.
+
+* Tokens, latencies and successes are counted when a request finishes; the prompt's length when it comes in.
+* Time per token is one mean per request over the whole inference, its prefill included. TGI tells nothing
+  closer to ITL, so it stands for it as well as for TPOT.
+* `tgi_batch_current_max_tokens` is what the running batch may grow to, 0 when idle: no capacity of the KV
+  cache. Failures are counted by kind (refused, invalid, broken off); here they are one number.
+"""
+
+from __future__ import annotations
+
+from sparktop.engines.document import Answers, count, field, words
+from sparktop.engines.exposition import Reader
+from sparktop.engines.figures import requests, total
+from sparktop.engines.lanes import Fields, Histograms, LanePage, names_of
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+
+FACTS = ("/info",)
+"""Routes that tell its identity."""
+
+_FIELDS: Fields = (
+    ("running", ("tgi_batch_current_size",), requests),
+    ("waiting", ("tgi_queue_size",), requests),
+    ("prompt_tokens", ("tgi_request_input_length_sum",), total),
+    ("generation_tokens", ("tgi_request_generated_tokens_sum",), total),
+)
+_FINISHED = {"success": "tgi_request_success", "failure": "tgi_request_failure"}
+_HISTOGRAMS: Histograms = (
+    ("itl", ("tgi_request_mean_time_per_token_duration",)),
+    ("e2e", ("tgi_request_duration",)),
+    ("queue", ("tgi_request_queue_duration",)),
+)
+_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()))
+
+
+def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+    """Read a page that has at least one `tgi_` sample.
+
+    Raises:
+        PageError: the page holds more than a sane server would say.
+    """
+    page = LanePage(_READER.read(body))
+    fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
+    fields["tpot"] = fields.get("itl")
+    counts = {reason: total(page.families.get(name, {})) for reason, name in _FINISHED.items()}
+    return EngineSample(
+        at=at,
+        engine="tgi",
+        lanes=(
+            LaneSample(
+                "0",
+                per_finished_request=True,
+                finished={reason: told for reason, told in counts.items() if told is not None},
+                **fields,
+            ),
+        ),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+    )
+
+
+def identify(answers: Answers) -> EngineIdentity:
+    """Read `/info`; the context is what prompt and answer may have together."""
+    info = answers.get("/info")
+    return EngineIdentity(
+        version=words(field(info, "version"), 60),
+        model=words(field(info, "model_id")),
+        max_model_len=count(field(info, "max_total_tokens")),
+    )

@@ -1,0 +1,372 @@
+"""Facts about servers that are not vLLM, from the first question to the identity, against real servers.
+
+Each server notes every path that it is asked: the lists are part of the facts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget
+from sparktop.sources.engine_http import EngineSource
+from sparktop.sources.engine_probe import RouteFinder
+from sparktop.sources.http_failure import AnswerError
+from tests.sources.conftest import HEALTHY_PAGE, FakeClock
+
+DATA = Path(__file__).parent.parent / "data"
+Routes = dict[str, object]
+"""What a server answers by path: bytes as they are, anything else as JSON, a number as a bare status."""
+
+LOADED = {"models": [{"name": "mistral:latest", "size_vram": 5137025024}]}
+LISTED = {"object": "list", "data": [{"id": "tiny", "object": "model", "max_model_len": 4096}]}
+VERSION = {"version": "1.2.3"}
+
+
+def data(path: str) -> bytes:
+    return (DATA / path).read_bytes()
+
+
+SERVERS: dict[str, Routes] = {
+    "vllm": {"/metrics": HEALTHY_PAGE, "/version": VERSION, "/v1/models": LISTED},
+    "sglang": {
+        "/metrics": data("sglang/dp-ranks.prom"),
+        "/get_server_info": {**VERSION, "max_running_requests": 48},
+        "/v1/models": LISTED,
+    },
+    "llamacpp": {
+        "/metrics": data("llamacpp/builds-without-kv.prom"),
+        "/props": {
+            "build_info": "1.2.3",
+            "total_slots": 4,
+            "default_generation_settings": {"n_ctx": 4096},
+        },
+        "/v1/models": {"data": [{"id": "tiny"}]},
+    },
+    "trtllm": {
+        "/metrics": [{"iter": 1, "numActiveRequests": 6}],
+        "/prometheus/metrics": data("trtllm/prometheus.prom"),
+        "/version": VERSION,
+        "/v1/models": LISTED,
+    },
+    "tgi": {
+        "/metrics": data("tgi/metrics.prom"),
+        "/info": {**VERSION, "model_id": "tiny", "max_total_tokens": 4096},
+        "/v1/models": LISTED,
+    },
+    "ollama": {"/api/ps": LOADED, "/api/version": VERSION, "/v1/models": LISTED},
+    "openai": {"/v1/models": LISTED},
+}
+LOOK = ["/metrics", "/prometheus/metrics", "/api/ps", "/v1/models"]
+"""The questions to a server of which nothing is known."""
+IDENTITIES = {
+    "sglang": (["/get_server_info", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 48)),
+    "vllm": (["/version", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096)),
+    "llamacpp": (["/props", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 4)),
+    "trtllm": (["/version", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096)),
+    "tgi": (["/info"], EngineIdentity("1.2.3", "tiny", 4096)),
+    "ollama": (["/api/version"], EngineIdentity("1.2.3")),
+    "openai": (["/v1/models"], EngineIdentity(None, "tiny", 4096)),
+}
+
+
+class Served:
+    """A running server: what it answers may be changed at any time."""
+
+    def __init__(self, routes: Routes) -> None:
+        self.routes = dict(routes)
+        self.url = ""
+        self.asked: list[str] = []
+        self.keys: list[str | None] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer by the table; 404 for what is not in it."""
+        assert request.method == "GET"
+        self.asked.append(request.path)
+        self.keys.append(request.headers.get("Authorization"))
+        found = self.routes.get(request.path, 404)
+        if isinstance(found, bytes):
+            return web.Response(body=found, content_type="text/plain")
+        if isinstance(found, int):
+            return web.json_response({"error": {"message": f"status {found}"}}, status=found)
+        return web.json_response(found)
+
+    def take(self) -> list[str]:
+        """Give the paths asked since the last time."""
+        taken, self.asked = self.asked, []
+        return taken
+
+
+Serving = Callable[[Routes], Awaitable[Served]]
+
+
+@pytest.fixture
+async def serving() -> AsyncIterator[Serving]:
+    """Give a function that starts a server on a free port."""
+    runners: list[web.AppRunner] = []
+
+    async def start(routes: Routes) -> Served:
+        served = Served(routes)
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", served.answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        served.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        return served
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def poll(source: EngineSource) -> EngineSample:
+    """Poll once for a sample, and wait for what it set off."""
+    sample = await source.poll(5.0)
+    assert isinstance(sample, EngineSample), sample
+    if source._asking is not None:
+        await source._asking
+    return sample
+
+
+async def fail(source: EngineSource) -> Failure:
+    """Poll once for a failure."""
+    failure = await source.poll(5.0)
+    assert isinstance(failure, Failure), failure
+    return failure
+
+
+def watch(served: Served, engine: str = "auto", clock: Callable[[], float] | None = None) -> EngineSource:
+    target = BackendTarget("server", served.url, engine=engine, api_key="sk-1")
+    return EngineSource(target, clock=clock) if clock else EngineSource(target)
+
+
+@pytest.mark.parametrize("engine", SERVERS)
+async def test_an_unknown_server_is_found_out(engine: str, serving: Serving) -> None:
+    """Asked /metrics first and then the other reading routes, each engine is known for what it is."""
+    served = await serving(SERVERS[engine])
+    source = watch(served)
+    sample = await poll(source)
+    page = {"trtllm": LOOK[:2], "ollama": LOOK[:3], "openai": LOOK}.get(engine, LOOK[:1])
+    facts, identity = IDENTITIES[engine]
+    assert sample.engine == engine
+    assert served.take() == [*page, *facts]
+    assert source.identity == identity
+    await poll(source)
+    assert served.take() == page[-1:]
+    await source.close()
+    assert set(served.keys) == {"Bearer sk-1"}
+
+
+@pytest.mark.parametrize("engine", SERVERS)
+async def test_a_named_engine_is_asked_on_its_routes_only(engine: str, serving: Serving) -> None:
+    """With the engine configured there is no other question, not even while its page is missing."""
+    served = await serving(SERVERS[engine])
+    page = {"trtllm": LOOK[1], "ollama": LOOK[2], "openai": LOOK[3]}.get(engine, LOOK[0])
+    source = watch(served, engine)
+    assert (await poll(source)).engine == engine
+    assert served.take() == [page, *IDENTITIES[engine][0]]
+    served.routes.clear()
+    for _ in range(3):
+        assert (await fail(source)).kind is FailureKind.NOT_FOUND
+    await source.close()
+    assert served.take() == [page] * 3
+
+
+async def test_the_sample_is_stamped_by_its_own_answer(serving: Serving) -> None:
+    """Time, duration and size of a sample are those of the route that told it, not of those before."""
+    served = await serving(SERVERS["ollama"])
+    source = watch(served)
+    sample = await poll(source)
+    await source.close()
+    assert sample.page_bytes == len(json.dumps(LOADED))
+    assert sample.answer_ms is not None
+    assert sample.answer_ms > 0
+
+
+async def test_another_server_on_the_port_is_found_out_again(serving: Serving) -> None:
+    """Where the known route is gone, one poll fails and the next asks all; the identity is the new one."""
+    served = await serving(SERVERS["ollama"])
+    source = watch(served)
+    await poll(source)
+    served.take()
+    served.routes = dict(SERVERS["sglang"])
+    assert (await fail(source)).kind is FailureKind.NOT_FOUND
+    assert served.take() == ["/api/ps"]
+    assert (await poll(source)).engine == "sglang"
+    assert served.take() == ["/metrics", *IDENTITIES["sglang"][0]]
+    await source.close()
+    assert source.identity == IDENTITIES["sglang"][1]
+
+
+async def test_a_list_of_other_models_is_looked_behind_at_once(serving: Serving) -> None:
+    """A server known by its list of models alone is asked on all routes when that list changes."""
+    served = await serving(SERVERS["openai"])
+    source = watch(served)
+    await poll(source)
+    served.routes = {**SERVERS["sglang"], "/v1/models": {"data": [{"id": "new"}]}}
+    assert (await poll(source)).engine == "sglang"
+    await source.close()
+    assert source.identity == EngineIdentity("1.2.3", "new", None, 48)
+
+
+async def test_a_list_of_models_is_looked_behind_every_10_s(serving: Serving, clock: FakeClock) -> None:
+    """A server that begins to tell figures, or another one with the same model, is found after 10 s."""
+    served = await serving(SERVERS["openai"])
+    source = watch(served, clock=clock)
+    await poll(source)
+    served.take()
+    served.routes = dict(SERVERS["vllm"])
+    clock.now += 9.9
+    assert (await poll(source)).engine == "openai"
+    assert served.take() == ["/v1/models"]
+    clock.now += 0.1
+    assert (await poll(source)).engine == "vllm"
+    await source.close()
+
+
+async def test_a_list_of_models_stays_when_there_is_no_more(serving: Serving, clock: FakeClock) -> None:
+    """Looked behind in vain, the list is still the answer, with the same note, and remembered again."""
+    served = await serving(SERVERS["openai"])
+    source = watch(served, clock=clock)
+    first = await poll(source)
+    served.take()
+    clock.now += 10.0
+    second = await poll(source)
+    third = await poll(source)
+    await source.close()
+    assert served.take() == [*LOOK, "/v1/models"]
+    assert first.note == second.note == third.note
+    assert first.note is not None
+    assert first.note.startswith("no metrics page; ")
+
+
+async def test_where_nothing_answers_it_is_not_asked_four_times_a_second(
+    serving: Serving, clock: FakeClock
+) -> None:
+    """After a look at all routes in vain only /metrics is asked, for 10 s; its reason is the one told."""
+    served = await serving({"/metrics": 500})
+    source = watch(served, clock=clock)
+    for expected in (LOOK, LOOK[:1], LOOK[:1], LOOK, LOOK[:1]):
+        failure = await fail(source)
+        assert (failure.kind, failure.message[-10:]) == (FailureKind.HTTP, "status 500")
+        assert served.take() == expected
+        clock.now += 4.0
+    served.routes = dict(SERVERS["vllm"])
+    assert (await poll(source)).engine == "vllm"
+    await source.close()
+
+
+async def test_a_route_that_is_lost_makes_the_next_poll_ask_all(serving: Serving, clock: FakeClock) -> None:
+    """However short ago all routes were asked, a server that answered and no longer does is a new one."""
+    served = await serving(SERVERS["openai"])
+    source = watch(served, clock=clock)
+    await poll(source)
+    served.routes = {"/api/ps": LOADED}
+    await fail(source)
+    assert (await poll(source)).engine == "ollama"
+    await source.close()
+
+
+@pytest.mark.parametrize("status", [503, 302])
+async def test_a_server_that_loads_or_redirects_is_asked_nothing_more(status: int, serving: Serving) -> None:
+    """503 and redirects are answers for the whole server: no other route is tried."""
+    served = await serving({**SERVERS["openai"], "/metrics": status})
+    source = watch(served)
+    await fail(source)
+    await source.close()
+    assert served.take() == ["/metrics"]
+
+
+@pytest.mark.parametrize(
+    ("routes", "words"),
+    [
+        ({"/metrics": b"# TYPE python_info gauge\npython_info 1.0\n"}, "metrics disabled"),
+        ({"/metrics": 501}, "status 501"),
+        ({"/metrics": [{"iter": 1}]}, "a JSON document, not metrics"),
+    ],
+    ids=["vLLM with --disable-log-stats", "llama.cpp without --metrics", "TensorRT-LLM without statistics"],
+)
+async def test_a_server_that_tells_no_figures_is_there(routes: Routes, words: str, serving: Serving) -> None:
+    """Its list of models makes a sample without figures, and the note says why there are none."""
+    served = await serving({**routes, "/v1/models": LISTED})
+    source = watch(served)
+    sample = await poll(source)
+    await source.close()
+    assert (sample.engine, sample.models) == ("openai", ("tiny",))
+    assert sample.lanes[0].running is None
+    assert sample.note is not None
+    assert words in sample.note
+
+
+@pytest.mark.parametrize("engine", ["ollama", "openai"])
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"models": [' + b" " * (4 * 1024 * 1024) + b"]}", FailureKind.TOO_LARGE),
+        (b"[" * 100_000, FailureKind.MALFORMED),
+        (b'{"models": {"a": 1}, "data": {"a": 1}}', FailureKind.MALFORMED),
+        (b"\x00\xff", FailureKind.MALFORMED),
+    ],
+    ids=["over the cap", "deep", "no list", "garbage"],
+)
+async def test_hostile_json_is_a_failure(
+    engine: str, body: bytes, kind: FailureKind, serving: Serving
+) -> None:
+    """Lists beyond the cap, without end or of another shape are failures of one line."""
+    served = await serving({"/api/ps": body, "/v1/models": body})
+    source = watch(served, engine)
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is kind
+    assert failure.message.isprintable()
+
+
+async def test_hostile_facts_leave_the_identity_unknown(serving: Serving) -> None:
+    """Facts of the wrong shape, or over the cap, take nothing from the page and give no identity."""
+    huge = b" " * (4 * 1024 * 1024 + 1)
+    served = await serving({**SERVERS["sglang"], "/get_server_info": huge, "/v1/models": [[]]})
+    source = watch(served)
+    sample = await poll(source)
+    await source.close()
+    assert sample.lanes[0].running == 5.0
+    assert source.identity == EngineIdentity()
+
+
+async def test_ollamas_identity_is_complete_without_a_model(serving: Serving, clock: FakeClock) -> None:
+    """What an engine never tells is not asked for again every minute."""
+    for engine in ("ollama", "openai"):
+        served = await serving(SERVERS[engine])
+        source = watch(served, engine, clock)
+        await poll(source)
+        served.take()
+        clock.now += 61.0
+        await poll(source)
+        await source.close()
+        assert len(served.take()) == 1
+
+
+async def test_the_deadline_is_for_all_questions_together(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    """Each question gets what the ones before left of the deadline, and with nothing left none is asked."""
+    given: list[float] = []
+
+    async def missing_after_2_s(engine: str, deadline_s: float) -> EngineSample:
+        given.append(deadline_s)
+        clock.now += 2.0
+        raise AnswerError(FailureKind.NOT_FOUND, f"404 for {engine}")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", clock)
+    with pytest.raises(AnswerError, match="404 for auto"):
+        await RouteFinder("auto", clock).read(missing_after_2_s, 5.0)
+    monkeypatch.undo()
+    assert given == [5.0, 3.0, 1.0]
