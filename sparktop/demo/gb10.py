@@ -57,7 +57,7 @@ def node_sample(at: float, load: float) -> NodeSample:
     return NodeSample(
         at=at,
         cpu=_cpu(at, load),
-        memory=_memory(at),
+        memory=_memory(at, load),
         gpus=(gpu,),
         network=_network(load, wave),
         sensors=_sensors(temperature_c, load),
@@ -73,9 +73,9 @@ def _cpu(at: float, load: float) -> CpuReading:
     return CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load)
 
 
-def _memory(at: float) -> MemoryReading:
+def _memory(at: float, load: float) -> MemoryReading:
     cache = 9 * _GIB + round(0.4 * _GIB * math.sin(at / 40))
-    available = 27 * _GIB
+    available = round((27 - 1.5 * load) * _GIB)
     used = _TOTAL_BYTES - available
     processes = 83 * _GIB + 43 * 2**20
     return MemoryReading(

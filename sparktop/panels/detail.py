@@ -1,0 +1,102 @@
+"""One thing on the whole screen: figures in a column, their history beside them; more than fits scrolls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from sparktop.panels.graph import TimeAxis
+from sparktop.panels.graph_grid import GRAPH_HEIGHT, GRAPH_WIDTH, Graph, grid_columns, grid_rows
+from sparktop.panels.rows import Row, fit_row
+from sparktop.panels.sections import Section, stack
+
+NARROW_COLUMN = 46
+WIDE_COLUMN = 54
+"""Cells of the column of figures beside graphs."""
+ASIDE_WIDTH = 60
+"""Cells of each of several sections beside each other below the graphs, at least."""
+_WIDE_FROM = 100
+_LEAST_GRAPHS = 2 * GRAPH_HEIGHT + 1
+"""Rows of graphs over the sections that stand below them."""
+
+
+def column_width(width: int) -> int:
+    """Give the cells of the column of figures in a frame of `width`; all where no graph fits beside it."""
+    inner = width - 3
+    if width >= _WIDE_FROM:
+        return WIDE_COLUMN
+    return NARROW_COLUMN if inner - NARROW_COLUMN - 2 >= GRAPH_WIDTH else inner
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What a detail screen holds, the most telling first."""
+
+    lead: Sequence[Row]
+    """Rows over everything, as wide as the frame."""
+    sections: Sequence[Section]
+    graphs: Sequence[Graph]
+    aside: Sequence[Section] = field(default=())
+    """Sections that stand below the graphs where these are wide enough, else behind `sections`."""
+    graphs_after: int = 2
+    """Behind how many sections the graphs stand where they have no column of their own."""
+
+
+def aside_width(width: int, sections: int = 1) -> int:
+    """Give the cells of each of so many sections `aside` in a frame of `width`: see `Detail.aside`."""
+    beside = width - 3 - WIDE_COLUMN - 2
+    if width < _WIDE_FROM or beside < NARROW_COLUMN:
+        return column_width(width)
+    columns = _aside_columns(beside, sections)
+    return (beside - 2 * (columns - 1)) // columns
+
+
+def _aside_columns(beside: int, sections: int) -> int:
+    return max(1, min(sections, (beside + 2) // (ASIDE_WIDTH + 2)))
+
+
+def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
+    """Give the sections below the graphs, beside each other where there is room."""
+    if not sections:
+        return []
+    columns = _aside_columns(beside, len(sections))
+    each = (beside - 2 * (columns - 1)) // columns
+    stacks = [stack(sections[start::columns], each, 0) for start in range(columns)]
+    blank = fit_row((), each)
+    rows: list[Row] = []
+    for cells in zip_longest(*stacks, fillvalue=blank):
+        row: Row = [run for cell in cells for run in (("  ", "text"), *cell)][1:]
+        rows.append(fit_row(row, beside))
+    return rows
+
+
+def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
+    """Give what stands inside a frame of `width` x `height`: as many rows as it has, or more."""
+    inner = width - 3
+    lead = [fit_row(row, inner) for row in detail.lead]
+    room = height - 2 - len(lead)
+    column = column_width(width)
+    if column == inner:
+        body = _one_column(detail, inner, axis)
+    else:
+        body = _two_columns(detail, column, inner - column - 2, room, axis)
+    return [[(" ", "text"), *row] for row in [*lead, *body]]
+
+
+def _one_column(detail: Detail, width: int, axis: TimeAxis) -> list[Row]:
+    """Put the graphs between the first sections and the others."""
+    bands = -(-min(4, len(detail.graphs)) // grid_columns(width))
+    graphs = grid_rows(detail.graphs, width, bands * GRAPH_HEIGHT + 1, axis)
+    first, rest = detail.sections[: detail.graphs_after], detail.sections[detail.graphs_after :]
+    return [*stack(first, width, 0), *graphs, *stack([*rest, *detail.aside], width, 0)]
+
+
+def _two_columns(detail: Detail, column: int, beside: int, room: int, axis: TimeAxis) -> list[Row]:
+    below = beside >= NARROW_COLUMN and column == WIDE_COLUMN
+    aside = _aside_rows(detail.aside, beside) if below else []
+    left = stack([*detail.sections, *(() if below else detail.aside)], column, room)
+    tall = max(room, len(left), len(aside) + _LEAST_GRAPHS)
+    left += [fit_row((), column) for _ in range(tall - len(left))]
+    right = [*grid_rows(detail.graphs, beside, tall - len(aside), axis), *aside]
+    return [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]

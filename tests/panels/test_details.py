@@ -1,0 +1,362 @@
+"""A backend and a node on the whole screen, at every size."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.demo.rehearsal import Outage, Rehearsal
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
+from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
+from sparktop.palette import palettes
+from sparktop.panels.backend_detail import backend_detail
+from sparktop.panels.backend_sections import window_words
+from sparktop.panels.graph import TimeAxis
+from sparktop.panels.node_detail import node_detail
+from sparktop.panels.node_sections import memory_parts
+from sparktop.panels.rows import Row, row_text, row_width
+from sparktop.panels.scene import PanelKey, Scene, flatten
+
+SIZES = [(60, 14), (80, 22), (100, 30), (118, 34), (200, 48)]
+GIB = 2**30
+AXIS = TimeAxis(130.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def playing() -> Snapshot:
+    return Rehearsal().play(130).snapshot()
+
+
+@pytest.fixture(scope="module")
+def parallel() -> Snapshot:
+    """Two lanes a backend, speculative, and a backend that died."""
+    return Rehearsal(lanes=2, speculative=True, outage=Outage(1, 50)).play(75).snapshot()
+
+
+def rows_of(snapshot: Snapshot, kind: str, name: str, width: int, height: int) -> list[Row]:
+    scene = Scene(snapshot, width, height, zoomed=PanelKey(kind, name))
+    return flatten(scene.draw(), width, scene.layout.height)
+
+
+def text_of(rows: list[Row]) -> str:
+    return "\n".join(row_text(row) for row in rows)
+
+
+def everywhere(one: Quantile) -> Latency:
+    """Give a latency whose quantiles are all the same."""
+    return Latency(one.seconds, one, one, one, one, 500.0, 60.0)
+
+
+def backend_text(view: BackendView, width: int = 118, height: int = 34) -> str:
+    return text_of(backend_detail(view, {}, width, height, AXIS))
+
+
+def node_text(sample: NodeSample, width: int = 118, height: int = 34) -> str:
+    return text_of(node_detail(NodeView("n", "local", sample), (), width, height, AXIS))
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize(
+    ("kind", "name"), [("backend", "spark-a"), ("backend", "spark-b"), ("node", "spark-a")]
+)
+def test_every_row_is_as_wide_as_the_board(
+    playing: Snapshot, parallel: Snapshot, kind: str, name: str, width: int, height: int
+) -> None:
+    """Alive, with lanes and dead, the frame is whole and at least as tall as the board."""
+    for snapshot in (playing, parallel):
+        rows = rows_of(snapshot, kind, name, width, height)
+        texts = [row_text(row) for row in rows]
+        assert {row_width(row) for row in rows} == {width}
+        assert len(rows) >= height
+        assert (texts[0][0], texts[0][-1], texts[-1][0], texts[-1][-1]) == ("╭", "╮", "╰", "╯")
+        assert all(text[0] == text[-1] == "│" for text in texts[1:-1])
+
+
+@pytest.mark.parametrize(("kind", "name"), [("backend", "spark-a"), ("node", "spark-a")])
+def test_on_a_usual_terminal_nothing_scrolls(playing: Snapshot, kind: str, name: str) -> None:
+    """From 118 x 34 on all figures of one lane and of one GB10 are on the screen at once."""
+    for width, height in ((118, 34), (200, 48)):
+        assert len(rows_of(playing, kind, name, width, height)) == height
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, width: int, height: int) -> None:
+    """However small the board, each section, its window and both lanes are there, the rule first."""
+    text = text_of(rows_of(parallel, "backend", "spark-a", width, height))
+    sections = (
+        "load",
+        "throughput",
+        "latency",
+        "cache and speculation",
+        "memory roofline",
+        "finished",
+        "server",
+    )
+    places = [text.index(f"─ {name} ") for name in sections]
+    assert places == sorted(places)
+    view = parallel.backends[0]
+    assert f"{view.state.value} because {view.state_rule}"[:50] in text.splitlines()[1]
+    for words in (
+        "over 10 s",
+        "over 60 s",
+        "last 1 s",
+        "since its start",
+        "─ lanes ",
+        "restarts",
+        "p95",
+        "mean",
+    ):
+        assert words in text
+    assert len(re.findall(r"(?m)^.*\b[01] +\d+ +\d+ .*%.*%", text)) == 2
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_no_reading_of_a_node_is_left_out(playing: Snapshot, width: int, height: int) -> None:
+    """However small the board, every core, interface, sensor and process is there."""
+    text = text_of(rows_of(playing, "node", "spark-a", width, height))
+    for words in (
+        "unified memory",
+        "headroom",
+        "swap",
+        "throttled",
+        "to limit",
+        "of 3003 MHz",
+        "VLLM::EngineCore",
+    ):
+        assert words in text
+    sample = playing.nodes[0].sample
+    assert sample is not None
+    assert all(link.name in text for link in sample.network)
+    assert all(sensor.name[:8] in text for sensor in sample.sensors)
+    assert all(re.search(rf"[│ ]{core:>2} [▏▎▍▌▋▊▉█·]", text) for core in range(20))
+
+
+def test_every_role_has_a_colour_in_every_theme(playing: Snapshot, parallel: Snapshot) -> None:
+    """No theme lacks a role that a detail draws in."""
+    rows = [
+        *rows_of(parallel, "backend", "spark-a", 200, 48),
+        *rows_of(playing, "node", "spark-a", 200, 48),
+    ]
+    for palette in palettes().values():
+        assert all(palette.color(role) for row in rows for _, role in row)
+
+
+def test_a_backend_that_never_answered_shows_no_figure() -> None:
+    """Unknown is a dash everywhere, never a zero; restarts alone are counted from the start."""
+    text = backend_text(BackendView("x", "http://x:1", "g"))
+    body = [line[1:57] for line in text.splitlines()[2:-1] if "─ " not in line]
+    known = [
+        line for line in body if re.search(r"\d", re.sub(r"p\d\d|E2E|last 1 s|restarts +0 seen", "", line))
+    ]
+    assert known == []
+    assert "–" in text
+    assert "connecting because no answer yet" in text
+
+
+def test_an_unknown_node_shows_no_figure() -> None:
+    """A node before its first sample, and one whose readings all failed, show dashes and no zero."""
+    gpu = GpuReading(0)
+    for sample in (NodeSample(0.0), NodeSample(0.0, gpus=(gpu,), gpu_note=None)):
+        body = [line[1:57] for line in node_text(sample).splitlines()[1:-1]]
+        assert not any(re.search(r"\d", line) for line in body)
+    assert "no driver here" in node_text(NodeSample(0.0, gpu_note="no driver here"))
+
+
+@pytest.mark.parametrize(
+    ("latency", "words"),
+    [
+        (Latency(), "–"),
+        (Latency(count=0.0, window_s=60.0), "no traffic"),
+        (Latency(mean_s=0.2, count=3.0, window_s=60.0), "–       –       –       –  200 ms     3"),
+        (everywhere(Quantile(0.01, below=True)), "<10 ms"),
+        (everywhere(Quantile(80.0, above=True)), ">80 s"),
+    ],
+)
+def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> None:
+    """Below the first and above the last bound stands the bound, without requests "no traffic"."""
+    view = BackendView("x", "http://x:1", "g", itl=latency)
+    line = next(line for line in backend_text(view).splitlines() if "│ ITL " in line)
+    assert words in line[:57]
+
+
+def test_a_quantile_of_few_observations_is_quiet() -> None:
+    """From 20 observations on a p95 stands out, from 100 on a p99."""
+    for count, loud in (
+        (19.0, {"p50"}),
+        (20.0, {"p50", "p90", "p95"}),
+        (100.0, {"p50", "p90", "p95", "p99"}),
+    ):
+        p50, p90, p95, p99 = (Quantile(seconds) for seconds in (0.011, 0.022, 0.033, 0.044))
+        latency = Latency(0.05, p50, p90, p95, p99, count, 60.0)
+        view = BackendView("x", "http://x:1", "g", age_s=0.1, itl=latency)
+        rows = backend_detail(view, {}, 118, 34, AXIS)
+        row = next(row for row in rows if row_text(row).startswith("│ ITL "))
+        roles = {text.strip(): role for text, role in row}
+        named = {"p50": "11 ms", "p90": "22 ms", "p95": "33 ms", "p99": "44 ms"}
+        assert {name for name, text in named.items() if roles.get(text) == "title"} == loud
+
+
+@pytest.mark.parametrize(
+    ("window_s", "words"),
+    [
+        (None, "over 60 s"),
+        (59.9, "over 60 s"),
+        (60.4, "over 60 s"),
+        (12.0, "over 12 s so far"),
+        (150.0, "over 150 s"),
+    ],
+)
+def test_the_window_is_the_one_it_spans(window_s: float | None, words: str) -> None:
+    """A minute is called one; less of it, and the longer window of slow polling, say what they are."""
+    assert window_words([Latency(), Latency(window_s=window_s)]) == words
+
+
+def test_a_dead_backend_is_drawn_stale_and_says_since_when(parallel: Snapshot) -> None:
+    """Its last figures stay in the one stale colour, with their age and the failure below."""
+    rows = rows_of(parallel, "backend", "spark-b", 118, 34)
+    assert {role for row in rows[1:-1] for _, role in row} <= {"bad", "stale"}
+    assert "unreachable because nothing listens" in row_text(rows[1])
+    assert re.search(r"since \d\d:\d\d:\d\d, figures \d+ s old", row_text(rows[-1]))
+
+
+def test_a_failed_node_is_drawn_stale(playing: Snapshot) -> None:
+    """The last readings of a machine that stopped answering stay, in the one stale colour."""
+    view = replace(playing.nodes[0], failure=Failure(FailureKind.TIMEOUT, "no answer in 2 s", 129.0))
+    rows = node_detail(view, (), 118, 34, AXIS)
+    assert {role for row in rows[1:-1] for _, role in row} <= {"bad", "stale"}
+    assert "no answer in 2 s" in row_text(rows[-1])
+
+
+def test_a_cluster_names_its_nodes(playing: Snapshot) -> None:
+    """A backend on two machines names both, with the GPU of the one that is watched."""
+    view = replace(playing.backends[0], nodes=("spark-a", "spark-z"))
+    nodes = {node.name: node for node in playing.nodes}
+    text = text_of(backend_detail(view, nodes, 118, 34, AXIS))
+    assert re.search(r"on node +spark-a +GPU +\d+% +\d+ W +\d+ °C", text)
+    assert re.search(r"on node +spark-z +not watched", text)
+
+
+def test_a_node_names_what_it_serves(playing: Snapshot) -> None:
+    """The backends that name the machine as theirs stand at its top with their state."""
+    first = text_of(rows_of(playing, "node", "spark-a", 118, 34)).splitlines()[1]
+    assert f"serves  spark-a {playing.backends[0].state.value}" in first
+    assert "spark-b" not in first
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_hostile_names_stay_inside(playing: Snapshot, width: int, height: int) -> None:
+    """Names with markup, wide characters or a megabyte of letters break no row."""
+    name = "[red]漢字[/red]" + "w" * 300
+    backend = playing.backends[0]
+    lanes = tuple(replace(backend.lanes[0], lane=name + str(index)) for index in range(3))
+    backend = replace(
+        backend, name=name, model=name, state_rule=name, nodes=(name,), lanes=lanes, finished={name: 3.0}
+    )
+    node = playing.nodes[0]
+    assert node.sample is not None
+    gpu = replace(
+        node.sample.gpus[0],
+        name=name,
+        throttle_reasons=(name, name),
+        throttled_percent={name: 3.0},
+        processes=tuple(GpuProcess(index, name, None) for index in range(30)),
+    )
+    sample = replace(
+        node.sample,
+        gpus=(gpu, gpu),
+        network=tuple(replace(link, name=name, kind=name) for link in node.sample.network),
+        sensors=tuple(replace(sensor, name=name) for sensor in node.sample.sensors),
+    )
+    node = replace(node, name=name, sample=sample)
+    for rows in (
+        backend_detail(backend, {name: node}, width, height, AXIS),
+        node_detail(node, (backend,), width, height, AXIS),
+    ):
+        assert {row_width(row) for row in rows} == {width}
+
+
+def test_more_cores_than_bars_become_columns() -> None:
+    """A machine of 144 cores shows each as one column; numbered rows say which."""
+    cores = tuple(float(index % 101) for index in range(144))
+    text = node_text(NodeSample(0.0, cpu=CpuReading(50.0, cores, 144, 3.0)), 80, 22)
+    assert "0–35" in text
+    assert "108–143" in text
+
+
+def test_a_discrete_gpu_has_its_own_memory() -> None:
+    """Where the GPU's memory is its own it is a bar of the GPU, and the machine's bar knows no GPU part."""
+    gpu = GpuReading(0, "NVIDIA H200", memory_total_bytes=140 * GIB, memory_used_bytes=70 * GIB, power_w=90.0)
+    memory = MemoryReading(
+        unified=False, total_bytes=100 * GIB, used_bytes=40 * GIB, page_cache_bytes=10 * GIB
+    )
+    text = node_text(NodeSample(0.0, memory=memory, gpus=(replace(gpu, power_limit_w=700.0),)))
+    assert "70.0 GiB of 140.0 GiB" in text
+    assert "90.0 of 700 W" in text
+    assert "GPU programs" not in text
+    assert "unified" not in text
+
+
+AMOUNTS = st.one_of(st.none(), st.integers(0, 200 * GIB))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.builds(
+        MemoryReading,
+        unified=st.sampled_from([True, False, None]),
+        total_bytes=AMOUNTS,
+        used_bytes=AMOUNTS,
+        available_bytes=AMOUNTS,
+        page_cache_bytes=AMOUNTS,
+        cma_free_bytes=AMOUNTS,
+        headroom_bytes=AMOUNTS,
+        gpu_processes_bytes=AMOUNTS,
+        unattributed_bytes=AMOUNTS,
+    ),
+    st.sampled_from(SIZES),
+)
+def test_the_bar_of_memory_holds_no_more_than_there_is(memory: MemoryReading, size: tuple[int, int]) -> None:
+    """Its parts add up to the total, whatever the readings claim, and the rows stay as wide as they are."""
+    parts = memory_parts(memory)
+    total, used = memory.total_bytes, memory.used_bytes
+    assert all(part.size is None or part.size >= 0 for part in parts)
+    if parts and memory.unified and total is not None and used is not None:
+        assert sum(part.size or 0 for part in parts) == max(total, used)
+    rows = node_detail(NodeView("n", "local", NodeSample(0.0, memory=memory)), (), *size, AXIS)
+    assert {row_width(row) for row in rows} == {size[0]}
+
+
+NUMBERS = st.one_of(st.none(), st.floats(0, 1e12, allow_nan=False))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            one.name: NUMBERS
+            for one in fields(BackendView)
+            if one.type == "float | None" and one.name != "age_s"
+        }
+    ),
+    st.sampled_from(SIZES),
+)
+def test_any_figures_fit(figures: dict[str, float | None], size: tuple[int, int]) -> None:
+    """Whatever a server claims, no row of its detail is wider or narrower than the board."""
+    view = BackendView("x", "http://x:1", "g", age_s=0.5, slots=16, **figures)  # type: ignore[arg-type] # by field
+    assert {row_width(row) for row in backend_detail(view, {}, *size, AXIS)} == {size[0]}
+
+
+def test_the_rehearsal_is_the_same_each_time() -> None:
+    """Two rehearsals of one kind give the same rows, byte by byte."""
+    drawn = [
+        text_of(
+            rows_of(Rehearsal(lanes=2, speculative=True).play(20).snapshot(), "backend", "spark-a", 118, 34)
+        )
+        for _ in range(2)
+    ]
+    assert drawn[0] == drawn[1]
