@@ -21,6 +21,9 @@ LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 
 LATENCY_WINDOW_S = 60.0
 """The window of latencies and hit ratios: that of `rate()[1m]` on vLLM's own Grafana board."""
+EDGE_SLACK_S = 0.25
+"""A sample this much older than a window still opens it: else jitter of milliseconds decides whether the
+window of a 1 Hz poller spans ten seconds or nine, and bursty counters jump with it."""
 LIVE_SPAN_S = 0.9
 """A "1 s" rate spans at least this: two polls of a 1 Hz poller are rarely a full second apart."""
 MISSED_INTERVALS = 2.5
@@ -151,7 +154,7 @@ class Window:
             old = self._recent.popleft()
             if not self._past or old.at - self._past[-1].at >= LIVE_SPAN_S:
                 self._past.append(old)
-        while self._past and self._past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s):
+        while self._past and self._past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s) - EDGE_SLACK_S:
             self._past.popleft()
 
     def _note_since(self, before: Tally | None, tally: Tally) -> None:
@@ -188,7 +191,7 @@ class Window:
         newest = self.newest
         if newest is None or name not in newest.counters:
             return None
-        oldest = self._oldest(max(newest.at - window_s, self._told_since[name])) or newest
+        oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._told_since[name])) or newest
         span_s = newest.at - oldest.at
         return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
 
@@ -215,7 +218,7 @@ class Window:
         total = newest.histograms.get(name) if newest else None
         if newest is None or total is None:
             return NO_LATENCY
-        oldest = self._oldest(max(newest.at - window_s, self._bounds_since[name])) or newest
+        oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._bounds_since[name])) or newest
         span_s = newest.at - oldest.at
         if span_s <= 0:
             return NO_LATENCY

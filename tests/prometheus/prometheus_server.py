@@ -1,0 +1,154 @@
+"""A real Prometheus of our own, and what it answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+HOST = "127.0.0.1"
+READY_S = 60.0
+STOP_S = 15.0
+
+
+@contextmanager
+def prometheus(targets: Mapping[str, str], folder: Path) -> Iterator[str]:
+    """Give the URL of a Prometheus that scrapes `targets` (URLs by name) every second, until the block ends.
+
+    All it writes is in `folder`. Every series has the target's name as its label `server`.
+    """
+    listen = f"{HOST}:{_free_port()}"
+    config, log_file = folder / "prometheus.yml", folder / "prometheus.log"
+    config.write_text(_config(targets))
+    # The kernel ends it, should we be killed before we can.
+    command = ["setpriv", "--pdeathsig", "KILL", "prometheus", f"--config.file={config}"]
+    command += [f"--web.listen-address={listen}", f"--storage.tsdb.path={folder / 'data'}"]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 - fixed commands of Debian's packages
+            [*command, "--storage.tsdb.retention.time=1h", "--log.level=warn"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        _wait_until_ready(f"http://{listen}", process, log_file)
+        yield f"http://{listen}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _config(targets: Mapping[str, str]) -> str:
+    """Write the configuration: JSON is YAML."""
+    named = [
+        {"targets": [url.removeprefix("http://")], "labels": {"server": name}}
+        for name, url in targets.items()
+    ]
+    job = {"job_name": "vllm", "static_configs": named}
+    every_second = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    return json.dumps({"global": every_second, "scrape_configs": [job]}, indent=1)
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + READY_S
+    while time.monotonic() < end:
+        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
+            urllib.request.urlopen(f"{url}/-/ready", timeout=5).close()  # noqa: S310 - a URL of this file
+            return
+        # Waiting for its end is the pause between two looks.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+            break
+    raise RuntimeError(f"Prometheus did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@dataclass(frozen=True)
+class RawSeries:
+    """The samples of one series inside a window."""
+
+    labels: Mapping[str, str]
+    times_ms: tuple[int, ...]
+    """Unix time of the scrapes."""
+    values: tuple[float, ...]
+
+    @property
+    def counted(self) -> float:
+        """Last value less first: what `rate()` extrapolates from."""
+        return self.values[-1] - self.values[0]
+
+    @property
+    def span_s(self) -> float:
+        """Time from the first to the last sample."""
+        return (self.times_ms[-1] - self.times_ms[0]) / 1000
+
+
+class Prometheus:
+    """Asks a Prometheus."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        """Ask the one at `url`."""
+        self._url = url
+        self._session = session
+
+    async def value(self, query: str, at_ms: int) -> float | None:
+        """Give the single value of an instant query; NaN as it comes, None where there is no series."""
+        found = await self._query(query, at_ms)
+        assert len(found) <= 1, f"{len(found)} series for {query}"
+        return float(found[0]["value"][1]) if found else None
+
+    async def raw(self, selector: str, window_s: float, at_ms: int) -> list[RawSeries]:
+        """Give all samples in the window that ends at `at_ms`, as `rate()` would see them."""
+        found = await self._query(f"{selector}[{window_s:g}s]", at_ms)
+        return [
+            RawSeries(
+                one["metric"],
+                tuple(round(float(at) * 1000) for at, _ in one["values"]),
+                tuple(float(value) for _, value in one["values"]),
+            )
+            for one in found
+        ]
+
+    async def _query(self, query: str, at_ms: int) -> list[Any]:
+        asked = {"query": query, "time": f"{at_ms / 1000:.3f}"}
+        async with self._session.get(f"{self._url}/api/v1/query", params=asked) as response:
+            answer = await response.json()
+        assert answer["status"] == "success", answer
+        found: list[Any] = answer["data"]["result"]
+        return found
+
+
+def bucket_quantile(share: float, buckets: list[tuple[float, float]]) -> float:
+    """Give the quantile of cumulative counts by bound, as promql/quantile.go does (no negative bounds)."""
+    buckets = sorted(buckets)
+    total = buckets[-1][1]
+    if not total > 0:
+        return math.nan
+    rank = share * total
+    low, below = 0.0, 0.0
+    for bound, count in buckets[:-1]:
+        if count >= rank:
+            return low + (bound - low) * (rank - below) / (count - below)
+        low, below = bound, count
+    return low

@@ -1,0 +1,152 @@
+"""What our monitor and store showed of some servers, poll by poll, in step with Prometheus' scrapes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparktop.model.engine import EngineSample
+from sparktop.model.failure import Failure
+from sparktop.model.snapshot import BackendView
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.monitor import Monitor, RealWays
+from sparktop.sources.engine_http import EngineSource
+from sparktop.sources.source import Source
+from sparktop.store import Reading, SourceKey, Store
+from tests.prometheus.prometheus_server import Prometheus
+
+LOAD_CLIENT = Path(__file__).parent.parent / "live" / "load_client.py"
+SCRAPES_FIRST = 3
+"""After so many Prometheus has found its rhythm with a server."""
+SCRAPES_WITHIN_S = 60.0
+"""Prometheus takes some 5 s to begin with its targets."""
+LATEST_S = 0.88
+"""A poll of ours begins no later than this after the monitor's instant."""
+MOST_FAILED = 0.05
+"""Share of polls. Two real servers on two cores answer late now and then; a gap is a gap to both."""
+
+
+@dataclass(frozen=True)
+class Poll:
+    """One poll of ours, and what was shown after it."""
+
+    wall_s: float
+    """Unix time of the sample."""
+    sample: EngineSample
+    view: BackendView
+
+    @property
+    def generated(self) -> float:
+        """Tokens generated since the server's start."""
+        return sum(lane.generation_tokens or 0.0 for lane in self.sample.lanes)
+
+
+class RecordingStore(Store):
+    """Our own store; keeps what each poll led to."""
+
+    def __init__(self, watch: Watch) -> None:
+        """Know nothing yet."""
+        super().__init__(watch)
+        self.polls: dict[str, list[Poll]] = {target.name: [] for target in watch.backends}
+        self.failures: list[tuple[str, Reading]] = []
+
+    def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
+        """Take a reading and keep what came of it."""
+        super().accept(key, reading, took_ms)
+        if not isinstance(reading, EngineSample):
+            self.failures.append((key.name, reading))
+            return
+        wall_s = time.time() - (time.monotonic() - reading.at)
+        view = next(view for view in self.snapshot().backends if view.name == key.name)
+        self.polls[key.name].append(Poll(wall_s, reading, view))
+
+
+class SteppedSource(EngineSource):
+    """Our own source, a fraction of a second behind the monitor's instants: in step with the scrapes."""
+
+    def __init__(self, target: BackendTarget, behind_s: float) -> None:
+        """Poll `target` so long after each whole second of the monotonic clock."""
+        super().__init__(target)
+        self._behind_s = behind_s
+
+    async def poll(self, deadline_s: float) -> EngineSample | Failure:
+        """Wait for the scrape, then read."""
+        now_s = time.monotonic()
+        await asyncio.sleep(max(0.0, math.floor(now_s) + self._behind_s - now_s))
+        return await super().poll(deadline_s)
+
+
+class SteppedWays(RealWays):
+    """The monitor's usual ways, in step with Prometheus."""
+
+    def __init__(self, behind_s: Mapping[str, float]) -> None:
+        """Take for each server how far its scrapes are behind the whole second."""
+        self._behind_s = behind_s
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Give sources in step."""
+        return [SteppedSource(target, self._behind_s[target.name]) for target in targets]
+
+
+async def record(urls: Mapping[str, str], prometheus: Prometheus, duration_s: float) -> dict[str, list[Poll]]:
+    """Watch servers (URLs by name) for a time with one monitor, each polled when Prometheus scrapes it.
+
+    Two windows of ten seconds a fraction of a second apart hold other requests, and both are right.
+    """
+    behind_s = {
+        name: await asyncio.wait_for(_scraped_behind_s(prometheus, name), SCRAPES_WITHIN_S) for name in urls
+    }
+    watch = Watch(backends=tuple(BackendTarget(name, url) for name, url in urls.items()))
+    store = RecordingStore(watch)
+    monitor = Monitor(watch, store, ways=SteppedWays(behind_s))
+    try:
+        await monitor.start()
+        await asyncio.sleep(duration_s + 2.0)
+    finally:
+        await monitor.stop()
+    polled = sum(map(len, store.polls.values()))
+    sys.stdout.write(f"\n{polled} polls, {len(store.failures)} failed: {store.failures}\n")
+    assert len(store.failures) <= MOST_FAILED * polled, "too many polls failed"
+    return store.polls
+
+
+async def _scraped_behind_s(prometheus: Prometheus, name: str) -> float:
+    """Give how far the scrapes of a server are behind whole seconds of our monotonic clock.
+
+    Prometheus has a rhythm of its own for each server. Where its time comes just before the next instant of
+    ours, it is a little less: an answer has to be there by then.
+    """
+    while True:
+        series = await prometheus.raw(f'up{{server="{name}"}}', 60, round(time.time() * 1000))
+        if series and series[0].values[-SCRAPES_FIRST:] == (1.0,) * SCRAPES_FIRST:
+            scraped_s = series[0].times_ms[-1] / 1000 - time.time() + time.monotonic()
+            return min(scraped_s % 1.0, LATEST_S)
+        await asyncio.sleep(0.5)
+
+
+@asynccontextmanager
+async def load(urls: Sequence[str], concurrency: Sequence[int]) -> AsyncIterator[None]:
+    """Keep so many requests in flight at each server."""
+    client = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(LOAD_CLIENT),
+        *(f"{url}={count}" for url, count in zip(urls, concurrency, strict=True)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert client.stdin is not None
+    try:
+        yield
+    finally:
+        client.stdin.close()
+        out, _ = await client.communicate()
+        sys.stdout.write(f"\nload: {out.decode()}")
+    assert json.loads(out)["failed"] == 0

@@ -1,0 +1,104 @@
+"""Servers over HTTP whose figures follow a script: they lie where buckets say no more, or there are none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from sparktop.demo.load import Swing
+from sparktop.demo.model import EngineModel, EngineSpec
+from sparktop.demo.page import render_page
+from sparktop.demo.tally import Tally
+
+HOST = "127.0.0.1"
+TICKS_PER_S = 10
+BUSY_S = 65
+"""How long the server that stops is busy: a minute later its windows are empty."""
+FEW_EVERY_S = 20
+
+
+def _idle(tally: Tally, tick: int) -> None:
+    """Serve nobody."""
+
+
+def _at_the_edges(tally: Tally, tick: int) -> None:
+    """Take times in first buckets, and times beyond the last finite bounds; for first tokens, both."""
+    tally.ttft_s.observe(0.0004 if tick % 5 else 9000.0)
+    tally.itl_s.observe(100.0)
+    tally.e2e_s.observe(9000.0)
+    tally.queue_s.observe(0.0)
+    tally.generation_tokens += 1
+
+
+def _until_it_stops(tally: Tally, tick: int) -> None:
+    """Take ordinary times, until nobody comes any more."""
+    if tick < BUSY_S * TICKS_PER_S:
+        _serve(tally, tick)
+
+
+def _few(tally: Tally, tick: int) -> None:
+    """Serve three requests a minute: too few for quantiles."""
+    number, between = divmod(tick, FEW_EVERY_S * TICKS_PER_S)
+    if not between:
+        _serve(tally, number)
+
+
+def _serve(tally: Tally, number: int) -> None:
+    share = number * 0.618 % 1  # spreads over 0…1, also in few steps
+    tally.ttft_s.observe(0.02 + 0.7 * share)
+    tally.itl_s.observe(0.012 + 0.1 * share)
+    tally.e2e_s.observe(0.4 + 12 * share)
+    tally.queue_s.observe(0.31 + 4 * share)
+    tally.generation_tokens += 1
+
+
+SCRIPTS: Mapping[str, Callable[[Tally, int], None]] = {
+    "idle": _idle,
+    "edges": _at_the_edges,
+    "stops": _until_it_stops,
+    "few": _few,
+}
+
+
+class ScriptedServer:
+    """A metrics page with vLLM's names whose counts are a function of time alone."""
+
+    def __init__(self, script: Callable[[Tally, int], None]) -> None:
+        """Begin to count now."""
+        self._engine = EngineModel(EngineSpec(), Swing(mean_per_s=1e-9), "scripted")
+        self._script = script
+        self._began = time.monotonic()
+        self._started_unix_s = time.time()
+        self._ticks = 0
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """Count what has happened since the last look, and tell."""
+        due = int((time.monotonic() - self._began) * TICKS_PER_S)
+        for tick in range(self._ticks, due):
+            self._script(self._engine.tally, tick)
+        self._ticks = due
+        page = render_page(self._engine, self._started_unix_s).encode()
+        return web.Response(body=page, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+@asynccontextmanager
+async def scripted_servers() -> AsyncIterator[dict[str, str]]:
+    """Serve a page for each script on the running loop; gives URLs by name."""
+    runners: list[web.AppRunner] = []
+    urls: dict[str, str] = {}
+    try:
+        for name, script in SCRIPTS.items():
+            app = web.Application()
+            app.router.add_get("/metrics", ScriptedServer(script).metrics)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+            runners.append(runner)
+            await runner.setup()
+            await web.TCPSite(runner, HOST, 0).start()
+            urls[name] = f"http://{HOST}:{runner.addresses[0][1]}"
+        yield urls
+    finally:
+        for runner in runners:
+            await runner.cleanup()

@@ -1,0 +1,200 @@
+"""Our figures beside those of a real Prometheus, asked with the PromQL of vLLM's own Grafana board.
+
+Prometheus and our monitor read the same servers once a second for three minutes, each by itself; our monitor
+is started in step with Prometheus' scrapes, so that both windows can have the same edges. Every 15 s one poll
+is compared with what Prometheus answers for the same instant. Of the polls of those 15 s it is the one at
+whose three edges (now, 10 s and 60 s ago) the generated tokens that both had read lie closest together: where
+no engine step lies between two readings they tell the same, and one request more or less in a window is no
+fault of either. Of several such polls it is the one whose stamps lie closest: we stamp a reading when its
+answer begins, Prometheus when its scrape is due, so that a server that takes 0.3 s to answer at an edge makes
+3 % of a rate over 10 s. The instant is shifted by less than an interval, so that Prometheus' window, too,
+ends and begins with these readings. What instants not chosen so give stands in the table as "any instant":
+with a window of ten samples in the one and eleven in the other, and whole prompts between them.
+
+What `rate()` adds to the difference of the first and the last sample in its window (extrapolatedRate in
+promql/functions.go; seen with 2.42):
+
+* nothing while both edges are less than 1.1 intervals away: counted / time between the samples is then also
+  counted / window after extrapolation. This is our own figure;
+* after a missed scrape at an edge half an interval instead of the way to the edge: with scrapes 1 s apart up
+  to 1.5 / 60 = 2.5 % too low in 60 s, and 15 % in 10 s;
+* no more to the left than a counter would have needed to grow from zero: a counter, or a bucket, whose first
+  value in the window is 0 comes out up to 1 / 60 = 1.7 % too low in 60 s, and 10 % in 10 s. Buckets of one
+  histogram differ in this, so quantiles move by up to 1.7 % of the observations.
+
+The column "from raw samples" is that difference, computed from Prometheus' own samples: it tells what is
+extrapolation from what is a fault of ours. The tolerance is for PromQL's own value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from sparktop.demo.cluster import DemoCluster
+from sparktop.model.snapshot import Quantile
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.panels.figures import latency_row, quantile_text
+from sparktop.store import SourceKey, Store, backend
+from tests.prometheus.comparison import Answer, Row, ask, judge, table
+from tests.prometheus.instants import any_instants, matched_instants
+from tests.prometheus.panels import Kind
+from tests.prometheus.prometheus_server import Prometheus, prometheus
+from tests.prometheus.recording import Poll, load, record
+from tests.prometheus.scripted_servers import SCRIPTS, scripted_servers
+
+pytestmark = [pytest.mark.live, pytest.mark.prometheus, pytest.mark.timeout(900)]
+
+RECORD_S = 180.0
+CONCURRENCY = (14, 5)
+"""More than the eight slots of a real server, and fewer."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Three minutes of some servers; everything by server."""
+
+    polls: Mapping[str, list[Poll]]
+    answers: Mapping[str, list[Answer]]
+    rows: Mapping[str, list[Row]]
+    free: Mapping[str, list[Row]]
+    """The same at instants that were not chosen for their edges."""
+
+
+async def watch(urls: Mapping[str, str], folder: Path, *, simulated: bool) -> Run:
+    """Let Prometheus and our monitor watch the same servers, and compare."""
+    async with AsyncExitStack() as stack:
+        if simulated:
+            urls = {**urls, **await stack.enter_async_context(scripted_servers())}
+        url = stack.enter_context(prometheus(urls, folder))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        asked = Prometheus(url, session)
+        if simulated:
+            polls = await record(urls, asked, RECORD_S)
+        else:
+            async with load(list(urls.values()), CONCURRENCY):
+                polls = await record(urls, asked, RECORD_S)
+        answers = {
+            name: await ask(name, await matched_instants(name, polls[name], asked), asked) for name in urls
+        }
+        free = {name: await ask(name, any_instants(polls[name]), asked) for name in urls}
+    return Run(
+        polls,
+        answers,
+        {name: judge(name, answers[name], polls[name]) for name in urls},
+        {name: judge(name, free[name], polls[name]) for name in urls},
+    )
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two simulated engines under moving load, and the scripted servers."""
+    with DemoCluster() as cluster:
+        urls = {target.name: target.url for target in cluster.targets}
+        return asyncio.run(watch(urls, tmp_path_factory.mktemp("simulated"), simulated=True))
+
+
+@pytest.fixture(scope="module")
+def real(vllm_servers: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two real vLLM servers under load."""
+    return asyncio.run(watch(vllm_servers, tmp_path_factory.mktemp("real"), simulated=False))
+
+
+@pytest.fixture(scope="module", params=["simulated", "real"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """One of them after the other."""
+    found: Run = request.getfixturevalue(request.param)
+    return found
+
+
+def wrong(rows: Mapping[str, list[Row]]) -> list[Row]:
+    return [row for those in rows.values() for row in those if not row.holds]
+
+
+def test_what_we_show_is_what_prometheus_says(run: Run) -> None:
+    """Rates, means, quantiles and gauges are those of Prometheus, and so is their absence."""
+    sys.stdout.write(f"\n{table(run.rows, run.free)}\n")
+    assert wrong(run.rows) == []
+
+
+def test_the_load_was_one_that_shows(run: Run) -> None:
+    """The engines were busy at every instant, and their load moved."""
+    for rates in (
+        [row.answer.known or 0.0 for row in rows if row.answer.panel.name == "generation t/s"]
+        for name, rows in run.rows.items()
+        if name not in SCRIPTS
+    ):
+        assert min(rates) > 0
+        assert max(rates) > min(rates)
+
+
+def test_the_words_of_the_screen_are_those_of_the_buckets(run: Run) -> None:
+    """A quantile has "<" where Prometheus' is in the first bucket, ">" where it is the last finite bound."""
+    for row in (row for rows in run.rows.values() for row in rows):
+        theirs, bounds = row.answer.known, row.answer.bounds
+        if isinstance(row.ours, Quantile) and theirs is not None:
+            sign = "<" if theirs <= bounds[0] else ">" if theirs == bounds[-2] else ""
+            text = quantile_text(row.ours).strip()
+            assert text[0] == sign if sign else text[0].isdigit(), row
+
+
+def test_the_scripted_servers_showed_every_word(simulated: Run) -> None:
+    """A first bucket, a last one, too few requests and no traffic were all compared."""
+    texts = {
+        "".join(text for text, _ in latency_row("", getattr(poll.view, field), 60))
+        for name in SCRIPTS
+        for poll in simulated.polls[name][30:]
+        for field in ("ttft", "itl", "e2e", "queue")
+    }
+    for expected in ("<1.0 ms", "<300 ms", ">80 s", "no traffic", "too few"):
+        assert any(expected in text for text in texts), (expected, texts)
+    whys = {name: {row.why for row in simulated.rows[name]} for name in SCRIPTS}
+    assert "edge" in whys["edges"]
+    assert {"no traffic", "near"} <= whys["stops"]
+    assert "too few" in whys["few"]
+    assert whys["idle"] <= {"no traffic", "near"}
+
+
+def replay(polls: list[Poll]) -> list[Poll]:
+    """Give the same samples with what a fresh store shows of them."""
+    clock = 0.0
+    store = Store(Watch(backends=(BackendTarget("again", "http://127.0.0.1"),)), clock=lambda: clock)
+    again: list[Poll] = []
+    for poll in polls:
+        clock = poll.sample.at
+        store.accept(SourceKey.backend("again"), poll.sample)
+        again.append(Poll(poll.wall_s, poll.sample, store.snapshot().backends[0]))
+    return again
+
+
+@pytest.mark.parametrize(
+    ("constant", "seconds", "kinds"),
+    [
+        ("RATE_WINDOW_S", 15.0, {Kind.RATE}),
+        ("RATE_WINDOW_S", 5.0, {Kind.RATE}),
+        ("LATENCY_WINDOW_S", 30.0, {Kind.MEAN, Kind.QUANTILE}),
+    ],
+)
+def test_another_window_shows_as_a_deviation(
+    simulated: Run, monkeypatch: pytest.MonkeyPatch, constant: str, seconds: float, kinds: set[Kind]
+) -> None:
+    """The same samples over a window of another length do not agree; over the right one they do."""
+    moving = [name for name in simulated.polls if name not in SCRIPTS]
+    assert (
+        wrong({name: judge(name, simulated.answers[name], replay(simulated.polls[name])) for name in moving})
+        == []
+    )
+    monkeypatch.setattr(backend, constant, seconds)
+    found = wrong(
+        {name: judge(name, simulated.answers[name], replay(simulated.polls[name])) for name in moving}
+    )
+    names = dict.fromkeys(row.answer.panel.name for row in found)
+    sys.stdout.write(f"{constant} {seconds:g}: {len(found)} beyond tolerance: {', '.join(names)}\n")
+    assert {row.answer.panel.kind for row in found} == kinds

@@ -1,0 +1,144 @@
+"""What the store makes of routers: groups, deployments, and whether they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.router import LITELLM, Deployment, RouterSample, RouterView
+from sparktop.model.snapshot import Severity
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.store import SourceKey
+from tests.store.conftest import EPOCH, START, World
+
+MakeWorld = Callable[..., World]
+BACKENDS = tuple(BackendTarget(name, f"http://{name}:8000") for name in "abc")
+TOLD = (
+    Deployment("d1", "http://a:8000/v1", "m"),
+    Deployment("d2", "http://b:8000/v1", "m"),
+    Deployment("d3"),
+)
+PROXY = SourceKey.router("proxy")
+
+
+def told(at: float = START, *, deployments: tuple[Deployment, ...] | None = TOLD) -> RouterSample:
+    return RouterSample(at, LITELLM, alive=True, strategy="least-busy", deployments=deployments)
+
+
+def world_of(make_world: MakeWorld, *routers: RouterTarget) -> World:
+    return make_world(Watch(backends=BACKENDS, routers=routers))
+
+
+def view(world: World) -> RouterView:
+    return world.snapshot().routers[0]
+
+
+def groups(world: World) -> dict[str, str]:
+    return {one.name: one.group for one in world.snapshot().backends}
+
+
+def test_a_router_is_there_before_it_answers(make_world: MakeWorld) -> None:
+    """Nothing is known but what the config says."""
+    target = RouterTarget("proxy", "http://p:4000", "shuffle", ("a", "b"), {"d1": "a"})
+    seen = view(world_of(make_world, target))
+    assert (seen.ok, seen.age_s, seen.kind, seen.alive) == (False, None, "unknown", None)
+    assert (seen.strategy, seen.strategy_read) == ("shuffle", False)
+    assert (seen.backends, seen.deployments, seen.told) == (("a", "b"), {"d1": "a"}, None)
+    assert seen.running == {"a": None, "b": None}
+
+
+def test_what_is_read_comes_before_the_label(make_world: MakeWorld) -> None:
+    """The strategy is the router's word where it gives one; deployments go by address, then by config."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000", "label", (), {"d3": "c", "d1": "c"}))
+    world.store.accept(PROXY, told(), 3.0)
+    seen = view(world)
+    assert (seen.strategy, seen.strategy_read, seen.ok) == ("least-busy", True, True)
+    assert seen.deployments == {"d1": "a", "d2": "b", "d3": "c"}
+    assert seen.backends == ("a", "b", "c")
+
+
+def test_the_config_names_the_group(make_world: MakeWorld) -> None:
+    """Where the config lists backends, a deployment elsewhere joins nothing."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000", backends=("a", "c")))
+    world.store.accept(PROXY, told())
+    assert groups(world) == {"a": "proxy", "b": "backends", "c": "proxy"}
+    assert view(world).deployments == {"d1": "a", "d2": "b", "d3": None}
+
+
+def test_mapped_backends_join_the_group(make_world: MakeWorld) -> None:
+    """Without a list in the config, the backends that the router sends to are its group; a failure keeps it."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    assert groups(world) == dict.fromkeys("abc", "backends")
+    world.store.accept(PROXY, told())
+    assert groups(world) == {"a": "proxy", "b": "proxy", "c": "backends"}
+    world.store.accept(PROXY, Failure(FailureKind.REFUSED, "nothing listens there", START + 5))
+    assert groups(world) == {"a": "proxy", "b": "proxy", "c": "backends"}
+
+
+def test_backends_of_two_models_are_two_groups(make_world: MakeWorld) -> None:
+    """What one router offers under two names shares no scale and no balance."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    two = (*TOLD[:2], Deployment("d4", "http://c:8000", "embed"))
+    world.store.accept(PROXY, told(deployments=two))
+    assert groups(world) == {"a": "proxy: m", "b": "proxy: m", "c": "proxy: embed"}
+
+
+def test_the_config_of_one_router_beats_the_word_of_another(make_world: MakeWorld) -> None:
+    """A backend behind two routers is in the group that the config says, whatever the order."""
+    world = world_of(
+        make_world,
+        RouterTarget("proxy", "http://p:4000"),
+        RouterTarget("other", "http://o:4000", backends=("b",)),
+    )
+    world.store.accept(PROXY, told())
+    assert groups(world) == {"a": "proxy", "b": "other", "c": "backends"}
+
+
+def test_shares_are_of_backends_that_answer(make_world: MakeWorld) -> None:
+    """Running requests stand beside the router; of a backend that fails none are known."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000", backends=("a", "b")))
+    for name in "ab":
+        sample = EngineSample(START, "vllm", (LaneSample("0", running=3.0),))
+        world.store.accept(SourceKey.backend(name), sample)
+    assert view(world).running == {"a": 3.0, "b": 3.0}
+    world.store.accept(SourceKey.backend("b"), Failure(FailureKind.REFUSED, "gone", START + 1))
+    assert view(world).running == {"a": 3.0, "b": None}
+
+
+def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
+    """Two failed looks are an alert and an event; the next answer ends both and starts a new run of answers."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    world.store.accept(PROXY, told())
+    world.at = START + 20
+    assert view(world).answering_since == EPOCH
+    for at in (START + 5, START + 10):
+        world.at = at
+        world.store.accept(PROXY, Failure(FailureKind.REFUSED, "nothing listens there", at), 1.0)
+    seen = view(world)
+    assert (seen.ok, seen.failing_since, seen.answering_since) == (False, EPOCH + timedelta(seconds=5), None)
+    assert (seen.age_s, seen.deployments) == (10.0, {"d1": "a", "d2": "b", "d3": None})
+    (alert,) = world.snapshot().alerts
+    assert (alert.id, alert.severity) == ("router:proxy:unreachable", Severity.CRITICAL)
+    world.at = START + 15
+    world.store.accept(PROXY, told(START + 15), 1.0)
+    assert view(world).answering_since == EPOCH + timedelta(seconds=15)
+    assert not world.snapshot().alerts
+    assert [event.message for event in world.snapshot().events] == [
+        "router down: nothing listens there",
+        "router answers again",
+    ]
+
+
+def test_its_poll_has_a_name_and_a_time(make_world: MakeWorld) -> None:
+    """What asking a router costs stands among our own costs, and a name shared with a backend is no clash."""
+    world = world_of(make_world, RouterTarget("a", "http://p:4000"))
+    world.store.accept(SourceKey.router("a"), told(), 7.0)
+    assert world.snapshot().self_cost.poll_ms == {"router:a": 7.0}
+    world.store.remove(SourceKey.router("a"))
+    assert world.snapshot().routers == ()
+    with pytest.raises(TypeError):
+        world.store.accept(SourceKey.backend("a"), told())
