@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TYPED := sparktop tests scripts benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test unit lint wheel aarch64 live bench screenshots readme clean FORCE
+.PHONY: help venv demo test unit lint wheel aarch64 live prometheus bench screenshots readme clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,9 +33,10 @@ unit: $(VENV)/.dev ## the tests that need no server
 lint: $(VENV)/.dev ## rules, format, types, layers
 	timeout 60 $(BIN)/ruff check
 	timeout 60 $(BIN)/ruff format --check
-	MYPYPATH=benchmarks timeout 240 $(BIN)/mypy --explicit-package-bases $(TYPED)
+	timeout 240 $(BIN)/mypy $(TYPED)
 	timeout 60 $(BIN)/lint-imports
 	timeout 60 $(BIN)/python scripts/build_readme.py --check
+	timeout 180 $(BIN)/python scripts/screenshots.py --check
 
 wheel: $(VENV)/.dev ## the wheel, built and tried in a clean environment
 	timeout 300 $(BIN)/python scripts/check_wheel.py
@@ -45,6 +46,9 @@ aarch64: $(VENV)/.dev ## every dependency installs from wheels on a Spark
 
 live: $(VENV)/.dev ## our figures against two real vLLM servers (scripts/real_stack.sh install first)
 	timeout -s INT -k 60 600 $(BIN)/pytest -m live tests/live -rs -s
+
+prometheus: $(VENV)/.dev ## our figures beside a real Prometheus' (apt install prometheus); eight minutes
+	timeout -s INT -k 60 1200 $(BIN)/pytest -m prometheus tests/prometheus -rs -s
 
 bench: $(VENV)/.dev ## what watching costs, beside other monitors
 	$(BIN)/python benchmarks/watching.py

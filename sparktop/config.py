@@ -12,27 +12,30 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from sparktop.config_errors import CHECKS, config_error, from_pydantic, key_name
+from sparktop.config_errors import CHECKS, config_error, from_pydantic
 from sparktop.config_places import find_config, usual_places
+from sparktop.config_watch import MOST_BYTES, read_config, unset_variables, watch_of
 from sparktop.errors import ConfigError
 from sparktop.model.targets import (
     MAX_INTERVAL_S,
     MIN_INTERVAL_S,
-    BackendTarget,
-    NodeTarget,
-    RouterTarget,
     StateThresholds,
     Watch,
 )
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.palette import palettes
-from sparktop.toml_lines import key_lines, line_of
 
-__all__ = ["Config", "Settings", "Strict", "default_toml", "find_config", "load", "usual_places"]
-
-MOST_BYTES = 1 << 20
-"""A larger file is no configuration, whatever it is."""
+__all__ = [
+    "MOST_BYTES",
+    "Config",
+    "Settings",
+    "Strict",
+    "default_toml",
+    "find_config",
+    "load",
+    "usual_places",
+]
 
 _DEFAULTS = StateThresholds()
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -165,6 +168,8 @@ class Settings(Strict):
 
     interval_s: float = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
     theme: Annotated[str, AfterValidator(_known_theme)] = "spark-dark"
+    low_bandwidth: bool = False
+    keys: dict[str, str] = Field(default_factory=dict)
     nodes: list[NodeTable] = Field(default_factory=list)
     backends: list[BackendTable] = Field(default_factory=list)
     routers: list[RouterTable] = Field(default_factory=list)
@@ -185,49 +190,11 @@ class Config:
 
     def watch(self, env: Mapping[str, str]) -> Watch:
         """Give what the file says is to be watched; API keys come from `env`."""
-        settings = self.settings
-        return Watch(
-            nodes=tuple(NodeTarget(one.name, one.via, one.url, one.ssh) for one in settings.nodes),
-            backends=tuple(
-                BackendTarget(
-                    name=one.name,
-                    url=one.url,
-                    engine=one.engine,
-                    nodes=tuple(one.nodes),
-                    slots=one.slots,
-                    api_key=(env.get(one.api_key_env) or None) if one.api_key_env else None,
-                )
-                for one in settings.backends
-            ),
-            routers=tuple(
-                RouterTarget(one.name, one.url, one.strategy, tuple(one.backends)) for one in settings.routers
-            ),
-            interval_s=settings.interval_s,
-            theme=settings.theme,
-            thresholds=StateThresholds(**settings.thresholds.model_dump()),
-            source=clean(self.path, 500),
-        )
+        return watch_of(self.settings.model_dump(), self.path, env)
 
     def warnings(self, env: Mapping[str, str]) -> list[str]:
         """Give a line for each environment variable that the file names and `env` lacks."""
-        named = [
-            *((("nodes", i, "token_env"), one.token_env) for i, one in enumerate(self.settings.nodes)),
-            *(
-                (("backends", i, "api_key_env"), one.api_key_env)
-                for i, one in enumerate(self.settings.backends)
-            ),
-            *(
-                (("routers", i, "api_key_env"), one.api_key_env)
-                for i, one in enumerate(self.settings.routers)
-            ),
-        ]
-        lines = key_lines(self.text)
-        return [
-            f"{clean(self.path, 500)}:{line_of(lines, path)}: "
-            f"key '{key_name(path)}' names an environment variable that is not set"
-            for path, variable in named
-            if variable is not None and not env.get(variable)
-        ]
+        return unset_variables(self.settings.model_dump(), self.path, self.text, env)
 
 
 def load(path: Path) -> Config:
@@ -236,8 +203,16 @@ def load(path: Path) -> Config:
     Raises:
         ConfigError: with one line for each thing that is wrong.
     """
+    return check(path, read_config(path))
+
+
+def check(path: Path, text: str) -> Config:
+    """Check the text of a configuration file.
+
+    Raises:
+        ConfigError: with one line for each thing that is wrong.
+    """
     file = clean(path, 500)
-    text = _read(path, file)
     try:
         data = tomllib.loads(text)
     except RecursionError:
@@ -252,22 +227,6 @@ def load(path: Path) -> Config:
     if problems:
         raise config_error(file, text, problems)
     return Config(path, settings, text)
-
-
-def _read(path: Path, file: str) -> str:
-    try:
-        with path.open("rb") as stream:
-            body = stream.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{file}: cannot be read: {clean(reason)}") from None
-    if len(body) > MOST_BYTES:
-        raise ConfigError(f"{file}: is larger than {MOST_BYTES >> 20} MiB: no configuration file")
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{file}:{line}: is not UTF-8 text") from None
 
 
 def _syntax_message(file: str, text: str, message: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,14 +11,13 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from sparktop.errors import ConfigError
+from sparktop.keys import KEYS, wrong_keys
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.toml_lines import Path, key_lines, line_of
+from sparktop.toml_lines import Path, key_lines, key_name, line_of
 
 MOST = 100
 """Lines of errors shown, at most: the file may be anything."""
-
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 _WANTED = {
     "bool_type": "true or false",
@@ -50,18 +48,6 @@ class Problem:
     """What follows the key's name: "is unknown"."""
     at: Path | None = None
     """Where to look, when that is not `path`."""
-
-
-def key_name(path: Path) -> str:
-    """Give a path as a person writes it: `backends[1].url`, `models."a/b".bytes_per_token_gb`."""
-    name = ""
-    for part in path:
-        if isinstance(part, int):
-            name += f"[{part}]"
-            continue
-        word = clean(part, 60)
-        name += ("." if name else "") + (word if _BARE_KEY.fullmatch(word) else f'"{word}"')
-    return name
 
 
 def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigError:
@@ -201,9 +187,24 @@ def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
                 yield Problem((*path, needed), f"is missing: via = '{via}' needs it", (*path, "via"))
 
 
+def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
+    found = data.get("keys")
+    given = (
+        {name: key for name, key in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}
+    )
+    known = [key.name for key in KEYS]
+    for name in given:
+        if name not in known:
+            near = did_you_mean(name, known) or f" (known here: {', '.join(known)})"
+            yield Problem(("keys", name), f"is unknown{near}")
+    for name, message in wrong_keys(given).items():
+        yield Problem(("keys", name), message)
+
+
 CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _repeated_names,
     _dangling_names,
     _missing_ways_in,
+    _unusable_keys,
 )
 """Rules between keys. They read the raw data, so that they tell their errors beside pydantic's."""

@@ -77,6 +77,16 @@ _NAMED = frozenset(
 )
 
 
+_TAKEN = {
+    "ctrl+q": "always quits",
+    "ctrl+c": "always copies",
+    "ctrl+i": "is the same as 'tab' to a terminal",
+    "ctrl+m": "is the same as 'enter' to a terminal",
+    "ctrl+left_square_bracket": "is the same as 'escape' to a terminal",
+}
+"""Keys that cannot be given away, with the reason."""
+
+
 def textual_key(text: str) -> str | None:
     """Give Textual's name of a key as a person writes it ("Q", "f5", "ctrl+x", "/"); None: no such key."""
     if text in _CHARACTERS:
@@ -84,11 +94,42 @@ def textual_key(text: str) -> str | None:
     if len(text) == 1:
         return text if text.isascii() and text.isalnum() else None
     prefix, plus, last = text.lower().rpartition("+")
+    if not last:  # "ctrl++": the key itself is a plus
+        prefix, plus, last = text.lower()[:-2], "+", "+"
     if plus and prefix not in {"ctrl", "shift", "alt", "ctrl+shift"}:
         return None
+    if len(last) == 1 and last.isascii() and last.isalnum():
+        # A terminal tells Shift and a letter as the capital, and Shift and a digit as what stands above it.
+        if prefix == "shift":
+            return last.upper() if last.isalpha() else None
+        return f"{prefix}+{last}" if plus else None
     name = _CHARACTERS.get(last, last)
-    known = name in _NAMED or (bool(plus) and len(name) == 1 and name.isalnum())
-    return f"{prefix}{plus}{name}" if known else None
+    return f"{prefix}{plus}{name}" if name in _NAMED else None
+
+
+def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
+    """Give what is wrong with each entry of `keys` that cannot be used; names that do not exist are skipped.
+
+    A key may be taken from an entry that is given another one at the same time.
+    """
+    wrong: dict[str, str] = {}
+    table = {key.name: key.keys for key in KEYS}
+    names = [name for name in keys if name in table]
+    for name in names:
+        wanted = textual_key(keys[name])
+        if wanted is None:
+            wrong[name] = "is no key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"
+        elif wanted in _TAKEN:
+            wrong[name] = f"cannot be {keys[name]!r}: it {_TAKEN[wanted]}"
+        else:
+            table[name] = (wanted,)
+    for name in names:
+        if name in wrong:
+            continue
+        owner = next((other for other in table if other != name and table[name][0] in table[other]), None)
+        if owner is not None:
+            wrong[name] = f"cannot be {keys[name]!r}: '{owner}' has it"
+    return wrong
 
 
 def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
@@ -102,20 +143,11 @@ def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
     for name in keys:
         if name not in known:
             raise KeyError(name)
-    table: list[Key] = []
-    for key in KEYS:
-        text = keys.get(key.name)
-        if text is None:
-            table.append(key)
-            continue
-        wanted = textual_key(text)
-        if wanted is None:
-            raise ValueError(f"{text!r} is no key: write one like 'Q', 'f5', 'space' or 'ctrl+x'")
-        table.append(replace(key, keys=(wanted,), shown=text))
-    owner: dict[str, str] = {}
-    for key in table:
-        for one in key.keys:
-            if one in owner:
-                raise ValueError(f"'{owner[one]}' and '{key.name}' cannot both have the key {one!r}")
-            owner[one] = key.name
-    return tuple(table)
+    for name, message in wrong_keys(keys).items():
+        raise ValueError(f"'{name}' {message}")
+    return tuple(
+        replace(key, keys=(textual_key(keys[key.name]) or "",), shown=keys[key.name])
+        if key.name in keys
+        else key
+        for key in KEYS
+    )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import Reading, SourceKey, SourceKind, Store
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 NODE_INTERVALS = 2.0
 """A node is asked this many times less often than a backend: its figures change slower."""
+ROUTER_INTERVALS = 5.0
+"""The same for a router: only whether it answers changes often."""
 DISCOVER_AGAIN_S = 30.0
 """Hosts where nothing was found are looked at again after this."""
 SELF_EVERY_S = 2.0
@@ -50,6 +52,10 @@ class Ways(Protocol):
         """Give the source of a node."""
         ...
 
+    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
+        """Give the sources of routers."""
+        ...
+
     async def discover(self, hosts: Sequence[str]) -> Found:
         """Tell what listens on the usual ports of `hosts`."""
         ...
@@ -63,6 +69,8 @@ class RealWays:
         names = ["sparktop.sources.engine_http"]
         if any(node.via == "local" for node in watch.nodes):
             names.append("sparktop.sources.local")
+        if watch.routers:
+            names.append("sparktop.sources.router")
         if watch.discover:
             names += ["sparktop.discovery", "httpx"]
         return names
@@ -82,6 +90,14 @@ class RealWays:
         from sparktop.sources.local import LocalSource
 
         return LocalSource(target.name)
+
+    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
+        """Give HTTP sources that share one session."""
+        from sparktop.sources.http_session import SharedSession
+        from sparktop.sources.router import RouterSource
+
+        session = SharedSession()
+        return [RouterSource(target, session=session) for target in targets]
 
     async def discover(self, hosts: Sequence[str]) -> Found:
         """Try the usual ports of `hosts`."""
@@ -139,7 +155,7 @@ class Monitor:
         return self._interval_s
 
     def set_interval(self, interval_s: float) -> None:
-        """Poll backends every `interval_s` seconds from now on, nodes half as often.
+        """Poll backends every `interval_s` seconds from now on, nodes and routers less often.
 
         Raises:
             ValueError: when it is not above 0.
@@ -164,6 +180,7 @@ class Monitor:
             self._poll_backends(name, targets)
         nodes = [self._ways.node(target) for target in watch.nodes]
         self._poll("nodes", SourceKind.NODE, nodes, NODE_INTERVALS)
+        self._poll_routers("routers", watch.routers)
         self._spawn(self._measure_self())
         if watch.discover:
             self._spawn(self._discover(list(watch.discover)))
@@ -182,6 +199,10 @@ class Monitor:
 
     def _poll_backends(self, name: str, targets: Sequence[BackendTarget]) -> None:
         self._poll(name, SourceKind.BACKEND, self._ways.backends(targets), 1.0)
+
+    def _poll_routers(self, name: str, targets: Sequence[RouterTarget]) -> None:
+        if targets:
+            self._poll(name, SourceKind.ROUTER, self._ways.routers(targets), ROUTER_INTERVALS)
 
     def _poll(self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float) -> None:
         from sparktop.sources.scheduler import PollGroup
@@ -210,8 +231,8 @@ class Monitor:
             found = await self._ways.discover(hosts)
             for note in found.notes:
                 self._store.note("discovery", note)
-            self._store.add(*found.routers)
             self._watch_found(found.backends)
+            self._watch_found_routers(found.routers)
             urls = [*(one.url for one in found.backends), *(one.url for one in found.routers)]
             there = {_bare(urlsplit(url).hostname or "") for url in urls}
             hosts = [host for host in hosts if _bare(host) not in there]
@@ -227,6 +248,13 @@ class Monitor:
         self._store.add(*new)
         if new:
             self._poll_backends(f"found {len(self._groups)}", new)
+
+    def _watch_found_routers(self, routers: Iterable[RouterTarget]) -> None:
+        watched = {target.url for target in self._watch.routers}
+        names = {key.name for key in self._sources if key.kind is SourceKind.ROUTER}
+        new = [target for target in routers if target.name not in names and target.url not in watched]
+        self._store.add(*new)
+        self._poll_routers(f"found {len(self._groups)}", new)
 
     async def _measure_self(self) -> None:
         """Measure what watching costs, every 2 s."""

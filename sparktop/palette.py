@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -285,6 +286,26 @@ def _all() -> tuple[Mapping[str, Palette], tuple[str, ...]]:
     users, problems = ({}, []) if folder is None else read_user_themes(folder)
     known = {**shipped_palettes(), **users}
     return {name: known[name] for name in sorted(known)}, tuple(problems)
+
+
+def find_palette(name: str) -> Palette | None:
+    """Give one theme and read no other: that is what the first picture has time for; None: no such theme.
+
+    It is the one that `palettes` has under this name.
+    """
+    return _one(name, user_folder(os.environ))
+
+
+@cache
+def _one(name: str, folder: Path | None) -> Palette | None:
+    if not name or "/" in name or clean(name, _NAME_WIDTH) != name:
+        return None
+    users = [] if folder is None else [folder / f"{name}{suffix}" for suffix in (".toml", ".theme")]
+    for path in users:
+        with suppress(ConfigError, OSError):
+            return _read_user_theme(path)[0]
+    path = _folder() / f"{name}.toml"
+    return parse_palette(name, path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def palettes() -> Mapping[str, Palette]:

@@ -6,6 +6,8 @@ import re
 import tomllib
 from bisect import bisect_right
 
+from sparktop.model.text import clean
+
 Path = tuple[str | int, ...]
 """Keys and list positions from the top of the document: ("backends", 1, "url")."""
 
@@ -139,6 +141,18 @@ class _Scanner:
             self._pair(path)
             self._skip(_BLANK_LINES)
             self._eat(",")
+
+
+def key_name(path: Path) -> str:
+    """Give a path as a person writes it: `backends[1].url`, `models."a/b".bytes_per_token_gb`."""
+    name = ""
+    for part in path:
+        if isinstance(part, int):
+            name += f"[{part}]"
+            continue
+        word = clean(part, 60)
+        name += ("." if name else "") + (word if _BARE.fullmatch(word) else f'"{word}"')
+    return name
 
 
 def key_lines(text: str) -> dict[Path, int]:

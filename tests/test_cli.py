@@ -26,7 +26,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     """Give each test a home, a current folder and loggers of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("SPARKTOP_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TERM"):
+    for name in ("SPARKTOP_CONFIG", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TERM"):
         monkeypatch.delenv(name, raising=False)
     handlers: list[logging.Handler] = []
     # Without pytest's own handlers a record that nobody takes goes to standard error, as in the program.
@@ -105,6 +105,10 @@ def test_a_command_of_a_later_version_is_no_host(word: str, capsys: pytest.Captu
         (["demo", "--seed", "x"], "argument --seed: must be a whole number"),
         (["snapshot", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
         (["snapshot", "--seconds", "-1"], "argument --seconds: must be 0.1 to 86400 seconds"),
+        (["snapshot", "--size", "10x5"], "argument --size: must be COLSxROWS, 60x16 to 500x300, not '10x5'"),
+        (["snapshot", "--size", "wide"], "argument --size: must be COLSxROWS"),
+        (["snapshot", "--theme", "spark-drak"], "there is no theme 'spark-drak'"),
+        (["doctor", "--format", "svg"], "argument --format: invalid choice: 'svg'"),
         (["snapshot", "--config"], "argument --config: expected one argument; see sparktop snapshot --help"),
         (["config", "--default", "--check"], "not allowed with argument"),
         (["themes", "dark"], "unrecognized arguments: dark"),

@@ -31,9 +31,15 @@ def own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "spark-z")
 
 
-def chosen(*targets: str, config: Path | None = None, interval: float | None = None) -> Watch:
+def chosen(
+    *targets: str, config: Path | None = None, interval: float | None = None, low_bandwidth: bool = False
+) -> Watch:
     arguments = argparse.Namespace(
-        targets=list(targets), config=str(config) if config else None, interval=interval, theme=None
+        targets=list(targets),
+        config=str(config) if config else None,
+        interval=interval,
+        theme=None,
+        low_bandwidth=low_bandwidth,
     )
     return choose(arguments, {})
 
@@ -54,6 +60,15 @@ def test_the_file_says_what_to_watch(tmp_path: Path) -> None:
     assert ([one.name for one in watch.nodes], [one.name for one in watch.backends]) == (["n"], ["b"])
     assert (watch.interval_s, watch.theme, watch.source) == (2.0, "spark-light", str(path))
     assert chosen(config=path, interval=5.0).interval_s == 5.0
+
+
+def test_low_bandwidth_and_keys_arrive(tmp_path: Path) -> None:
+    """Low bandwidth comes from the option or the file; keys come from the file, with targets too."""
+    path = tmp_path / "x.toml"
+    path.write_text(f'low_bandwidth = true\nkeys.freeze = "space"\n{FILE}', encoding="utf-8")
+    assert (chosen().low_bandwidth, chosen(low_bandwidth=True).low_bandwidth) == (False, True)
+    assert [chosen(*targets, config=path).low_bandwidth for targets in ((), ("host:1",))] == [True, True]
+    assert chosen("host:1", config=path).keys == {"freeze": "space"}
 
 
 def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:

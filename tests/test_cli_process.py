@@ -27,7 +27,7 @@ HEAVY = ("textual", "httpx", "aiohttp", "pydantic", "psutil", "rich", "asyncio")
 IMPORTS = f"""
 import sys
 from sparktop.cli import main
-for words in ([], ["demo"], ["snapshot"], ["config"], ["themes"]):
+for words in ([], ["demo"], ["snapshot"], ["doctor"], ["config"], ["themes"]):
     assert main([*words, "--help"]) == 0
 assert main(["--version"]) == 0
 assert main(["--wrong"]) == main(["sweep"]) == main(["snapshot", "--seconds", "x"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -14,12 +15,14 @@ from pathlib import Path
 import pytest
 
 from sparktop.commands import observation
-from sparktop.commands.observation import has_told, wait_for
+from sparktop.commands import snapshot as snapshot_command
+from sparktop.commands.observation import has_told, wait_for, why_nothing
 from sparktop.commands.snapshot import report
 from sparktop.errors import OutputError, UnreachableError
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
+from sparktop.model.router import RouterView
 from sparktop.model.series import History
 from sparktop.model.snapshot import (
     BackendHistory,
@@ -31,6 +34,7 @@ from sparktop.model.snapshot import (
     Snapshot,
 )
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.palette import palettes
 from sparktop.store import SourceKey, SourceKind, Store
 
 WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))
@@ -117,6 +121,54 @@ def test_a_report_goes_to_a_file(
     assert "backend" in (tmp_path / "x.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("form", "start"), [("md", "## sparktop snapshot\n"), ("svg", "<svg "), ("html", "<!DOCTYPE html>\n")]
+)
+def test_each_format_is_all_there_is_on_stdout(
+    form: str, start: str, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Markdown, the screen and the page: one document, nothing else printed."""
+    fed(good)
+    assert report(WATCH, seconds=None, form=form, output=None) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(start)
+    assert out.endswith("\n")
+    assert not out.endswith("\n\n")
+    assert err == ""
+
+
+@pytest.mark.parametrize("form", ["svg", "html"])
+def test_the_screen_has_its_size_and_theme(
+    form: str, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The picture has the rows that were asked for and the background of the theme that is watched with."""
+    fed(good)
+    watch = replace(WATCH, theme="spark-light")
+    assert report(watch, seconds=None, form=form, output=None, size=(80, 24)) == 0
+    out = capsys.readouterr().out
+    assert 'id="terminal-line-22"' in out
+    assert 'id="terminal-line-24"' not in out
+    assert palettes()["spark-light"].color("background") in out
+
+
+def test_size_and_theme_are_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--size and --theme say what the picture is like."""
+    given: list[tuple[str, object]] = []
+
+    def fake_report(watch: Watch, *, size: tuple[int, int], **_: object) -> int:
+        given.append((watch.theme, size))
+        return 0
+
+    monkeypatch.setattr(snapshot_command, "report", fake_report)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    arguments = argparse.ArgumentParser()
+    snapshot_command.add_arguments(arguments)
+    for words in (["b:1", "--size", "80x24", "--theme", "spark-light"], ["b:1"]):
+        assert snapshot_command.run(arguments.parse_args(words)) == 0
+    assert given == [("spark-light", (80, 24)), ("spark-dark", (120, 36))]
+
+
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, fed: Callable[[Feed], list[str]]) -> None:
     """A place without a folder is exit code 1."""
     fed(good)
@@ -166,6 +218,16 @@ def seen(backend_points: int, node_points: int, failure: Failure | None = None) 
 def test_enough_is_two_samples_or_a_failure(snapshot: Snapshot, *, expected: bool) -> None:
     """Every source must have given two samples or failed, also when the samples knew nothing."""
     assert has_told(snapshot, WATCH) is expected
+
+
+def test_a_router_must_have_told_once() -> None:
+    """One answer of a router is a whole one; before it, or a failure, there is not enough."""
+    silent = RouterView("proxy", "http://p:4000")
+    for router, enough in ((silent, False), (replace(silent, age_s=0.1), True)):
+        assert has_told(replace(seen(2, 2), routers=(router,)), WATCH) is enough
+    failed = replace(silent, failure=REFUSED)
+    assert has_told(replace(seen(2, 2), routers=(failed,)), WATCH)
+    assert "proxy: " in why_nothing(replace(seen(0, 0), routers=(failed,)))
 
 
 def test_a_search_must_have_ended() -> None:

@@ -68,6 +68,7 @@ def test_every_key_arrives() -> None:
     assert (second.nodes, second.api_key) == (("spark-a", "spark-b"), None)
     assert watch.routers[0].backends == ("spark-a", "spark-b")
     assert watch.routers[0].strategy == "least-busy"
+    assert (watch.routers[0].deployments, watch.routers[0].api_key) == ({"spark-1": "spark-a"}, None)
     assert watch.thresholds == StateThresholds(95.0, 16.0, 0.6, 0.4, 20.0)
 
 

@@ -15,6 +15,7 @@ from sparktop.discovery import Found
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.monitor import DISCOVER_AGAIN_S, SELF_EVERY_S, Monitor, RealWays, UnsupportedSource
@@ -67,6 +68,10 @@ class FakeWays:
         """Give a source of a machine of which nothing is known."""
         return self._make(target.name, lambda: NodeSample(time.monotonic()), NodeIdentity(os="Linux"))
 
+    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
+        """Give sources of routers that tell no more than that they are alive."""
+        return [self._make(target.name, _router_sample, None) for target in targets]
+
     async def discover(self, hosts: Sequence[str]) -> Found:
         """Find what the test put there."""
         self.looked.append(list(hosts))
@@ -80,6 +85,10 @@ class FakeWays:
 
 def _engine_sample() -> EngineSample:
     return EngineSample(time.monotonic(), "vllm", (LaneSample("0", running=1.0),), models=("m",))
+
+
+def _router_sample() -> RouterSample:
+    return RouterSample(time.monotonic(), LITELLM, alive=True)
 
 
 class WatchedStore(Store):
@@ -159,6 +168,35 @@ async def test_backends_of_one_router_are_one_group() -> None:
     await monitor.start()
     await monitor.stop()
     assert ways.groups == [["b", "d"], ["c"]]
+
+
+async def test_routers_are_polled_a_fifth_as_often() -> None:
+    """A router's first answer reaches the store, and its interval is five times that of a backend."""
+    watch = Watch(backends=(B,), routers=(RouterTarget("b", "http://p:4000"),), interval_s=0.5)
+    store, ways = WatchedStore(watch), FakeWays()
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: store.snapshot().routers[0].ok and store.backend("b").ok)
+    intervals = {group.name: group.interval_s for group, _ in monitor._groups}
+    await monitor.stop()
+    assert intervals["routers"] == 2.5
+    assert all(source.closed for source in ways.made)
+    assert "sparktop.sources.router" in RealWays().modules(watch)
+    assert "sparktop.sources.router" not in RealWays().modules(Watch())
+
+
+async def test_routers_that_discovery_finds_are_polled_once() -> None:
+    """A found router is watched like a configured one, unless it is configured already."""
+    known = RouterTarget("proxy", "http://p:4000")
+    watch = Watch(routers=(known,), discover=("spark",))
+    found = RouterTarget("spark:4000", "http://spark:4000")
+    ways = FakeWays([Found(backends=(B,), routers=(found, RouterTarget("p:4000", known.url))), Found()])
+    store = WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: [one.ok for one in store.snapshot().routers] == [True, True])
+    await monitor.stop()
+    assert [one.name for one in store.snapshot().routers] == ["proxy", "spark:4000"]
 
 
 async def test_discovery_looks_again_until_something_is_there() -> None:

@@ -29,9 +29,9 @@ def address_of(url: str, speaker: str = _HERE) -> Address | None:
     except ValueError:
         return None
     port = port or _DEFAULT_PORTS.get(parts.scheme)
+    host = (host or "").removesuffix(".").lower()
     if not host or port is None:
         return None
-    host = host.removesuffix(".").lower()
     path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
     return (speaker if host in _THIS_MACHINE else host), port, path
 

@@ -79,7 +79,7 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
-    """Add what says how to draw: --interval and --theme."""
+    """Add what says how to draw: --interval, --theme and --low-bandwidth."""
     parser.add_argument(
         "--interval",
         type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),
@@ -87,3 +87,8 @@ def add_drawing(parser: argparse.ArgumentParser) -> None:
         help="seconds between two looks at an engine (default 1); nodes are looked at half as often",
     )
     parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
+    parser.add_argument(
+        "--low-bandwidth",
+        action="store_true",
+        help="draw seldom and coarsely, under 2 kB/s at 120x36: for slow lines",
+    )

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
-from urllib.parse import urlsplit
 
 from sparktop.commands.output import tell
 from sparktop.config_places import find_config
-from sparktop.discovery import parse_target
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.palette import palettes
+from sparktop.palette import find_palette, palettes
 
 
 def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
     """Give what to watch: the targets, else what the configuration file says, else this machine.
 
-    Interval, theme and thresholds of the file hold in each case, unless an argument says otherwise.
+    Interval, theme, keys and thresholds of the file hold in each case, unless an argument says otherwise.
 
     Raises:
         UsageError: a target or the theme cannot be used.
@@ -32,20 +29,29 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
     path = find_config(arguments.config, env)
     watch = Watch()
     if path is not None:
-        from sparktop.config import load  # late: pydantic costs more than all else that is loaded here
+        from sparktop.config_cache import configured  # late: without a file there is nothing to look up
 
-        config = load(path)
-        watch = config.watch(env)
-        for line in config.warnings(env):
+        watch, warnings = configured(path, env)
+        for line in warnings:
             tell(line)
+    return chosen_of(watch, arguments, has_file=path is not None)
+
+
+def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) -> Watch:
+    """Give what to watch, where `watch` is what the configuration file says.
+
+    Raises:
+        UsageError: a target or the theme cannot be used.
+    """
     if arguments.targets:
         watch = _of_targets(watch, arguments.targets)
     elif not watch.nodes and not watch.backends:
-        source = "this machine" if path is None else f"{watch.source}, this machine"
+        source = f"{watch.source}, this machine" if has_file else "this machine"
         watch = replace(watch, nodes=(this_machine(),), discover=("127.0.0.1",), source=source)
     interval_s = getattr(arguments, "interval", None) or watch.interval_s
     theme = checked_theme(getattr(arguments, "theme", None)) or watch.theme
-    return replace(watch, interval_s=interval_s, theme=theme)
+    low_bandwidth = getattr(arguments, "low_bandwidth", False) or watch.low_bandwidth
+    return replace(watch, interval_s=interval_s, theme=theme, low_bandwidth=low_bandwidth)
 
 
 def checked_theme(name: str | None) -> str | None:
@@ -54,7 +60,7 @@ def checked_theme(name: str | None) -> str | None:
     Raises:
         UsageError: with the nearest theme's name.
     """
-    if name is not None and name not in palettes():
+    if name is not None and find_palette(name) is None:
         near = did_you_mean(name, palettes()) or f" (known: {', '.join(palettes())})"
         raise UsageError(f"there is no theme '{clean(name, 40)}'{near}")
     return name
@@ -67,6 +73,11 @@ def this_machine() -> NodeTarget:
 
 def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
     """Give `watch` with what TARGET… names instead of what it had to watch."""
+    # Late: a start from the configuration file reads no targets.
+    from urllib.parse import urlsplit
+
+    from sparktop.discovery import parse_target
+
     node = this_machine()
     backends: dict[str, BackendTarget] = {}
     hosts: dict[str, None] = {}
@@ -93,6 +104,8 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
 
 def _is_here(host: str, own_name: str) -> bool:
     """Tell whether a host is this machine: loopback, or its own name."""
+    import ipaddress  # late: as above
+
     if host.lower() in {"localhost", own_name.lower()}:
         return True
     try:

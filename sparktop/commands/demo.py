@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from functools import partial
+from dataclasses import replace
 
 from sparktop.commands.arguments import add_drawing, whole_number
+from sparktop.model.targets import Watch
 
 _MOST_BACKENDS = 8
 _LARGEST_SEED = 2**31 - 1
@@ -44,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.demo.command import run_demo
     from sparktop.logfile import open_log
 
+    def show_simulated(watch: Watch) -> int:
+        return show(replace(watch, low_bandwidth=arguments.low_bandwidth), simulated=True)
+
     open_log(os.environ)
     return run_demo(
         serve=arguments.serve,
@@ -51,5 +55,5 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         theme=checked_theme(arguments.theme),
         interval_s=arguments.interval,
-        show=partial(show, simulated=True),
+        show=show_simulated,
     )

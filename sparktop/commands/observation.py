@@ -64,13 +64,14 @@ async def wait_for(
 
 
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
-    """Tell whether every source gave two samples or failed, and the usual ports of all hosts were tried."""
+    """Tell whether every source gave two samples (a router one) or failed, and all hosts were looked at."""
     found = len(snapshot.backends) > len(watch.backends)
     if watch.discover and not found and not _discovery_notes(snapshot):
         return False
     backends = (one.failure is not None or len(one.history.running) > 1 for one in snapshot.backends)
     nodes = (one.failure is not None or len(one.history.cpu_percent) > 1 for one in snapshot.nodes)
-    return all(backends) and all(nodes)
+    routers = (one.failure is not None or one.age_s is not None for one in snapshot.routers)
+    return all(backends) and all(nodes) and all(routers)
 
 
 def _discovery_notes(snapshot: Snapshot) -> list[str]:
@@ -82,6 +83,7 @@ def why_nothing(snapshot: Snapshot) -> str:
     """Give one line: who did not answer, and why."""
     failures = [f"{one.name}: {one.failure.message}" for one in snapshot.backends if one.failure]
     failures += [f"{one.name}: {one.failure.message}" for one in snapshot.nodes if one.failure]
+    failures += [f"{one.name}: {one.failure.message}" for one in snapshot.routers if one.failure]
     reasons = [*failures, *_discovery_notes(snapshot)]
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return f"nothing could be reached: {'; '.join(reasons[:_REASONS]) or 'no answer in time'}{more}"

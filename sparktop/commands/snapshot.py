@@ -5,22 +5,39 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_targets, number
 from sparktop.commands.output import check_file, tell, write_file, write_out
 from sparktop.errors import UnreachableError
+from sparktop.model.text import clean
 
 if TYPE_CHECKING:
     from sparktop.model.snapshot import Snapshot
     from sparktop.model.targets import Watch
 
-FORMATS = ("json", "txt")
+FORMATS = ("json", "md", "html", "svg", "txt")
+DEFAULT_SIZE = (120, 36)
+"""Columns and rows of the screen that svg and html show."""
 TEXT_WIDTH = 100
 """Columns of the plain report."""
 _DAY_S = 86_400.0
 _INTERRUPTED = 130
+_LEAST_SIZE, _MOST_SIZE = (60, 16), (500, 300)
+"""What the screen needs, and what nobody has."""
+_SIZE = re.compile(r"([0-9]{1,4})[xX×]([0-9]{1,4})")
+
+
+def screen_size(text: str) -> tuple[int, int]:
+    """Read a size of a screen: columns, then rows."""
+    found = _SIZE.fullmatch(text.strip())
+    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not all(low <= one <= high for low, one, high in zip(_LEAST_SIZE, size, _MOST_SIZE, strict=True)):
+        least, most = ("x".join(map(str, one)) for one in (_LEAST_SIZE, _MOST_SIZE))
+        raise argparse.ArgumentTypeError(f"must be COLSxROWS, {least} to {most}, not '{clean(text, 40)}'")
+    return size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="watch for S seconds (default: until all gave two samples or failed, 5 at most)",
     )
     parser.add_argument("--format", choices=FORMATS, default="json", dest="form", help="default: json")
+    parser.add_argument(
+        "--size",
+        type=screen_size,
+        default=DEFAULT_SIZE,
+        metavar="COLSxROWS",
+        help="of the screen in svg and html (default 120x36)",
+    )
+    parser.add_argument("--theme", metavar="NAME", help="of that screen; one that sparktop themes lists")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
 
 
@@ -51,15 +76,22 @@ def run(arguments: argparse.Namespace) -> int:
     if output is not None:
         check_file(output)
     watch = choose(arguments, os.environ)
-    return report(watch, seconds=arguments.seconds, form=arguments.form, output=output)
+    return report(watch, seconds=arguments.seconds, form=arguments.form, output=output, size=arguments.size)
 
 
 def report(
-    watch: Watch, *, seconds: float | None, form: str, output: Path | None, simulated: bool = False
+    watch: Watch,
+    *,
+    seconds: float | None,
+    form: str,
+    output: Path | None,
+    simulated: bool = False,
+    size: tuple[int, int] = DEFAULT_SIZE,
 ) -> int:
     """Watch for `seconds` (None: until everything has told), write one report, give the exit code.
 
-    After Ctrl+C the report is of what was seen until then. A second one ends at once.
+    `size` is that of the screen in svg and html. After Ctrl+C the report is of what was seen until then. A
+    second one ends at once.
 
     Raises:
         OutputError: the report cannot be written.
@@ -71,7 +103,7 @@ def report(
     from sparktop.commands.observation import observe, why_nothing
 
     snapshot, interrupted = asyncio.run(observe(watch, seconds, simulated=simulated))
-    text = render(snapshot, form)
+    text = render(snapshot, form, size=size, theme=watch.theme)
     if output is None:
         write_out(text)
     else:
@@ -84,13 +116,35 @@ def report(
     return 0
 
 
-def render(snapshot: Snapshot, form: str) -> str:
-    """Give a snapshot as text of the format `form`."""
+def render(
+    snapshot: Snapshot, form: str, *, size: tuple[int, int] = DEFAULT_SIZE, theme: str = "spark-dark"
+) -> str:
+    """Give a snapshot as text of the format `form`; the screen in svg and html has `size` and `theme`."""
     # Late: only the one that is asked for.
     if form == "txt":
         from sparktop.report import text_snapshot
 
         return text_snapshot.render(snapshot, TEXT_WIDTH).rstrip("\n") + "\n"
+    if form == "md":
+        from sparktop.report import markdown
+
+        return markdown.render(snapshot)
+    if form in {"svg", "html"}:
+        return _drawn(snapshot, form, size, theme)
     from sparktop.report import json_snapshot
 
     return json.dumps(json_snapshot.to_json(snapshot), indent=2, allow_nan=False) + "\n"
+
+
+def _drawn(snapshot: Snapshot, form: str, size: tuple[int, int], theme: str) -> str:
+    """Give a snapshot as the screen, or as the page around it."""
+    import asyncio
+
+    from sparktop.ui.export import screen_of  # late: it loads textual
+
+    screen = asyncio.run(screen_of(snapshot, size=size, theme=theme))
+    if form == "svg":
+        return screen.rstrip("\n") + "\n"
+    from sparktop.report import html
+
+    return html.render(snapshot, screen)

@@ -17,7 +17,8 @@ from sparktop.demo.server import VERSION, make_engines
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Watch
+from sparktop.model.router import LITELLM, Deployment, RouterSample
+from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
@@ -37,6 +38,21 @@ class Outage:
     at_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class RouterPart:
+    """A LiteLLM in front of all backends."""
+
+    tells: bool = True
+    """Whether it lets us read its strategy and deployments."""
+    strangers: int = 0
+    """Deployments that are no backend here."""
+    down_at_s: float | None = None
+    """When it stops answering."""
+
+
+_ROUTER_EVERY_S = 5
+
+
 class Rehearsal:
     """Two (or more) simulated backends and one simulated GB10, moved by hand."""
 
@@ -49,6 +65,7 @@ class Rehearsal:
         outage: Outage | None = None,
         lanes: int = 1,
         speculative: bool = False,
+        router: RouterPart | None = None,
     ) -> None:
         """Start at virtual second 0 with nothing read yet.
 
@@ -58,6 +75,7 @@ class Rehearsal:
         self._lanes = lanes
         self._speculative = speculative
         self._outage = outage
+        self._router = router
         self._now_s = 0.0
         names = [backend_name(index) for index in range(backends)]
         self.watch = Watch(
@@ -66,6 +84,7 @@ class Rehearsal:
                 BackendTarget(name, f"http://192.168.100.{11 + index}:8000", nodes=(name,), slots=16)
                 for index, name in enumerate(names)
             ),
+            routers=() if router is None else (_router_target(names),),
             source="rehearsal",
             models={spec.model: ModelFacts(bytes_per_token_gb=2.55) for spec in (self._engines[0].spec,)},
         )
@@ -90,6 +109,8 @@ class Rehearsal:
                 for index, node in enumerate(self.watch.nodes):
                     load = self._load(self._engines[index * self._lanes])
                     self.store.accept(SourceKey.node(node.name), node_sample(self._now_s, load), 1.4)
+            if self._router is not None and second % _ROUTER_EVERY_S == 1:
+                self._poll_router(self._router)
             self._now_s = second + 0.35
             second += 1
         self.store.measure_self(1.3, 74 * 2**20)
@@ -111,6 +132,31 @@ class Rehearsal:
         self.store.accept(key, replace(pages[0], lanes=lanes), 4.6)
         spec = engines[0].spec
         self.store.identify(key, EngineIdentity(VERSION, spec.model, spec.max_model_len))
+
+    def _poll_router(self, part: RouterPart) -> None:
+        target = self.watch.routers[0]
+        key = SourceKey.router(target.name)
+        if part.down_at_s is not None and self._now_s >= part.down_at_s:
+            words = f"nothing listens on {target.url.removeprefix('http://')} (connection refused)"
+            self.store.accept(key, Failure(FailureKind.REFUSED, words, self._now_s), 0.8)
+            return
+        model = self._engines[0].spec.model
+        here = [
+            Deployment(f"spark-{index + 1}", f"{one.url}/v1", model)
+            for index, one in enumerate(self.watch.backends)
+        ]
+        elsewhere = [Deployment(f"cloud-{index + 1}", None, model) for index in range(part.strangers)]
+        sample = RouterSample(
+            self._now_s,
+            LITELLM,
+            alive=True,
+            version="1.106.2",
+            strategy="least-busy" if part.tells else None,
+            deployments=(*here, *elsewhere) if part.tells else None,
+            note=None if part.tells else "needs api_key_env to tell its deployments",
+            answer_ms=2.4,
+        )
+        self.store.accept(key, sample, 2.6)
 
     def _page(self, engine: EngineModel) -> EngineSample:
         engine.advance(self._now_s)
@@ -136,3 +182,7 @@ class Rehearsal:
     @staticmethod
     def _load(engine: EngineModel) -> float:
         return min(1.0, engine.running / engine.spec.slots)
+
+
+def _router_target(backends: list[str]) -> RouterTarget:
+    return RouterTarget("proxy", "http://192.168.100.11:4000", "simple-shuffle", tuple(backends))

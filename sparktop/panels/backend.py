@@ -209,7 +209,7 @@ def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: G
     return [[*a, (" ", "text"), *b] for a, b in zip(left, right, strict=True)]
 
 
-def _headline(view: BackendView) -> tuple[Row, Row]:
+def headline(view: BackendView) -> tuple[Row, Row]:
     """Give title and status: who it is, what serves what, its one word."""
     engine = " ".join(part for part in (view.engine, view.version) if part)
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
@@ -221,14 +221,18 @@ def _headline(view: BackendView) -> tuple[Row, Row]:
     return title, status
 
 
-def _footnote(view: BackendView) -> tuple[Row, Row]:
+def footnote(view: BackendView) -> tuple[Row, Row]:
     """Give the lower edge: the failure while there is one, else where it is; right: a poll's cost."""
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
         return [(f" ✖{since}{stale}: {view.failure.message} ", "bad")], []
+    if view.state is BackendState.UNKNOWN:
+        return [(f" {view.state_rule} ", "warn")], []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     nodes = f" on {', '.join(view.nodes)}" if view.nodes else ""
+    if view.rate_note:
+        nodes += f" · t/s {view.rate_note}"
     context = (
         "" if view.max_model_len is None else f" · context {numbers.count(view.max_model_len, 5).strip()}"
     )
@@ -250,7 +254,7 @@ def backend_panel(
         rows = [[*row, (" " * (1 + pad), "text"), *graph] for row, graph in zip(rows, graphs, strict=True)]
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
-    title, status = _headline(view)
-    footnote, note = _footnote(view)
+    title, status = headline(view)
+    lower, note = footnote(view)
     role = "selected" if selected else "bad" if view.failure is not None else "border"
-    return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote, note=note)
+    return framed(rows, width, height, role=role, title=title, status=status, footnote=lower, note=note)

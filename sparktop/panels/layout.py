@@ -17,6 +17,9 @@ BACKEND_GOOD_HEIGHT = 8
 """Height from which on both latencies and a readable graph fit."""
 
 
+ROUTER_WIDTH = 60
+"""Narrowest useful router panel beside another one."""
+
 TILE_WIDTH = 38
 TILE_HEIGHT = 5
 
@@ -44,7 +47,7 @@ class Place:
     """A panel's rectangle on the board, in cells."""
 
     kind: str
-    """node, backend, tile, table, row (of a table), events, self or empty."""
+    """node, router, backend, tile, table, row (of a table), events, self or empty."""
     index: int
     """Which of its kind."""
     x: int
@@ -90,12 +93,20 @@ def _node_height(height: int, rows: int, *, alone: bool) -> int:
 
 
 def arrange(
-    width: int, height: int, nodes: int, backends: int, boxes: Boxes, *, tiling: Tiling = Tiling.PANELS
+    width: int,
+    height: int,
+    nodes: int,
+    backends: int,
+    boxes: Boxes,
+    *,
+    tiling: Tiling = Tiling.PANELS,
+    routers: int = 0,
 ) -> Layout:
     """Give every panel its rectangle.
 
     Backends stand under each other as long as each is tall enough, so that their time axes line up; then in
     columns; then the board grows taller than the screen. With nothing to show there is one "empty" place.
+    Routers are slim panels above the backends, and belong to their box.
     """
     places: list[Place] = []
     y = 0
@@ -109,28 +120,35 @@ def arrange(
         places += _grid("node", nodes, columns, 0, width, [each] * rows)
         y = each * rows
     if show_backends:
-        room = above - y
-        if backends == 0:
-            tall = max(BACKEND_MIN_HEIGHT, room)
-            places.append(Place("empty", 0, 0, y, width, tall))
-            y += tall
-        elif tiling is Tiling.TABLE:
-            tall = max(6, room)
-            places.append(Place("table", 0, 0, y, width, tall))
-            y += tall
-        else:
-            kind = "tile" if tiling is Tiling.TILES else "backend"
-            columns, heights = (_tile_grid if tiling is Tiling.TILES else _backend_grid)(
-                width, room, backends
-            )
-            places += _grid(kind, backends, columns, y, width, heights)
-            y += sum(heights)
+        places += _router_places(width, y, height, routers)
+        y = max((place.y + place.height for place in places), default=0)
+        places += _backend_places(width, y, above - y, backends, tiling)
+        y = max(place.y + place.height for place in places)
     elif low and y < above:
         low += above - y
     if low:
         places += _low_places(width, y, low, boxes)
         y += low
     return Layout(tuple(places), max(y, height))
+
+
+def _router_places(width: int, y: int, height: int, count: int) -> list[Place]:
+    if not count:
+        return []
+    columns = max(1, min(count, width // ROUTER_WIDTH))
+    return _grid("router", count, columns, y, width, [4 if height >= 30 else 3] * -(-count // columns))
+
+
+def _backend_places(width: int, y: int, room: int, count: int, tiling: Tiling) -> list[Place]:
+    if count == 0:
+        return [Place("empty", 0, 0, y, width, max(BACKEND_MIN_HEIGHT, room))]
+    if tiling is Tiling.TABLE:
+        return [Place("table", 0, 0, y, width, max(6, room))]
+    if tiling is Tiling.TILES:
+        columns, heights = _tile_grid(width, room, count)
+        return _grid("tile", count, columns, y, width, heights)
+    columns, heights = _backend_grid(width, room, count)
+    return _grid("backend", count, columns, y, width, heights)
 
 
 def _low_boxes(height: int, boxes: Boxes) -> int:

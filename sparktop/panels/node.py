@@ -204,7 +204,8 @@ def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]
     return rows
 
 
-def _footnote(view: NodeView) -> Row:
+def footnote(view: NodeView) -> Row:
+    """Give the lower edge: the failure while there is one, else what the machine is."""
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         return [(f" ✖{since}: {view.failure.message} ", "bad")]
@@ -232,4 +233,4 @@ def node_panel(
     title += [("─ ", "border"), (gpu, "text"), (" ", "text")] if gpu else []
     status: Row = [("┐", "border"), (view.via, "muted"), ("┌", "border")]
     role = "selected" if selected else "bad" if view.failure is not None else "border"
-    return framed(rows, width, height, role=role, title=title, status=status, footnote=_footnote(view))
+    return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote(view))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import ENGINE_PORTS
 from sparktop.panels.backend import GroupScale, backend_panel, graph_width, group_scale
+from sparktop.panels.backend_detail import backend_detail
 from sparktop.panels.frame import framed
 from sparktop.panels.graph import TimeAxis
 from sparktop.panels.layout import Layout, Place, Tiling, arrange
 from sparktop.panels.log import events_panel, self_panel
 from sparktop.panels.node import node_panel
+from sparktop.panels.node_detail import node_detail
+from sparktop.panels.router import router_panel
 from sparktop.panels.rows import Row, blank_row, fit_row, merged, row_width
 from sparktop.panels.table import table_heading, table_row
 from sparktop.panels.tile import tile_panel
@@ -114,6 +117,22 @@ class Scene:
             snapshot, coarse * (snapshot.node_interval_s or 2 * snapshot.interval_s), nodes
         )
         self._scales = self._group_scales()
+        self._detail: list[Row] | None = None
+        if zoomed is not None and zoomed.kind in {"node", "backend"} and self.keys() == [zoomed]:
+            self._show_detail(self.layout.places[0])
+
+    def _show_detail(self, place: Place) -> None:
+        """Draw the zoomed node or backend in full; where that needs more rows, the board grows."""
+        size, selected = (place.width, place.height), self.selected == self._key(place)
+        if place.kind == "node":
+            node = self.snapshot.nodes[place.index]
+            rows = node_detail(node, self.snapshot.backends, *size, self._node_axis, selected=selected)
+        else:
+            backend = self.snapshot.backends[place.index]
+            nodes = {one.name: one for one in self.snapshot.nodes}
+            rows = backend_detail(backend, nodes, *size, self._axis, selected=selected)
+        self._detail = rows
+        self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 
     def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
         nodes, backends = self.snapshot.nodes, self.snapshot.backends
@@ -123,10 +142,19 @@ class Scene:
             if zoomed in keys:
                 index = keys.index(zoomed) - (len(nodes) if zoomed.kind == "backend" else 0)
                 return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
+            routers = [PanelKey("router", view.name) for view in self.snapshot.routers]
+            if zoomed in routers:
+                return Layout((Place("router", routers.index(zoomed), 0, 0, self.width, height),), height)
             if zoomed.kind in {"events", "self"}:
                 return Layout((Place(zoomed.kind, 0, 0, 0, self.width, height),), height)
         return arrange(
-            self.width, height, len(nodes), len(backends), self.view.boxes, tiling=_TILINGS[self.view.preset]
+            self.width,
+            height,
+            len(nodes),
+            len(backends),
+            self.view.boxes,
+            tiling=_TILINGS[self.view.preset],
+            routers=len(self.snapshot.routers),
         )
 
     def _group_scales(self) -> Mapping[str, GroupScale]:
@@ -151,15 +179,19 @@ class Scene:
     def _key(self, place: Place) -> PanelKey:
         if place.kind == "node":
             return PanelKey("node", self.snapshot.nodes[place.index].name)
+        if place.kind == "router":
+            return PanelKey("router", self.snapshot.routers[place.index].name)
         if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)
         return PanelKey(place.kind, "")
 
-    def draw(self) -> list[Drawn]:
-        """Draw every panel."""
+    def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
+        """Draw every panel; those that lie wholly outside the board's rows [first, end) stay empty."""
         drawn: list[Drawn] = []
         for place in self.layout.places:
-            if place.kind == "table":
+            if place.y + place.height <= first or (end is not None and place.y >= end):
+                drawn.append(Drawn(self._key(place), place, []))
+            elif place.kind == "table":
                 drawn += self._table(place)
             else:
                 drawn.append(Drawn(self._key(place), place, self._rows(place)))
@@ -198,9 +230,13 @@ class Scene:
     def _rows(self, place: Place) -> list[Row]:
         width, height = place.width, place.height
         selected = self.selected == self._key(place)
-        if place.kind == "node":
+        if self._detail is not None:
+            rows = self._detail
+        elif place.kind == "node":
             view = self.snapshot.nodes[place.index]
             rows = node_panel(view, width, height, self._node_axis, selected=selected)
+        elif place.kind == "router":
+            rows = router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
         elif place.kind == "backend":
             backend = self.snapshot.backends[place.index]
             scale = self._scales[backend.group]

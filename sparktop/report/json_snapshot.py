@@ -1,7 +1,7 @@
 """A snapshot as JSON: schema "sparktop.snapshot/1".
 
-Every key is always there; what is unknown is null. Lists that nothing fills yet (`routers`, `balance`) are
-empty.
+Every key is always there; what is unknown is null. The list that nothing fills yet (`balance`) is empty. A
+router's `deployments` are null where nobody told any; null in them is one that is no watched backend.
 
 Latencies are objects in milliseconds. Where a histogram's buckets tell of a quantile only that it lies below
 the first edge or beyond the last one, its figure is null, and the added key `bounds` says what is known:
@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from sparktop import __version__
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeSample
+from sparktop.model.router import RouterView
 from sparktop.model.snapshot import (
     Alert,
     BackendView,
@@ -61,7 +62,7 @@ _GPU_KEYS = (
 )
 _NETWORK_KEYS = ("name", "kind", "up", "rx_bytes_per_s", "tx_bytes_per_s", "link_bits_per_s", "errors_per_s")
 _SENSOR_KEYS = ("name", "temperature_c", "critical_c")
-_RATE_KEYS = (
+_FIGURE_KEYS = (
     "prompt_tps",
     "generation_tps",
     "generation_tps_1s",
@@ -70,6 +71,17 @@ _RATE_KEYS = (
     "prefix_cache_hit_percent",
     "spec_decode_accept_percent",
     "estimated_read_gb_per_s",
+    "waiting_for_capacity",
+    "prompt_cached_tps",
+    "spec_accepted_per_draft",
+    "spec_drafts_per_s",
+    "batch_per_step",
+    "steps_per_s",
+    "roofline_percent",
+    "roofline_tps",
+    "restarts",
+    "uptime_s",
+    "state_rule",
 )
 _QUANTILES = ("p50", "p90", "p95", "p99")
 _TEXT_LIMIT = 1000
@@ -86,7 +98,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "simulated": snapshot.simulated,
         "nodes": [_node(one) for one in snapshot.nodes],
         "backends": [_backend(one) for one in snapshot.backends],
-        "routers": [],
+        "routers": [_router(one) for one in snapshot.routers],
         "balance": [],
         "alerts": [_alert(one) for one in snapshot.alerts],
         "self": {
@@ -185,17 +197,34 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "waiting": _count(backend.waiting),
         "kv_cache_percent": backend.kv_cache_percent,
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
-        **_fields(backend, _RATE_KEYS),
+        **_fields(backend, _FIGURE_KEYS),
         "ttft_ms": _latency(backend.ttft),
         "itl_ms": _latency(backend.itl),
         "e2e_ms": _latency(backend.e2e),
         "queue_ms": _latency(backend.queue),
+        "tpot_ms": _latency(backend.tpot),
+        "prefill_ms": _latency(backend.prefill),
+        "decode_ms": _latency(backend.decode),
         "counters": {
             "prompt_tokens": _count(backend.prompt_tokens),
             "generation_tokens": _count(backend.generation_tokens),
             "preemptions": _count(backend.preemptions),
             "finished": {reason: _count(number) for reason, number in backend.finished.items()},
         },
+    }
+
+
+def _router(router: RouterView) -> dict[str, object]:
+    return {
+        "name": router.name,
+        "url": router.url,
+        "ok": router.ok,
+        "error": router.failure.message if router.failure else None,
+        "age_s": router.age_s,
+        "kind": router.kind,
+        "strategy": router.strategy,
+        "backends": router.backends,
+        "deployments": router.deployments,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from textwrap import wrap
 
@@ -11,6 +11,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
 
@@ -41,6 +42,13 @@ _BACKEND_COLUMNS = (
     ("model", -20),
 )
 """Titles and widths; a negative width is a column of words, aligned left."""
+_ROUTER_COLUMNS = (
+    ("router", -16),
+    ("state", -11),
+    ("kind", -8),
+    ("strategy", -24),
+    ("backends", -20),
+)
 _ALERT_COLUMNS = (("alert", -8), ("about", -16), ("what", -60))
 
 
@@ -53,6 +61,8 @@ def render(snapshot: Snapshot, width: int) -> str:
         lines += [_titles(_BACKEND_COLUMNS), *_backend_lines(snapshot.backends), ""]
     else:
         lines += ["no backends", *_search_lines(snapshot, width), ""]
+    if snapshot.routers:
+        lines += [_titles(_ROUTER_COLUMNS), *_router_lines(snapshot.routers, width), ""]
     if snapshot.alerts:
         alerts = ((one.severity.value, one.subject, one.message) for one in snapshot.alerts)
         lines += [_titles(_ALERT_COLUMNS), *(_row(_ALERT_COLUMNS, one) for one in alerts)]
@@ -160,6 +170,37 @@ def _backend_lines(backends: Iterable[BackendView]) -> Iterator[str]:
             ),
         )
         yield from _trouble(one.failure, one.age_s)
+
+
+def _router_lines(routers: Iterable[RouterView], width: int) -> Iterator[str]:
+    for one in routers:
+        state = "answers" if one.ok else "connecting" if one.failure is None else "down"
+        strategy = one.strategy or UNKNOWN
+        yield _row(
+            _ROUTER_COLUMNS,
+            (
+                one.name,
+                "alive" if one.ok and one.alive else state,
+                one.kind,
+                f"{strategy} (config)" if one.strategy and not one.strategy_read else strategy,
+                ", ".join(one.backends) or UNKNOWN,
+            ),
+        )
+        if one.deployments:
+            sent = f"sends to {', '.join(_deployments(one.deployments))}"
+            yield from wrap(sent, width, initial_indent="  ", subsequent_indent="    ")
+        if one.note and one.failure is None:
+            yield f"  {clean(one.note)}"
+        yield from _trouble(one.failure, one.age_s)
+
+
+def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
+    """Give each backend with the router's names for it, then what is no backend here."""
+    names: dict[str | None, list[str]] = {}
+    for name, backend in deployments.items():
+        names.setdefault(backend, []).append(fit(clean(name), 12).rstrip())
+    for backend in sorted(names, key=lambda one: one is None):
+        yield f"{'unmapped' if backend is None else clean(backend)} ({', '.join(names[backend])})"
 
 
 def _trouble(failure: Failure | None, age_s: float | None) -> Iterator[str]:

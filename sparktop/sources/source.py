@@ -7,8 +7,9 @@ from typing import Protocol, TypeAlias
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
+from sparktop.model.router import RouterSample
 
-Reading: TypeAlias = EngineSample | NodeSample | Failure
+Reading: TypeAlias = EngineSample | NodeSample | RouterSample | Failure
 """What one poll gives; identities travel apart."""
 
 

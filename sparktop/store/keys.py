@@ -11,6 +11,7 @@ class SourceKind(StrEnum):
 
     BACKEND = "backend"
     NODE = "node"
+    ROUTER = "router"
 
 
 class SourceKey(NamedTuple):
@@ -28,6 +29,11 @@ class SourceKey(NamedTuple):
     def node(cls, name: str) -> SourceKey:
         """Give the key of a node."""
         return cls(SourceKind.NODE, name)
+
+    @classmethod
+    def router(cls, name: str) -> SourceKey:
+        """Give the key of a router."""
+        return cls(SourceKind.ROUTER, name)
 
     @property
     def label(self) -> str:

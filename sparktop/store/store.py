@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,16 +12,18 @@ from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_perce
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import BackendView, Event, SelfView, Severity, Snapshot, Totals
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import AlertBook, judge_backend, judge_health, judge_node, unreachable_id
 from sparktop.store.backend import BackendTrack
 from sparktop.store.health import Health
-from sparktop.store.keys import SourceKey
+from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node import NodeTrack
+from sparktop.store.router import RouterTrack, group_names
 
-Reading = EngineSample | NodeSample | Failure
+Reading = EngineSample | NodeSample | RouterSample | Failure
 """What a source yields."""
 
 EVENTS_KEPT = 200
@@ -56,14 +58,14 @@ class Store:
         self._now = now
         self._backends: dict[str, BackendTrack] = {}
         self._nodes: dict[str, NodeTrack] = {}
-        self._router_of: dict[str, str] = {}
+        self._routers: dict[str, RouterTrack] = {}
         self._alerts = AlertBook()
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._self_cost = SelfView()
         self.add(*watch.nodes, *watch.backends, *watch.routers)
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
-        """Watch these too; a backend or node whose name is known already stays as it is."""
+        """Watch these too; what has a name that is known already among its kind stays as it is."""
         for target in targets:
             if isinstance(target, BackendTarget):
                 if target.name not in self._backends:
@@ -71,9 +73,8 @@ class Store:
             elif isinstance(target, NodeTarget):
                 if target.name not in self._nodes:
                     self._nodes[target.name] = NodeTrack(target)
-            else:
-                for name in target.backends:
-                    self._router_of.setdefault(name, target.name)
+            elif target.name not in self._routers:
+                self._routers[target.name] = RouterTrack(target)
 
     def remove(self, key: SourceKey) -> None:
         """Forget a source, its history and its alerts."""
@@ -85,7 +86,7 @@ class Store:
         """Take the newest reading of a source; one that is not watched (any more) is ignored.
 
         Raises:
-            TypeError: a node's sample for a backend, or the other way round.
+            TypeError: a node's sample for a backend, or the like.
         """
         track = self._tracks(key).get(key.name)
         if track is None:
@@ -100,6 +101,9 @@ class Store:
             track.accept_sample(reading, took_ms)
             self._note_health(key, track.health, now)
             judge_node(self._alerts, key, track, now)
+        elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
+            track.accept_sample(reading, now, took_ms)
+            self._note_health(key, track.health, now)
         else:
             raise TypeError(f"{key.label} cannot take a {type(reading).__name__}")
 
@@ -107,7 +111,7 @@ class Store:
         """Take over what a source says of itself.
 
         Raises:
-            TypeError: a node's identity for a backend, or the other way round.
+            TypeError: a node's identity for a backend, or the like.
         """
         track = self._tracks(key).get(key.name)
         if track is None:
@@ -136,7 +140,11 @@ class Store:
     def snapshot(self) -> Snapshot:
         """Give one picture of everything, as it stands now."""
         at, now = self._clock(), self._now()
-        backends = tuple(self._backend_view(track, at, now) for track in self._backends.values())
+        routers = list(self._routers.values())
+        urls = {name: track.target.url for name, track in self._backends.items()}
+        groups = [track.group(urls) for track in routers]
+        names = group_names(routers, groups)
+        backends = tuple(self._backend_view(track, at, now, names) for track in self._backends.values())
         nodes = tuple(replace(track.view, age_s=track.health.age_s(at)) for track in self._nodes.values())
         return Snapshot(
             taken_at=now,
@@ -144,6 +152,9 @@ class Store:
             interval_s=self.interval_s,
             nodes=nodes,
             backends=backends,
+            routers=tuple(
+                track.view(at, group, backends) for track, group in zip(routers, groups, strict=True)
+            ),
             alerts=self._alerts.view(),
             events=tuple(self._events),
             totals=_totals(backends),
@@ -152,8 +163,16 @@ class Store:
             searching=self.searching,
         )
 
-    def _tracks(self, key: SourceKey) -> dict[str, BackendTrack] | dict[str, NodeTrack]:
-        return self._backends if key.kind == "backend" else self._nodes
+    def _tracks(
+        self, key: SourceKey
+    ) -> dict[str, BackendTrack] | dict[str, NodeTrack] | dict[str, RouterTrack]:
+        match key.kind:
+            case SourceKind.BACKEND:
+                return self._backends
+            case SourceKind.NODE:
+                return self._nodes
+            case SourceKind.ROUTER:
+                return self._routers
 
     def _accept_engine(
         self, key: SourceKey, track: BackendTrack, sample: EngineSample, took_ms: float | None, now: datetime
@@ -175,14 +194,18 @@ class Store:
         went_down = judge_health(self._alerts, key, health, now)
         if went_down is True and health.failure is not None:
             severity = self._alerts.severity(unreachable_id(key)) or Severity.CRITICAL
-            self._events.append(Event(now, severity, key.name, health.failure.message))
+            words = "router down: " if key.kind is SourceKind.ROUTER else ""
+            self._events.append(Event(now, severity, key.name, f"{words}{health.failure.message}"))
         elif went_down is False:
+            words = "router " if key.kind is SourceKind.ROUTER else ""
             message = "answers again" if health.failure is None else "answers that it is loading"
-            self._events.append(Event(now, Severity.INFO, key.name, message))
+            self._events.append(Event(now, Severity.INFO, key.name, f"{words}{message}"))
 
-    def _backend_view(self, track: BackendTrack, at: float, now: datetime) -> BackendView:
+    def _backend_view(
+        self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]
+    ) -> BackendView:
         view = track.view
-        group = self._router_of.get(view.name) or view.model or NO_GROUP
+        group = groups.get(view.name) or view.model or NO_GROUP
         bandwidth = bandwidth_gb_per_s([self._node_sample(name) for name in view.nodes])
         spread = (len(view.nodes), len(view.lanes))
         facts = self._models.get(view.model or "", ModelFacts())
@@ -207,6 +230,9 @@ class Store:
         for name, node in self._nodes.items():
             if node.took_ms is not None:
                 took[SourceKey.node(name).label] = node.took_ms
+        for name, router in self._routers.items():
+            if router.poll_ms is not None:
+                took[SourceKey.router(name).label] = router.poll_ms
         return took
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import gc
 import os
 import time
 from collections import deque
@@ -21,12 +21,10 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.monitor import Monitor
-from sparktop.palette import palettes, theme_problems
+from sparktop.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.remembered import recall, remember, state_file
-from sparktop.ui.screens.help import HelpScreen
-from sparktop.ui.screens.menu import MenuScreen, Setting
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 
@@ -35,6 +33,8 @@ INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 _PHASE = 0.35
 """Part of an interval after the poll instants at which the screen is drawn: answers are in by then."""
 
+_PATIENCE_S = 0.5
+"""After this the sources start, first picture or not."""
 _PROBLEMS_SHOWN = 4
 """Lines of the toast about themes that cannot be used."""
 
@@ -95,12 +95,10 @@ class SparktopApp(App[None]):
             ConfigError: when there is no such theme.
             KeyError, ValueError: `keys` cannot be used (see `sparktop.keys.remapped`).
         """
-        check_theme(theme)
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
-        start = "spark-ansi" if self.no_color_wanted else theme
+        palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)
         super().__init__(ansi_color=True if self.no_color_wanted else None)
-        for palette in palettes().values():
-            self.register_theme(textual_theme(palette))
+        self.register_theme(textual_theme(palette))
         self._monitor = monitor
         self._store = store
         self.cadence = Cadence(interval_s, low_bandwidth=low_bandwidth)
@@ -108,12 +106,13 @@ class SparktopApp(App[None]):
         self._state = state
         table = remapped(keys or {})
         self._take = take
+        self._painted = False
         self.meter = TerminalMeter()
-        self.role_styles = RoleStyles(palettes()[start], color=not self.no_color_wanted)
+        self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(
             self.role_styles, self._picture, view=None if state is None else recall(state), keys=table
         )
-        self.theme = start
+        self.theme = palette.name
 
     def _picture(self) -> Snapshot:
         """Take a snapshot; the store learns first what only the screen knows: the bytes it costs."""
@@ -130,9 +129,27 @@ class SparktopApp(App[None]):
         self._count_writes()
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self.overview.redraw()
-        self._tell_theme_problems()
+        self.call_after_refresh(self._after_first_paint)
+        # A key typed ahead may open a dialog before the first refresh; then there is none until it closes.
+        self.set_timer(_PATIENCE_S, self._after_first_paint)
+
+    def _after_first_paint(self) -> None:
+        """Start the sources, then do all else that the first picture need not wait for."""
+        if self._painted:
+            return
+        self._painted = True
+        if not gc.isenabled():  # whoever started us turned it off for the time until now
+            gc.freeze()
+            gc.enable()
         if self._monitor is not None:
-            self.call_after_refresh(self._start_sources)
+            self._start_sources(self._monitor)
+        self._register_themes()
+        self._tell_theme_problems()
+
+    def _register_themes(self) -> None:
+        """Let Textual know all themes, not only the one that we began with."""
+        for palette in palettes().values():
+            self.register_theme(textual_theme(palette))
 
     def _tell_theme_problems(self) -> None:
         """Say in one toast what is wrong with themes of the user's; the rest of them is there."""
@@ -156,9 +173,8 @@ class SparktopApp(App[None]):
 
         driver.write = counted  # type: ignore[method-assign]  # the one seam where all output passes
 
-    def _start_sources(self) -> None:
-        if self._monitor is not None:
-            self.run_worker(self._monitor.start(), group="sources", exit_on_error=False)
+    def _start_sources(self, monitor: Monitor) -> None:
+        self.run_worker(monitor.start(), group="sources", exit_on_error=False)
         self._arm()
 
     @property
@@ -206,53 +222,26 @@ class SparktopApp(App[None]):
 
     def action_menu(self) -> None:
         """Show the menu of all settings."""
-        self.push_screen(MenuScreen(self._settings()))
+        from sparktop.ui.screens.menu import (
+            MenuScreen,
+        )  # late, as the other screens: not in the first picture
+        from sparktop.ui.settings import settings
 
-    def _settings(self) -> list[Setting]:
-        overview, cadence = self.overview, self.cadence
+        self.push_screen(MenuScreen(settings(self)))
 
-        def box(name: str) -> Setting:
-            words = {
-                "nodes": "nodes",
-                "backends": "backends",
-                "events": "alerts and events",
-                "self_cost": "self",
-            }
-            return Setting(
-                f"box: {words[name]}",
-                lambda: "shown" if getattr(overview.view.boxes, name) else "hidden",
-                lambda: overview.action_box(name),
-                {"nodes": "1", "backends": "2", "events": "3", "self_cost": "4"}[name],
-            )
-
-        return [
-            Setting("view", lambda: overview.view.preset.value, overview.action_next_view, "v"),
-            Setting("sorted by", lambda: overview.view.sort.value, overview.action_next_sort, "o"),
-            Setting("filter", lambda: overview.view.filter or "none", self._filter_from_menu, "/"),
-            *(box(name) for name in ("nodes", "backends", "events", "self_cost")),
-            Setting("look every", lambda: f"{cadence.asked_s:g} s", self._next_interval, "+ -"),
-            Setting("low bandwidth", lambda: "on" if cadence.low_bandwidth else "off", self._low_bandwidth),
-            Setting("theme", lambda: self.theme, self.action_next_theme, "t"),
-            Setting("picture", lambda: "frozen" if overview.frozen else "live", overview.action_freeze, "p"),
-            Setting("save a snapshot", lambda: "JSON, this folder", self.action_save_snapshot, "F2"),
-        ]
-
-    def _filter_from_menu(self) -> None:
-        self.pop_screen()
-        self.overview.action_filter()
-
-    def _next_interval(self) -> None:
+    def action_next_interval(self) -> None:
         """Go round: after the longest interval comes the shortest."""
         at_end = self.interval_s >= INTERVALS_S[-1]
         self.action_interval(-len(INTERVALS_S) if at_end else 1)
 
-    def _low_bandwidth(self) -> None:
+    def action_low_bandwidth(self) -> None:
+        """Turn low bandwidth on or off."""
         self.cadence.low_bandwidth = not self.cadence.low_bandwidth
         self._redraw()
 
     def _restyle(self) -> None:
-        palette = palettes().get(self.theme)
-        if palette is not None:
+        palette = find_palette(self.theme)
+        if palette is not None and palette is not self.role_styles.palette:
             self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
             self.overview.canvas.restyle(self.role_styles)
 
@@ -263,7 +252,9 @@ class SparktopApp(App[None]):
             self.notify("NO_COLOR is set: themes have no colours to show")
             return
         index = names.index(self.theme) if self.theme in names else -1
-        self.theme = names[(index + 1) % len(names)]
+        name = names[(index + 1) % len(names)]
+        self.register_theme(textual_theme(palettes()[name]))
+        self.theme = name
         self.notify(f"theme {self.theme}", timeout=2, markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -278,10 +269,14 @@ class SparktopApp(App[None]):
 
     def action_help(self) -> None:
         """Show the help."""
+        from sparktop.ui.screens.help import HelpScreen
+
         self.push_screen(HelpScreen(self.overview.key_table))
 
     def action_save_snapshot(self) -> None:
         """Write the picture on the screen as JSON into the current folder."""
+        import json
+
         from sparktop.report.json_snapshot import to_json
 
         shown = self.overview.shown
@@ -301,14 +296,16 @@ class SparktopApp(App[None]):
             await self._monitor.stop()
 
 
-def check_theme(name: str) -> None:
-    """Hold that a theme of that name exists.
+def chosen_palette(name: str) -> Palette:
+    """Give the theme of that name.
 
     Raises:
         ConfigError: naming the themes there are.
     """
-    if name not in palettes():
+    palette = find_palette(name)
+    if palette is None:
         raise ConfigError(f"no theme {clean(name, 40)!r}: there are {', '.join(palettes())}")
+    return palette
 
 
 def run(watch: Watch, *, simulated: bool = False) -> int:
@@ -317,7 +314,6 @@ def run(watch: Watch, *, simulated: bool = False) -> int:
     Raises:
         ConfigError: when the theme does not exist.
     """
-    check_theme(watch.theme)
     store = Store(watch, simulated=simulated)
     monitor = Monitor(watch, store)
     app = SparktopApp(

@@ -12,6 +12,7 @@ LOW_BANDWIDTH_S = 4.0
 """Seconds between two drawings with --low-bandwidth: keeps a screen of 120x36 under 2 kB/s."""
 MAX_DRAW_S = 8.0
 MAX_INTERVAL_S = 10.0
+"""Slow answers never make the time between two polls longer than this; the user may."""
 _BACKLOG = 3
 """Writes that wait for the terminal from which on it counts as lagging; one drawing makes about two."""
 _CALM_DRAWS = 10
@@ -38,7 +39,7 @@ class Cadence:
     @property
     def interval_s(self) -> float:
         """Seconds between two polls."""
-        return min(MAX_INTERVAL_S, max(self.asked_s, self.asked_s * self._poll_factor))
+        return max(self.asked_s, min(MAX_INTERVAL_S, self.asked_s * self._poll_factor))
 
     @property
     def draw_s(self) -> float:
@@ -83,7 +84,9 @@ class Cadence:
         self._slow = self._slow + 1 if typical > _SLOW_SHARE * before else 0
         self._quick = self._quick + 1 if typical < _QUICK_SHARE * before else 0
         if self._slow >= _SLOW_DRAWS:
-            self._poll_factor, self._slow = min(64, 2 * self._poll_factor), 0
+            self._slow = 0
+            if before < MAX_INTERVAL_S:
+                self._poll_factor *= 2
         elif self._quick >= _CALM_DRAWS and self._poll_factor > 1:
             self._poll_factor, self._quick = self._poll_factor // 2, 0
         return self.interval_s != before

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
+from sparktop.logfile import log_path
 from sparktop.panels.layout import Boxes
 from sparktop.panels.view import Preset, Sort, View
 
@@ -17,9 +17,8 @@ Named = TypeVar("Named", Preset, Sort)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
-    """Give the file: `$XDG_STATE_HOME/sparktop/view.json`."""
-    base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".local/state")
-    return Path(base) / "sparktop" / "view.json"
+    """Give the file: `view.json` beside the log, below `$XDG_STATE_HOME`."""
+    return log_path(env).with_name("view.json")
 
 
 def recall(path: Path) -> View:
@@ -51,13 +50,18 @@ def _member(kind: type[Named], value: object, default: Named) -> Named:
 
 def remember(path: Path, view: View) -> str | None:
     """Write `view` (not its filter) atomically; gives what went wrong as words, None when all is well."""
+    import tempfile  # late: a start only reads, and this loads much
+
     data = {"boxes": asdict(view.boxes), "preset": view.preset.value, "sort": view.sort.value}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".view-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(data, file)
-        Path(name).replace(path)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(data, file)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
     except OSError as error:
         return error.strerror or type(error).__name__
     return None

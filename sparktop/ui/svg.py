@@ -12,6 +12,7 @@ from sparktop.graphics.cells import cell_width
 
 _FONTS = "'DejaVu Sans Mono', 'Noto Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_CLASS = re.compile(r"\.(terminal-\d+)-matrix")
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 _FAMILY = re.compile(r"font-family:\s*Fira Code[^;]*;")
 
@@ -51,9 +52,10 @@ def _in_pieces(match: re.Match[str]) -> str:
 def screen_svg(app: App[Any]) -> str:
     """Give what `app` shows as SVG; the same screen gives the same text."""
     svg = app.export_screenshot(title="sparktop")
-    svg = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", svg)))
-    # Rich names its classes by a hash of the content with the title; a fixed name keeps diffs readable.
-    names = set(re.findall(r"terminal-\d+(?=-)", svg))
-    for name in names:
-        svg = svg.replace(name, "terminal")
-    return _TEXT.sub(_in_pieces, svg)
+    # Only the head is Rich's own; what follows holds text from outside, which may look like any of this.
+    head, closing, body = svg.partition("</style>")
+    head = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", head)))
+    svg = _TEXT.sub(_in_pieces, head + closing + body)
+    # Rich names its classes by a hash of the content; a fixed name keeps differences readable.
+    names = _CLASS.findall(head)
+    return svg.replace(f"{names[0]}-", "terminal-") if names else svg

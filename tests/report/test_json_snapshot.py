@@ -29,13 +29,16 @@ SENSOR = "name temperature_c critical_c"
 BACKEND = """name url engine engine_version ok error age_s state model max_model_len nodes slots lanes running
     waiting kv_cache_percent kv_capacity_tokens prompt_tps generation_tps generation_tps_1s requests_per_s
     preemptions_per_s prefix_cache_hit_percent spec_decode_accept_percent estimated_read_gb_per_s ttft_ms
-    itl_ms e2e_ms queue_ms counters"""
+    itl_ms e2e_ms queue_ms counters
+    waiting_for_capacity prompt_cached_tps spec_accepted_per_draft spec_drafts_per_s batch_per_step
+    steps_per_s
+    roofline_percent roofline_tps restarts uptime_s state_rule tpot_ms prefill_ms decode_ms"""
 LANE = "engine running waiting kv_cache_percent"
 LATENCY = "mean p50 p90 p95 p99 count window_s"
 COUNTERS = "prompt_tokens generation_tokens preemptions finished"
 ALERT = "id severity subject message since"
 SELF = "cpu_percent rss_bytes terminal_bytes_per_s poll_ms"
-LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms", "queue_ms")
+LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms", "queue_ms", "tpot_ms", "prefill_ms", "decode_ms")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 

@@ -70,7 +70,7 @@ def test_the_config_names_the_group(make_world: MakeWorld) -> None:
 
 
 def test_mapped_backends_join_the_group(make_world: MakeWorld) -> None:
-    """Without a list in the config, the backends that the router sends to are its group; a failure keeps it."""
+    """Without a list in the config those that the router sends to are its group; a failure keeps it."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
     assert groups(world) == dict.fromkeys("abc", "backends")
     world.store.accept(PROXY, told())
@@ -110,17 +110,18 @@ def test_shares_are_of_backends_that_answer(make_world: MakeWorld) -> None:
 
 
 def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
-    """Two failed looks are an alert and an event; the next answer ends both and starts a new run of answers."""
+    """Two failed looks are an alert and an event; the next answer ends both and begins anew."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
     world.store.accept(PROXY, told())
-    world.at = START + 20
-    assert view(world).answering_since == EPOCH
+    world.at = START + 2
+    world.store.accept(PROXY, told(START + 2))
+    assert (view(world).answering_since, view(world).age_s) == (EPOCH, 0.0)
     for at in (START + 5, START + 10):
         world.at = at
         world.store.accept(PROXY, Failure(FailureKind.REFUSED, "nothing listens there", at), 1.0)
     seen = view(world)
     assert (seen.ok, seen.failing_since, seen.answering_since) == (False, EPOCH + timedelta(seconds=5), None)
-    assert (seen.age_s, seen.deployments) == (10.0, {"d1": "a", "d2": "b", "d3": None})
+    assert (seen.age_s, seen.deployments) == (8.0, {"d1": "a", "d2": "b", "d3": None})
     (alert,) = world.snapshot().alerts
     assert (alert.id, alert.severity) == ("router:proxy:unreachable", Severity.CRITICAL)
     world.at = START + 15

@@ -14,8 +14,7 @@ def test_a_sample_just_before_the_window_opens_it(early_s: float) -> None:
     for second in range(11):
         at = second - (early_s if second == 0 else 0.0)
         window.append(Tally(at, {"generation_tokens": 100.0 * second}, {}), 10.0)
-    counted = window.counted("generation_tokens", 10.0)
-    assert counted == (1000.0, pytest.approx(10.0 + early_s))
+    assert window.rate("generation_tokens", 10.0) == pytest.approx(1000.0 / (10.0 + early_s))
 
 
 def test_a_sample_far_before_the_window_does_not() -> None:

@@ -149,11 +149,13 @@ class OverviewScreen(Screen[None]):
             first_row=self._first_row,
             coarse=self.coarse,
         )
-        self._drawn = scene.draw()
+        self._scroll = max(0, min(self._scroll, scene.layout.height - room))
+        self._drawn = scene.draw(self._scroll, self._scroll + room)
         self._selectable = scene.keys()
+        if self.view.preset is Preset.ONE and self.zoomed is None:
+            self._selectable = [PanelKey("backend", view.name) for view in snapshot.backends]
         self._first_row = scene.first_row
-        self._board_height = max([scene.layout.height, *(len(p.rows) + p.place.y for p in self._drawn)])
-        self._scroll = max(0, min(self._scroll, self._board_height - room))
+        self._board_height = scene.layout.height
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(self._shown, width, frozen=self.frozen, notice=self.notice)
         footer, self._spots = footer_row(self._footer_keys(), width)
@@ -242,6 +244,12 @@ class OverviewScreen(Screen[None]):
     def on_input_submitted(self, _: Input.Submitted) -> None:
         """Keep the filter and go back to the board."""
         self._close_filter()
+
+    def on_key(self, event: events.Key) -> None:
+        """Leave the line with Esc even where the configuration has moved that key."""
+        if event.key == "escape" and self.query_one("#filter", Input).has_class("asking"):
+            event.stop()
+            self.action_back()
 
     def _close_filter(self) -> None:
         self.query_one("#filter", Input).remove_class("asking")

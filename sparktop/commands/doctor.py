@@ -1,0 +1,99 @@
+"""`sparktop doctor`: what works, what does not, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sparktop.commands.arguments import add_targets
+from sparktop.commands.output import write_out
+
+if TYPE_CHECKING:
+    from sparktop.doctor.check import Check
+    from sparktop.model.targets import Watch
+
+FORMATS = ("txt", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what to look at, and how to say it."""
+    add_targets(parser)
+    parser.add_argument("--format", choices=FORMATS, default="txt", dest="form", help="default: txt")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check everything, a line each; gives 1 when a check failed.
+
+    Raises:
+        UsageError: a target cannot be used.
+        OutputError: the lines cannot be written.
+    """
+    # Late: --help needs none of them.
+    import asyncio
+
+    from sparktop.commands.choice import chosen_of
+    from sparktop.doctor.check import failed, to_json, to_text
+    from sparktop.doctor.limits import check_open_files, open_file_limits
+    from sparktop.doctor.software import check_versions
+    from sparktop.doctor.terminal import check_terminal, look_at_terminal
+    from sparktop.logfile import open_log
+
+    open_log(os.environ)
+    file_checks, from_file, wanted = read_configuration(arguments.config, os.environ)
+    watch = chosen_of(from_file, arguments, has_file=from_file.source != "defaults")
+    checks = [
+        *check_versions(),
+        *file_checks,
+        # JSON is all that may be on standard output, so the terminal is not asked then.
+        *check_terminal(look_at_terminal(os.environ, ask=arguments.form == "txt")),
+        check_open_files(*open_file_limits(), wanted),
+        *asyncio.run(_examine(watch, named=bool(arguments.targets))),
+    ]
+    if arguments.form == "json":
+        write_out(json.dumps(to_json(checks, datetime.now(UTC)), indent=2) + "\n")
+    else:
+        write_out(to_text(checks))
+    return 1 if failed(checks) else 0
+
+
+def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[Check], Watch, int]:
+    """Give how the configuration file stands, what it watches, and the highest concurrency of its sweeps.
+
+    A file that is wrong is a failed check, and then nothing of it is watched.
+    """
+    # Late: as above.
+    from sparktop.config import find_config, load
+    from sparktop.doctor.check import Check, Status
+    from sparktop.errors import ConfigError
+    from sparktop.model.targets import Watch
+    from sparktop.model.text import clean
+
+    path = find_config(name, env)
+    title = "config"
+    if path is None:
+        return [Check(title, Status.SKIP, "no file: this machine's usual ports are tried")], Watch(), 0
+    try:
+        config = load(path)
+    except ConfigError as error:
+        advice = "sparktop config --default prints an example"
+        return [Check(title, Status.FAIL, line, advice) for line in str(error).splitlines()], Watch(), 0
+    checks = [Check(title, Status.OK, f"{clean(path, 300)}: valid")]
+    checks += [Check(title, Status.WARN, line, "export it") for line in config.warnings(env)]
+    highest = max((c for sweep in config.settings.sweeps for c in sweep.concurrency), default=0)
+    return checks, config.watch(env), highest
+
+
+async def _examine(watch: Watch, *, named: bool) -> list[Check]:
+    # Late: as above.
+    from sparktop.doctor.examination import examine_network
+    from sparktop.doctor.machine import check_machine, look_at_machine
+    from sparktop.doctor.network import open_network
+
+    urls = [*(one.url for one in watch.backends), *(one.url for one in watch.routers)]
+    machine = check_machine(*await look_at_machine())
+    async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
+        return [*machine, *await examine_network(watch, network, wanted=named)]

@@ -1,0 +1,41 @@
+"""The clock of a server against ours, from the Date header of its answer."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+from sparktop.doctor.check import Check, Status
+from sparktop.doctor.network import Reply
+from sparktop.graphics import numbers
+
+WARN_ABOVE_S = 2.0
+"""The header has whole seconds, and servers renew it once a second: less than this says nothing."""
+_HALF_SECOND = 0.5
+_ADVICE = "set both clocks (timedatectl set-ntp true): times and uptimes of this server are off by that"
+
+
+def clock_skew_s(reply: Reply) -> float | None:
+    """Give how far the server's clock is ahead of ours, in seconds ±1; None when it does not tell.
+
+    The header is compared with the middle of the exchange.
+    """
+    if not reply.date:
+        return None
+    try:
+        told = parsedate_to_datetime(reply.date[:64]).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError, OSError):
+        return None
+    return told + _HALF_SECOND - (reply.asked_at + reply.answered_at) / 2
+
+
+def check_clock(name: str, reply: Reply) -> Check:
+    """Judge the clock of the server `name`."""
+    title = f"{name} clock"
+    skew_s = clock_skew_s(reply)
+    if skew_s is None:
+        return Check(title, Status.SKIP, "its answers have no Date that can be read")
+    slack_s = (reply.answered_at - reply.asked_at) / 2
+    if abs(skew_s) <= WARN_ABOVE_S + slack_s:
+        return Check(title, Status.OK, f"within {WARN_ABOVE_S:g} s of ours")
+    way = "ahead of" if skew_s > 0 else "behind"
+    return Check(title, Status.WARN, f"{numbers.age(abs(skew_s))} {way} ours", _ADVICE)

@@ -1,0 +1,79 @@
+"""All checks of what is watched, in the order in which a person would look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from sparktop.discovery import Found, discover
+from sparktop.doctor.check import Check, Status
+from sparktop.doctor.names import check_names, host_key
+from sparktop.doctor.network import Network, place_of
+from sparktop.doctor.servers import check_backend, check_node, check_router
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+
+_AT_ONCE = 16
+"""Servers that are asked at the same time: a hundred must not look like an attack."""
+Search = Callable[[Iterable[str]], Awaitable[Found]]
+Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget)
+
+
+async def examine_network(
+    watch: Watch, network: Network, *, wanted: bool, search: Search = discover
+) -> list[Check]:
+    """Check names, and everything that is watched over the network.
+
+    `wanted` tells that the hosts to be searched were named by the user: finding nothing there is a failure.
+    """
+    named = await check_names(_hosts(watch), network)
+    resolved = [host for host in watch.discover if not _is_dead(named.get(host_key(host)))]
+    found = await search(resolved) if resolved else Found()
+    backends = (*watch.backends, *_unknown(found.backends, watch.backends))
+    routers = (*watch.routers, *found.routers)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def each(
+        check: Callable[[Target, Network], Awaitable[list[Check]]], targets: Sequence[Target]
+    ) -> list[Check]:
+        async def one(target: Target) -> list[Check]:
+            async with gate:
+                return await check(target, network)
+
+        return [line for lines in await asyncio.gather(*map(one, targets)) for line in lines]
+
+    parts = await asyncio.gather(
+        each(check_node, watch.nodes),
+        each(check_backend, backends),
+        each(check_router, routers),
+    )
+    checks = [*named.values(), *_search_checks(found, wanted=wanted)]
+    return checks + [check for part in parts for check in part]
+
+
+def _hosts(watch: Watch) -> list[str]:
+    """Give every host that is watched or searched."""
+    urls = [one.url for one in watch.backends]
+    urls += [one.url for one in watch.routers]
+    urls += [one.url for one in watch.nodes if one.url]
+    places = (place_of(url) for url in urls)
+    return [*watch.discover, *(place.host for place in places if place is not None)]
+
+
+def _is_dead(check: Check | None) -> bool:
+    return check is not None and check.status is Status.FAIL
+
+
+def _unknown(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> list[BackendTarget]:
+    urls = {one.url for one in known}
+    return [one for one in found if one.url not in urls]
+
+
+def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
+    """Say what the search of usual ports gave besides servers."""
+    status = Status.FAIL if wanted else Status.SKIP
+    checks = [Check("search", status, note) for note in found.notes]
+    return [
+        *checks,
+        *(Check("search", Status.OK, f"{agent}: an agent's port is open") for agent in found.agents),
+    ]

@@ -1,0 +1,40 @@
+"""Limits of this process: how many connections a sweep could hold."""
+
+from __future__ import annotations
+
+import resource
+
+from sparktop.doctor.check import Check, Status
+
+RESERVED_FILES = 64
+"""Open files besides the requests: sources, logs, results, libraries."""
+USUAL_CONCURRENCY = 256
+"""What a sweep should reach at least, whatever the presets say."""
+
+
+def open_file_limits() -> tuple[int | None, int | None]:
+    """Give the soft and the hard limit of open files; None is no limit."""
+    soft, hard = map(_bounded, resource.getrlimit(resource.RLIMIT_NOFILE))
+    return soft, hard
+
+
+def _bounded(limit: int) -> int | None:
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Check:
+    """Say up to which concurrency a sweep has a connection for each request; `wanted` is what presets ask."""
+    name = "open files"
+    if soft is None:
+        return Check(name, Status.OK, "no limit: a sweep reaches any concurrency")
+    reach = max(0, soft - RESERVED_FILES)
+    seen = f"{soft} at once: a sweep reaches c = {reach}"
+    needed = max(wanted, USUAL_CONCURRENCY)
+    if reach >= needed:
+        return Check(name, Status.OK, seen)
+    goal = needed + RESERVED_FILES
+    if hard is None or hard >= goal:
+        return Check(name, Status.WARN, seen, f"for c = {needed}: ulimit -n {goal}")
+    where = "nofile in limits.conf, LimitNOFILE of a unit"
+    advice = f"for c = {needed} raise the hard limit ({hard}) to {goal}: {where}"
+    return Check(name, Status.WARN, seen, advice)

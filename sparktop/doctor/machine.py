@@ -1,0 +1,91 @@
+"""This machine: the NVIDIA driver and what it says, memory shared with the GPU or not."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from sparktop.doctor.check import Check, Status
+from sparktop.graphics import numbers
+from sparktop.hardware.nvml import NvmlModule
+from sparktop.model.failure import Failure
+from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
+from sparktop.model.text import clean
+from sparktop.sources.local import LocalSource
+
+_DEADLINE_S = 8.0
+"""Opening a driver that slept can take seconds; one that hangs is left alone."""
+_SPARK = ("DGX Spark", "GB10")
+_WORDS = {
+    "utilization_percent": "use",
+    "temperature_c": "temperature",
+    "power_w": "power",
+    "power_limit_w": "power limit",
+    "sm_clock_mhz": "SM clock",
+    "memory_used_bytes": "memory",
+    "throttle_reasons": "throttling",
+    "processes": "processes",
+}
+_NOT_THERE = "no NVIDIA"
+"""How the driver's note begins where there is nothing to be fixed (see `sparktop.hardware.nvml`)."""
+
+
+async def look_at_machine(nvml: NvmlModule | None = None) -> tuple[NodeSample | Failure, NodeIdentity]:
+    """Read this machine once, as the monitor does; a driver that hangs is a failure in time."""
+    source = LocalSource("this machine", nvml=nvml)
+    try:
+        reading = await source.poll(_DEADLINE_S)
+        return reading, source.identity or NodeIdentity()
+    finally:
+        await source.close()
+
+
+def check_machine(reading: NodeSample | Failure, identity: NodeIdentity) -> list[Check]:
+    """Judge what this machine told."""
+    if isinstance(reading, Failure):
+        advice = "does nvidia-smi hang too? then reload the driver or restart the machine"
+        return [Check("driver", Status.FAIL, reading.message, advice)]
+    return [*_check_driver(reading, identity), _check_memory(reading, identity)]
+
+
+def _is_spark(reading: NodeSample, identity: NodeIdentity) -> bool:
+    names = (identity.product or "", *(gpu.name or "" for gpu in reading.gpus))
+    return any(word in name for word in _SPARK for name in names)
+
+
+def _check_driver(reading: NodeSample, identity: NodeIdentity) -> list[Check]:
+    version = f"driver {clean(identity.driver, 40)}" if identity.driver else "driver without a version"
+    checks = [_check_gpu(gpu, version) for gpu in reading.gpus]
+    note = reading.gpu_note
+    if note is None:
+        return checks
+    if note.startswith(_NOT_THERE) and not _is_spark(reading, identity):
+        return [*checks, Check("driver", Status.SKIP, note)]
+    return [*checks, Check("driver", Status.FAIL, note, "sudo nvidia-smi shows what the driver itself says")]
+
+
+def _check_gpu(gpu: GpuReading, version: str) -> Check:
+    name = f"gpu {gpu.index}"
+    model = clean(gpu.name or "without a name", 60)
+    untold = [
+        _WORDS[one.name] for one in fields(gpu) if one.name in _WORDS and getattr(gpu, one.name) is None
+    ]
+    if len(untold) == len(_WORDS):
+        advice = "sudo nvidia-smi shows what the driver itself says"
+        return Check(name, Status.WARN, f"{model}, {version}: tells nothing", advice)
+    gaps = f"; not told: {', '.join(untold)}" if untold else ""
+    return Check(name, Status.OK, f"{model}, {version}{gaps}")
+
+
+def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
+    name = "memory"
+    memory = reading.memory
+    total = numbers.data(memory.total_bytes, 12).strip()
+    if memory.unified:
+        headroom = numbers.data(memory.headroom_bytes, 12).strip()
+        return Check(name, Status.OK, f"{total} shared with the GPU (unified), headroom {headroom}")
+    if _is_spark(reading, identity):
+        advice = "headroom is judged as on a machine with GPU memory of its own: please report the driver"
+        return Check(name, Status.WARN, f"{total}, not recognised as shared with the GPU", advice)
+    if memory.unified is None:
+        return Check(name, Status.OK, f"{total}; no GPU told whether it shares it")
+    return Check(name, Status.OK, f"{total}; the GPU has memory of its own")

@@ -1,0 +1,64 @@
+"""Host names: do they resolve, fast enough, and not through mDNS?"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable
+
+from sparktop.doctor.check import Check, Status
+from sparktop.doctor.network import Network
+from sparktop.model.text import clean
+
+_SLOW_S = 0.5
+"""A resolver that takes longer is felt in every new connection."""
+_SHOWN = 3
+_LOCAL = (
+    "mDNS names crashed benchmark runs at concurrency 64, and do not resolve in containers: use {address}"
+)
+
+
+async def check_names(hosts: Iterable[str], network: Network) -> dict[str, Check]:
+    """Check every host that is a name, each once, and give the check by `host_key`; addresses need none."""
+    names = list(dict.fromkeys(host_key(host) for host in hosts if not is_address(host)))
+    checks = await asyncio.gather(*(_check_name(name, network) for name in names))
+    return dict(zip(names, checks, strict=True))
+
+
+def host_key(host: str) -> str:
+    """Give a host name as it is compared."""
+    return host.lower().removesuffix(".")
+
+
+def is_address(host: str) -> bool:
+    """Tell whether a host is an IP address."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def is_mdns(host: str) -> bool:
+    """Tell whether a name is one of multicast DNS (RFC 6762: those below .local)."""
+    return host_key(host).endswith(".local")
+
+
+async def _check_name(host: str, network: Network) -> Check:
+    name = f"name {clean(host, 60)}"
+    try:
+        found = await network.resolve(host)
+    except OSError:
+        advice = (
+            _LOCAL.format(address="its IP address") if is_mdns(host) else "is it right? use its IP address"
+        )
+        return Check(name, Status.FAIL, "does not resolve", advice)
+    if not found.addresses:
+        return Check(name, Status.FAIL, "does not resolve", "use its IP address")
+    addresses = ", ".join(clean(one, 60) for one in found.addresses[:_SHOWN])
+    seen = f"resolves to {addresses} in {found.took_s * 1000:.0f} ms"
+    if is_mdns(host):
+        return Check(name, Status.WARN, seen, _LOCAL.format(address=clean(found.addresses[0], 60)))
+    if found.took_s > _SLOW_S:
+        return Check(name, Status.WARN, seen, "the resolver is slow: use the IP address")
+    return Check(name, Status.OK, seen)

@@ -1,0 +1,206 @@
+"""Servers as seen from here: do they answer, with what, and do they say what the figures need?
+
+Only routes that read are asked, all with GET; `/health` of a router is never one of them, because LiteLLM's
+sends completions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from sparktop.doctor.check import Check, Status
+from sparktop.doctor.clock import check_clock
+from sparktop.doctor.network import Network, Place, Reply, place_of
+from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
+from sparktop.engines.document import parse
+from sparktop.engines.registry import Engine
+from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.failure import FailureKind
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.text import clean
+from sparktop.sources.engine_probe import RouteFinder
+from sparktop.sources.http_failure import AnswerError, server_words, status_error
+from sparktop.sources.router import LIVELINESS
+
+_OK = 200
+_SLOW_MS = 500.0
+"""A page that takes longer cannot well be read once a second."""
+_PROBE_DEADLINE_S = 15.0
+_ADVICE: Mapping[FailureKind, str] = {
+    FailureKind.REFUSED: "start it, or correct the port; if it listens on its loopback only: --host 0.0.0.0",
+    FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
+    FailureKind.DNS: "use its IP address",
+    FailureKind.UNREACHABLE: "check address, cable and routes",
+    FailureKind.TLS: "correct http:// or https://, or the certificate",
+    FailureKind.UNAUTHORIZED: "put its key into an environment variable and name that with api_key_env",
+    FailureKind.NOT_FOUND: "correct the port or the path in its URL",
+    FailureKind.REDIRECT: "write the address that it redirects to",
+    FailureKind.METRICS_DISABLED: "start the server with its metrics on",
+    FailureKind.MALFORMED: "correct the port: something else listens there",
+    FailureKind.UNSUPPORTED: "correct url or engine in the configuration",
+    FailureKind.LOADING: "wait: loading a large model takes minutes",
+}
+
+
+async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
+    """Check one inference server; what cannot be asked any more after a failure is left out."""
+    reach = await check_port(target.name, target.url, network)
+    if reach.status is Status.FAIL:
+        return [reach]
+    visit = _Visit(target, network)
+    metrics, sample = await visit.read_page()
+    checks = [reach, metrics]
+    if sample is not None:
+        engine = ENGINES[sample.engine]
+        identity = await visit.identify(engine)
+        checks += [
+            _check_version(target, engine, identity),
+            _check_model(target, sample, identity),
+            _check_slots(target, identity),
+        ]
+    if visit.answered:
+        checks.append(check_clock(target.name, visit.dated or Reply(_OK)))
+    return checks
+
+
+async def check_router(target: RouterTarget, network: Network) -> list[Check]:
+    """Check one router."""
+    reach = await check_port(target.name, target.url, network)
+    if reach.status is Status.FAIL:
+        return [reach]
+    name = f"{target.name} router"
+    try:
+        reply = await network.get(target.url + LIVELINESS)
+    except AnswerError as error:
+        return [reach, _failure(name, error)]
+    if reply.status != _OK or b"alive" not in reply.body.lower():
+        seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no LiteLLM, or not well"
+        advice = "look at its log; of other routers only the backends behind them are watched"
+        return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
+    alive = Check(name, Status.OK, f"alive, answered in {reply.took_ms:.0f} ms")
+    return [reach, alive, check_clock(target.name, reply)]
+
+
+async def check_node(target: NodeTarget, network: Network) -> list[Check]:
+    """Check the way to a node that is not this machine."""
+    if target.via == "local":
+        return []
+    if target.via == "agent" and target.url:
+        return [await check_port(f"{target.name} agent", target.url, network)]
+    how = "by ssh" if target.via == "ssh" else f"by {target.via}"
+    return [Check(f"{target.name} node", Status.SKIP, f"read {how}: not checked from here")]
+
+
+async def check_port(name: str, url: str, network: Network) -> Check:
+    """Check that something listens where `url` points."""
+    title = f"{name} port"
+    place = place_of(url)
+    if place is None:
+        return Check(title, Status.FAIL, "its URL names no host and port", "write http://host:port")
+    try:
+        await network.connect(place)
+    except AnswerError as error:
+        return _failure(title, error)
+    return Check(title, Status.OK, f"{place.shown} takes connections")
+
+
+def _failure(name: str, error: AnswerError | PageError) -> Check:
+    status = Status.WARN if error.kind is FailureKind.LOADING else Status.FAIL
+    return Check(name, status, error.message, _ADVICE.get(error.kind, ""))
+
+
+class _Visit:
+    """The questions to one server."""
+
+    def __init__(self, target: BackendTarget, network: Network) -> None:
+        self.dated: Reply | None = None
+        """The fastest answer with a date: it tells the time best."""
+        self.answered = False
+        self._target = target
+        self._network = network
+        self._where = (place_of(target.url) or Place("?", 0)).shown
+
+    async def read_page(self) -> tuple[Check, EngineSample | None]:
+        """Read the page that tells most, as the monitor would."""
+        name = f"{self._target.name} metrics"
+        finder = RouteFinder(self._target.engine, time.monotonic)
+        try:
+            sample = await finder.read(self._ask_page, _PROBE_DEADLINE_S)
+            if (sample.answer_ms or 0) > _SLOW_MS:
+                # Once is no proof: the first request of a program waits for its own imports too.
+                sample = await finder.read(self._ask_page, _PROBE_DEADLINE_S)
+        except (AnswerError, PageError) as error:
+            return _failure(name, error), None
+        size = f"{(sample.page_bytes or 0) / 1000:.1f} kB in {sample.answer_ms or 0:.0f} ms"
+        ranks = f", {len(sample.lanes)} data-parallel ranks" if len(sample.lanes) > 1 else ""
+        seen = f"{ENGINES[sample.engine].title}, {size}{ranks}"
+        if sample.note is not None:
+            return Check(name, Status.WARN, f"{seen}: {sample.note}", "turn the server's metrics on"), sample
+        if (sample.answer_ms or 0) > _SLOW_MS:
+            return Check(name, Status.WARN, seen, "too slow for every second: --interval 5"), sample
+        return Check(name, Status.OK, seen), sample
+
+    async def _ask_page(self, engine: str, deadline_s: float) -> EngineSample:
+        del deadline_s  # every question has its own
+        path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
+        reply = await self._get(path)
+        return read_page(reply.body, at=0.0, engine=engine, answer_ms=reply.took_ms)
+
+    async def identify(self, engine: Engine) -> EngineIdentity:
+        """Ask the routes that tell who the server is; what does not answer stays unknown."""
+        answers: dict[str, object] = {}
+        for path in engine.facts:
+            try:
+                answers[path] = parse((await self._get(path)).body)
+            except (AnswerError, PageError):
+                continue
+        return engine.identify(answers)
+
+    async def _get(self, path: str) -> Reply:
+        api_key = self._target.api_key
+        reply = await self._network.get(self._target.url + path, api_key=api_key)
+        if reply.date and (self.dated is None or _wait_s(reply) < _wait_s(self.dated)):
+            self.dated = reply
+        self.answered = True
+        if reply.status != _OK:
+            words = server_words(reply.body, api_key)
+            raise status_error(
+                reply.status, self._where, location=reply.location, words=words, has_key=bool(api_key)
+            )
+        return reply
+
+
+def _wait_s(reply: Reply) -> float:
+    return reply.answered_at - reply.asked_at
+
+
+def _check_version(target: BackendTarget, engine: Engine, identity: EngineIdentity) -> Check:
+    name = f"{target.name} version"
+    if identity.version is not None:
+        return Check(name, Status.OK, f"{engine.title} {clean(identity.version, 60)}")
+    if "version" not in engine.tells:
+        return Check(name, Status.SKIP, f"{engine.title} has no route that tells it")
+    asked = ", ".join(engine.facts)
+    return Check(name, Status.WARN, f"not told by {asked}", "does a proxy in front of it let these through?")
+
+
+def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineIdentity) -> Check:
+    name = f"{target.name} model"
+    model = identity.model or next(iter(sample.models), None)
+    if model is None:
+        advice = "is a model loaded? does /v1/models want a key (api_key_env)?"
+        return Check(name, Status.WARN, "not told", advice)
+    if identity.max_model_len is None:
+        return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len not told")
+    return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len {identity.max_model_len}")
+
+
+def _check_slots(target: BackendTarget, identity: EngineIdentity) -> Check:
+    name = f"{target.name} slots"
+    if target.slots is not None:
+        return Check(name, Status.OK, f"{target.slots}, from the configuration")
+    if identity.slots is not None:
+        return Check(name, Status.OK, f"{identity.slots}, told by the server")
+    advice = "put slots = N (vLLM's --max-num-seqs) into its [[backends]]"
+    return Check(name, Status.WARN, "not told, so 8 running requests count as busy", advice)

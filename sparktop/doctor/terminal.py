@@ -1,0 +1,189 @@
+"""The terminal: colours, size, encoding, and whether braille takes one cell."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparktop.doctor.check import Check, Status
+from sparktop.model.text import clean
+from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH
+
+_TRUE_COLOR = frozenset({"truecolor", "24bit"})
+_BRAILLE = "\u28ff"
+_ASK = f"\r{_BRAILLE}\x1b[6n"
+"""Prints the densest braille cell and asks where the cursor is (DSR 6, answered by CPR)."""
+_ERASE = "\r\x1b[K"
+_ANSWER_S = 1.0
+_MOST_BYTES = 64
+_POSITION = re.compile(rb"\x1b\[(\d{1,5});(\d{1,5})R")
+_AFTER_ONE_CELL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """What there is to know of a terminal."""
+
+    is_tty: bool
+    """Standard input and output both are one."""
+    term: str = ""
+    colorterm: str = ""
+    no_color: bool = False
+    size: tuple[int, int] = (0, 0)
+    """Columns and rows; 0 where it does not tell."""
+    encoding: str = ""
+    """Python's for standard output."""
+    locale: str = ""
+    """The variable that decides it, with its value; "" when none is set."""
+    cursor: int | None = None
+    """Column (from 1) of the cursor after one braille cell from column 1; None: no answer."""
+    asked: bool = False
+    """Whether it was asked for the cursor."""
+
+
+def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
+    """Look at the terminal of standard input and output; `ask`: print a cell and ask for the cursor."""
+    streams = (sys.stdin, sys.stdout)
+    if any(one is None or not one.isatty() for one in streams):
+        return Terminal(is_tty=False)
+    read_fd, write_fd = (one.fileno() for one in streams)
+    term = env.get("TERM", "")
+    asked = ask and term not in {"", "dumb"} and _in_foreground(read_fd)
+    try:
+        columns, rows = os.get_terminal_size(write_fd)
+    except OSError:
+        columns = rows = 0
+    return Terminal(
+        is_tty=True,
+        term=term,
+        colorterm=env.get("COLORTERM", ""),
+        no_color=bool(env.get("NO_COLOR")),
+        size=(columns, rows),
+        encoding=sys.stdout.encoding or "",
+        locale=next((f"{key}={env[key]}" for key in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(key)), ""),
+        cursor=cursor_column(ask_cursor(read_fd, write_fd)) if asked else None,
+        asked=asked,
+    )
+
+
+def _in_foreground(fd: int) -> bool:
+    """Tell whether the terminal may be set: in the background that would stop the whole job."""
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return True  # not the terminal of this session: nobody is stopped
+
+
+def ask_cursor(read_fd: int, write_fd: int, timeout_s: float = _ANSWER_S) -> bytes:
+    """Print one braille cell, ask for the cursor, erase the cell; b"" where no answer came in time.
+
+    What was typed ahead is lost: it cannot be told from the answer.
+    """
+    try:
+        before = termios.tcgetattr(read_fd)
+    except termios.error:
+        return b""
+    try:
+        tty.setcbreak(read_fd, termios.TCSADRAIN)
+        os.write(write_fd, _ASK.encode())
+        return _read_position(read_fd, timeout_s)
+    except (OSError, termios.error):
+        return b""
+    finally:
+        try:
+            os.write(write_fd, _ERASE.encode())
+        finally:
+            # A late answer must not reach the shell as if it were typed.
+            termios.tcsetattr(read_fd, termios.TCSAFLUSH, before)
+
+
+def _read_position(read_fd: int, timeout_s: float) -> bytes:
+    end = time.monotonic() + timeout_s
+    answer = b""
+    while len(answer) < _MOST_BYTES and not _POSITION.search(answer):
+        ready, _, _ = select.select([read_fd], [], [], max(0.0, end - time.monotonic()))
+        chunk = os.read(read_fd, _MOST_BYTES) if ready else b""
+        if not chunk:
+            break
+        answer += chunk
+    return answer
+
+
+def cursor_column(answer: bytes) -> int | None:
+    """Read the column out of a terminal's answer."""
+    found = _POSITION.search(answer)
+    return int(found[2]) if found else None
+
+
+def check_terminal(terminal: Terminal) -> list[Check]:
+    """Judge a terminal."""
+    if not terminal.is_tty:
+        return [Check("terminal", Status.SKIP, "not a terminal: not checked")]
+    return [
+        _check_term(terminal),
+        _check_colors(terminal),
+        _check_size(terminal),
+        _check_encoding(terminal),
+        _check_braille(terminal),
+    ]
+
+
+def _check_term(terminal: Terminal) -> Check:
+    if terminal.term in {"", "dumb"}:
+        seen = f"TERM is {clean(terminal.term, 40) or 'not set'}: plain reports instead of the screen"
+        return Check("terminal", Status.FAIL, seen, "export TERM=xterm-256color")
+    return Check("terminal", Status.OK, f"TERM={clean(terminal.term, 40)}")
+
+
+def _check_colors(terminal: Terminal) -> Check:
+    if terminal.no_color:
+        return Check("colours", Status.OK, "NO_COLOR is set: bold type and dots instead of colours")
+    if terminal.colorterm in _TRUE_COLOR or terminal.term.endswith("-direct"):
+        return Check("colours", Status.OK, "16 million")
+    if "256" in terminal.term:
+        advice = (
+            "COLORTERM=truecolor, if the terminal has them (ssh and sudo drop it), or the theme spark-ansi"
+        )
+        return Check("colours", Status.WARN, "256: gradients are coarse", advice)
+    advice = "COLORTERM=truecolor, if the terminal has them, or the theme spark-ansi"
+    return Check("colours", Status.WARN, "16, as far as TERM says", advice)
+
+
+def _check_size(terminal: Terminal) -> Check:
+    if 0 in terminal.size:
+        return Check("size", Status.SKIP, "the terminal does not tell")
+    columns, rows = terminal.size
+    seen = f"{columns}×{rows}"
+    if columns < MIN_WIDTH or rows < MIN_HEIGHT:
+        return Check("size", Status.FAIL, seen, f"make it {MIN_WIDTH}×{MIN_HEIGHT} or larger")
+    return Check("size", Status.OK, seen)
+
+
+def _check_encoding(terminal: Terminal) -> Check:
+    try:
+        is_utf8 = codecs.lookup(terminal.encoding).name == "utf-8"
+    except LookupError:
+        is_utf8 = False
+    seen = ", ".join(clean(part, 60) for part in (terminal.encoding or "none", terminal.locale) if part)
+    if is_utf8:
+        return Check("encoding", Status.OK, seen)
+    return Check("encoding", Status.FAIL, f"{seen}: graphs need UTF-8", "export LC_ALL=C.UTF-8")
+
+
+def _check_braille(terminal: Terminal) -> Check:
+    if not terminal.asked:
+        return Check("braille", Status.SKIP, "the terminal was not asked")
+    if terminal.cursor is None:
+        return Check("braille", Status.SKIP, "the terminal does not tell where its cursor is")
+    if terminal.cursor == _AFTER_ONE_CELL:
+        return Check("braille", Status.OK, "one cell wide")
+    advice = "choose a font with braille (DejaVu Sans Mono), and narrow ambiguous widths"
+    return Check("braille", Status.FAIL, f"{terminal.cursor - 1} cells wide: graphs would be torn", advice)

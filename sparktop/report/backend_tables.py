@@ -1,0 +1,166 @@
+"""Backends as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from sparktop.graphics import numbers
+from sparktop.model.snapshot import BackendView, Latency
+from sparktop.report import cell
+from sparktop.report.table import Column, Kind, Table
+
+LATENCIES = {
+    "TTFT": "ttft",
+    "ITL": "itl",
+    "TPOT": "tpot",
+    "E2E": "e2e",
+    "queue": "queue",
+    "prefill": "prefill",
+    "decode": "decode",
+}
+"""What a latency is called, and the field of a backend that holds it."""
+
+
+def backend_load(backends: Sequence[BackendView]) -> Table:
+    """Give what the backends do now."""
+    columns = (
+        Column("backend", Kind.NAME),
+        Column("state", Kind.WORD),
+        *(Column(title) for title in ("gen t/s", "prompt t/s", "running", "waiting", "KV", "req/s")),
+    )
+    rows = (
+        (
+            cell.name(one.name),
+            one.state.value,
+            cell.rate(one.generation_tps),
+            cell.rate(one.prompt_tps),
+            cell.count(one.running),
+            cell.count(one.waiting),
+            cell.percent(one.kv_cache_percent),
+            cell.rate(one.requests_per_s),
+        )
+        for one in backends
+    )
+    return Table("Backends", columns, tuple(rows))
+
+
+def backend_work(backends: Sequence[BackendView]) -> Table:
+    """Give how the backends come by their speed: caches, speculation, batches, memory read."""
+    titles = ("preempt/s", "prefix hits", "drafts taken", "tokens/step", "read GB/s", "of the roofline")
+    columns = (Column("backend", Kind.NAME), *(Column(title) for title in titles))
+    rows = (
+        (
+            cell.name(one.name),
+            cell.rate(one.preemptions_per_s),
+            cell.percent(one.prefix_cache_hit_percent),
+            cell.percent(one.spec_decode_accept_percent),
+            cell.rate(one.batch_per_step),
+            cell.rate(one.estimated_read_gb_per_s),
+            cell.percent(one.roofline_percent),
+        )
+        for one in backends
+    )
+    return Table("Caches and steps", columns, tuple(rows))
+
+
+def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table:
+    """Give what the backends are; `detailed` with their addresses."""
+    columns = (
+        Column("backend", Kind.NAME),
+        Column("engine", Kind.NAME),
+        Column("model", Kind.NAME),
+        Column("context"),
+        Column("slots"),
+    )
+    more = (Column("up"), Column("nodes", Kind.NAME), Column("address", Kind.NAME))
+    rows = []
+    for one in backends:
+        row = (
+            cell.name(one.name),
+            cell.name(" ".join(filter(None, (one.engine, one.version)))),
+            cell.name(one.model),
+            cell.whole(one.max_model_len),
+            cell.whole(one.slots),
+        )
+        about = (numbers.age(one.uptime_s), cell.name(", ".join(one.nodes)), cell.name(one.url))
+        rows.append((*row, *about) if detailed else row)
+    return Table("Servers", columns + more if detailed else columns, tuple(rows))
+
+
+def backend_lanes(backends: Sequence[BackendView]) -> Table:
+    """Give the data-parallel ranks of those backends that have several."""
+    columns = (
+        Column("backend", Kind.NAME),
+        Column("rank", Kind.NAME),
+        Column("running"),
+        Column("waiting"),
+        Column("KV"),
+        Column("generated"),
+    )
+    rows = (
+        (
+            cell.name(one.name),
+            cell.name(lane.lane),
+            cell.count(lane.running),
+            cell.count(lane.waiting),
+            cell.percent(lane.kv_cache_percent),
+            cell.count(lane.generation_tokens),
+        )
+        for one in backends
+        if len(one.lanes) > 1
+        for lane in one.lanes
+    )
+    return Table("Data-parallel ranks", columns, tuple(rows))
+
+
+def backend_counters(backends: Sequence[BackendView]) -> Table:
+    """Give what the backends counted since their start."""
+    columns = (
+        Column("backend", Kind.NAME),
+        Column("prompt tokens"),
+        Column("generated tokens"),
+        Column("preemptions"),
+        Column("restarts seen"),
+        Column("finished requests", Kind.NAME),
+    )
+    rows = (
+        (
+            cell.name(one.name),
+            cell.count(one.prompt_tokens),
+            cell.count(one.generation_tokens),
+            cell.count(one.preemptions),
+            str(one.restarts),
+            cell.name(", ".join(f"{reason} {cell.count(number)}" for reason, number in one.finished.items())),
+        )
+        for one in backends
+    )
+    return Table("Since the servers' start", columns, tuple(rows))
+
+
+def latencies(
+    backends: Sequence[BackendView],
+    which: Container[str] = LATENCIES,
+    quantiles: Sequence[str] = ("p50", "p90", "p95", "p99"),
+) -> Table:
+    """Give the latencies named in `which` of which anything is known."""
+    columns = (
+        Column("backend", Kind.NAME),
+        Column("latency", Kind.WORD),
+        *(Column(title) for title in ("mean", *quantiles, "count", "window")),
+    )
+    rows = (
+        (cell.name(one.name), title, *_latency_cells(latency, quantiles))
+        for one in backends
+        for title, latency in ((title, getattr(one, field)) for title, field in LATENCIES.items())
+        if title in which and latency.count
+    )
+    return Table("Latencies", columns, tuple(rows))
+
+
+def _latency_cells(latency: Latency, quantiles: Sequence[str]) -> tuple[str, ...]:
+    return (
+        cell.duration(latency.mean_s),
+        *(cell.quantile(getattr(latency, name)) for name in quantiles),
+        cell.count(latency.count),
+        cell.duration(latency.window_s),
+    )

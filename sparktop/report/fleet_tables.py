@@ -1,0 +1,126 @@
+"""What concerns all of a snapshot: its head, totals, troubles, alerts and events."""
+
+from __future__ import annotations
+
+from datetime import UTC
+
+from sparktop import __version__
+from sparktop.graphics import numbers
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.router import RouterView
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.report import cell
+from sparktop.report.table import Column, Kind, Table
+
+_LONG = 400
+"""Characters of a message."""
+
+
+def headline(snapshot: Snapshot) -> str:
+    """Give when and by what the snapshot was taken."""
+    time = snapshot.taken_at.astimezone(UTC)
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC · sparktop {__version__} · every {snapshot.interval_s:g} s"
+
+
+def exact_time(snapshot: Snapshot) -> str:
+    """Give when the snapshot was taken as ISO 8601 in UTC, to the millisecond."""
+    return snapshot.taken_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    """Give the fleet's totals: each title with its figure."""
+    fleet = snapshot.totals
+    return (
+        ("generation t/s", cell.rate(fleet.generation_tps)),
+        ("prompt t/s", cell.rate(fleet.prompt_tps)),
+        ("running", cell.count(fleet.running)),
+        ("waiting", cell.count(fleet.waiting)),
+        ("alerts", str(len(snapshot.alerts))),
+    )
+
+
+def routers(snapshot: Snapshot) -> Table:
+    """Give the routers, and where each sends requests."""
+    columns = (
+        Column("router", Kind.NAME),
+        Column("state", Kind.WORD),
+        Column("kind", Kind.NAME),
+        Column("strategy", Kind.NAME),
+        Column("backends", Kind.NAME),
+        Column("elsewhere"),
+    )
+    rows = (
+        (
+            cell.name(one.name),
+            _router_state(one),
+            cell.name(" ".join(filter(None, (one.kind, one.version)))),
+            cell.name(one.strategy),
+            cell.name(", ".join(one.backends)),
+            UNKNOWN if one.deployments is None else str(sum(to is None for to in one.deployments.values())),
+        )
+        for one in snapshot.routers
+    )
+    return Table("Routers", columns, tuple(rows))
+
+
+def _router_state(router: RouterView) -> str:
+    if router.failure is not None:
+        return "unreachable"
+    return "connecting" if router.age_s is None else "alive" if router.alive else "answers"
+
+
+def troubles(snapshot: Snapshot) -> Table:
+    """Give what does not answer, since when, and why: its figures are the last known ones."""
+    columns = (
+        Column("source", Kind.NAME),
+        Column("last seen"),
+        Column("failing since"),
+        Column("why", Kind.NAME),
+    )
+    watched: tuple[BackendView | NodeView | RouterView, ...] = (
+        *snapshot.backends,
+        *snapshot.nodes,
+        *snapshot.routers,
+    )
+    rows = (
+        (
+            cell.name(one.name),
+            "never" if one.age_s is None else f"{numbers.age(one.age_s)} ago",
+            UNKNOWN if one.failing_since is None else cell.time_of(one.failing_since),
+            cell.name(one.failure.message, _LONG),
+        )
+        for one in watched
+        if one.failure is not None
+    )
+    return Table("No answer", columns, tuple(rows))
+
+
+def alerts(snapshot: Snapshot) -> Table:
+    """Give what holds now and wants a person's eye."""
+    columns = (
+        Column("alert", Kind.WORD),
+        Column("about", Kind.NAME),
+        Column("since"),
+        Column("what", Kind.NAME),
+    )
+    rows = (
+        (
+            one.severity.value,
+            cell.name(one.subject),
+            cell.time_of(one.since),
+            cell.name(one.message, _LONG),
+        )
+        for one in snapshot.alerts
+    )
+    return Table("Alerts", columns, tuple(rows))
+
+
+def events(snapshot: Snapshot, most: int) -> Table:
+    """Give what happened, the newest `most` with the newest first."""
+    columns = (Column("time"), Column("", Kind.WORD), Column("about", Kind.NAME), Column("what", Kind.NAME))
+    newest = tuple(reversed(snapshot.events))[:most]
+    rows = (
+        (cell.time_of(one.at), one.severity.value, cell.name(one.subject), cell.name(one.message, _LONG))
+        for one in newest
+    )
+    return Table("Events", columns, tuple(rows))

@@ -1,0 +1,134 @@
+"""A snapshot as GitHub-flavoured Markdown that fits a forum post: tables of at most 100 columns.
+
+Names and messages come from outside and stand in code spans: nothing in there is markup, a link, a mention or
+an emoji, whichever forum reads it. A pipe would end a table's cell even there, so it stands between two spans
+as an entity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.snapshot import Snapshot
+from sparktop.report import backend_tables, fleet_tables, node_tables
+from sparktop.report.table import Column, Kind, Table
+
+WIDTH = 100
+"""Columns of the widest table."""
+_NARROWEST = 8
+"""Columns below which no name is cut."""
+_EVENTS = 10
+_LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
+_NAMED = frozenset({"since", "last seen", "failing since"})
+"""Columns whose title stands beside their figure where a table is written as a list."""
+_BACKTICKS = re.compile("`+")
+_LEGEND = "Token rates over 10 s, latencies over the window named; – is unknown, < and > are bounds."
+
+
+def render(snapshot: Snapshot) -> str:
+    """Give a snapshot as Markdown; addresses of servers are left out."""
+    backends, nodes = snapshot.backends, snapshot.nodes
+    wrong = (fleet_tables.alerts(snapshot), fleet_tables.troubles(snapshot))
+    figures = (
+        backend_tables.backend_load(backends),
+        backend_tables.backend_servers(backends, detailed=False),
+        backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
+        fleet_tables.routers(snapshot),
+        node_tables.machines(nodes),
+        node_tables.gpus(nodes),
+    )
+    happened = fleet_tables.events(snapshot, _EVENTS)
+    blocks = [
+        "\n".join(_head(snapshot)),
+        *("\n".join(_list_lines(one)) for one in wrong if one.rows),
+        *("\n".join(_table_lines(one)) for one in figures if one.rows),
+        *("\n".join(_list_lines(one)) for one in (happened,) if one.rows),
+    ]
+    if not backends and not nodes and not snapshot.routers:
+        blocks.append("Nothing is watched.")
+    return "\n\n".join([*blocks, f"_{_LEGEND}_"]) + "\n"
+
+
+def _head(snapshot: Snapshot) -> Iterator[str]:
+    yield "## sparktop snapshot (simulated)" if snapshot.simulated else "## sparktop snapshot"
+    yield ""
+    yield fleet_tables.headline(snapshot)
+    yield ""
+    yield " · ".join(f"{title} **{figure}**" for title, figure in fleet_tables.totals(snapshot))
+
+
+def _table_lines(table: Table) -> Iterator[str]:
+    columns, widths = table.columns, _widths(table)
+    yield f"### {table.title}"
+    yield ""
+    yield _row(columns, widths, [column.title for column in columns])
+    rules = (
+        "-" * (width - 1) + ":" if column.kind is Kind.FIGURE else "-" * width
+        for column, width in zip(columns, widths, strict=True)
+    )
+    yield f"| {' | '.join(rules)} |"
+    for row in table.rows:
+        cells = (_cell(column, text, width) for column, text, width in zip(columns, row, widths, strict=True))
+        yield _row(columns, widths, list(cells))
+
+
+def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    padded = (
+        fit(cell, width, "right" if column.kind is Kind.FIGURE else "left")
+        for column, width, cell in zip(columns, widths, cells, strict=True)
+    )
+    return f"| {' | '.join(padded)} |"
+
+
+def _widths(table: Table) -> list[int]:
+    """Give each column what it needs; where that is too much, the widest names are cut."""
+    widths = [
+        max(cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows))
+        for number, column in enumerate(table.columns)
+    ]
+    names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
+    while sum(widths) + 3 * len(widths) + 1 > WIDTH:
+        widest = max(names, key=lambda number: widths[number])
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _cell(column: Column, text: str, width: int | None = None) -> str:
+    """Give a cell as Markdown in at most `width` columns."""
+    if column.kind is not Kind.NAME or text == UNKNOWN:
+        return text
+    shown = code(text)
+    length = len(text)
+    while width is not None and cell_width(shown) > width and length > 0:
+        length -= 1
+        shown = code(f"{text[:length].rstrip()}…")
+    return shown
+
+
+def _list_lines(table: Table) -> Iterator[str]:
+    yield f"### {table.title}"
+    yield ""
+    for row in table.rows:
+        words = (
+            f"{column.title} {text}"
+            if column.kind is Kind.FIGURE and column.title != "time"
+            else _cell(column, text)
+            for column, text in zip(table.columns, row, strict=True)
+        )
+        yield f"- {', '.join(words)}"
+
+
+def code(text: str) -> str:
+    """Give text from outside so that Markdown shows it as it is, in a table's cell too."""
+    return "&#124;".join(_span(part) if part else "" for part in text.split("|"))
+
+
+def _span(text: str) -> str:
+    fence = "`" * (1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
+    pad = " " if text[0] in "` " or text[-1] in "` " else ""
+    return f"{fence}{pad}{text}{pad}{fence}"

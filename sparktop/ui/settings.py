@@ -1,0 +1,54 @@
+"""The settings that the menu lists: what each is now, and how it goes to its next value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sparktop.ui.screens.menu import Setting
+
+if TYPE_CHECKING:
+    from sparktop.ui.app import SparktopApp
+
+_BOXES = {
+    "nodes": ("nodes", "nodes"),
+    "backends": ("backends", "backends"),
+    "events": ("alerts and events", "events-box"),
+    "self_cost": ("self", "self"),
+}
+"""Boxes with their words in the menu and their names in the table of keys."""
+
+
+def settings(app: SparktopApp) -> list[Setting]:
+    """Give every setting of `app`, in the order of the menu."""
+    overview, cadence = app.overview, app.cadence
+    shown = {key.name: key.shown for key in overview.key_table}
+
+    def box(name: str) -> Setting:
+        def value() -> str:
+            return "shown" if getattr(overview.view.boxes, name) else "hidden"
+
+        words, key = _BOXES[name]
+        return Setting(f"box: {words}", value, lambda: overview.action_box(name), shown[key])
+
+    def ask_filter() -> None:
+        app.pop_screen()
+        overview.action_filter()
+
+    def either(*, now: Callable[[], bool], yes: str, no: str) -> Callable[[], str]:
+        return lambda: yes if now() else no
+
+    slow = either(now=lambda: cadence.low_bandwidth, yes="on", no="off")
+    frozen = either(now=lambda: overview.frozen, yes="frozen", no="live")
+    interval = f"{shown['slower']} {shown['faster']}"
+    return [
+        Setting("view", lambda: overview.view.preset.value, overview.action_next_view, shown["view"]),
+        Setting("sorted by", lambda: overview.view.sort.value, overview.action_next_sort, shown["sort"]),
+        Setting("filter", lambda: overview.view.filter or "none", ask_filter, shown["filter"]),
+        *(box(name) for name in _BOXES),
+        Setting("look every", lambda: f"{cadence.asked_s:g} s", app.action_next_interval, interval),
+        Setting("low bandwidth", slow, app.action_low_bandwidth),
+        Setting("theme", lambda: app.theme, app.action_next_theme, shown["theme"]),
+        Setting("picture", frozen, overview.action_freeze, shown["freeze"]),
+        Setting("save a snapshot", lambda: "JSON, this folder", app.action_save_snapshot, shown["snapshot"]),
+    ]

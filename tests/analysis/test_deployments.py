@@ -1,0 +1,88 @@
+"""Which backend a deployment is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.analysis.deployments import address_of, match_deployments
+from sparktop.model.router import Deployment
+
+BACKENDS = {"a": "http://192.168.100.11:8000", "b": "http://spark-b:8000", "here": "http://127.0.0.1:8000"}
+
+
+def match(
+    *told: Deployment, router: str = "http://192.168.100.9:4000", **configured: str
+) -> dict[str, str | None] | None:
+    return match_deployments(told, router_url=router, backend_urls=BACKENDS, configured=configured)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://localhost:8000", "http://127.0.0.1:8000/v1"),
+        ("http://[::1]:8000/v1/", "http://LOCALHOST:8000"),
+        ("http://spark-a/v1", "http://spark-a:80"),
+        ("https://spark-a", "https://Spark-A.:443/v1"),
+        ("spark-a:8000", "http://spark-a:8000/"),
+    ],
+)
+def test_two_spellings_are_one_address(one: str, other: str) -> None:
+    """Names of this machine, default ports, letter case and a trailing /v1 make no difference."""
+    assert address_of(one) == address_of(other) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://spark-a:8000", "http://spark-a:8001"),
+        ("http://spark-a:8000", "http://spark-b:8000"),
+        ("http://gate/one/v1", "http://gate/two/v1"),
+        ("http://spark-a", "https://spark-a"),
+    ],
+)
+def test_other_places_are_other_addresses(one: str, other: str) -> None:
+    """Host, port and the path of a reverse proxy tell servers apart."""
+    assert address_of(one) != address_of(other)
+
+
+def test_localhost_is_the_machine_of_the_router() -> None:
+    """A router elsewhere that says localhost means its own machine, not ours."""
+    told = Deployment("d", "http://localhost:8000/v1")
+    assert match(told, router="http://192.168.100.11:4000") == {"d": "a"}
+    assert match(told, router="http://localhost:4000") == {"d": "here"}
+    assert match(told, router="http://192.168.100.9:4000") == {"d": None}
+
+
+def test_address_then_config_then_name() -> None:
+    """The address decides; the config where no backend has it; at last an id that is a backend's name."""
+    assert match(Deployment("x", "http://spark-b:8000/v1"), x="a") == {"x": "b"}
+    assert match(Deployment("x", "http://10.0.0.1:8000/v1"), x="a") == {"x": "a"}
+    assert match(Deployment("a", "http://10.0.0.1:8000/v1")) == {"a": "a"}
+    assert match(Deployment("a"), a="b") == {"a": "b"}
+
+
+def test_what_is_no_backend_stays_unmapped() -> None:
+    """A provider without an address and a server that nobody watches are told, as None."""
+    assert match(Deployment("cloud"), Deployment("far", "https://far.example/v1")) == {
+        "cloud": None,
+        "far": None,
+    }
+
+
+def test_without_the_router_the_config_is_all_there_is() -> None:
+    """A router that tells nothing has the config's deployments, or none that are known."""
+    known = {"d": "a"}
+    assert match_deployments(None, router_url="", backend_urls=BACKENDS, configured=known) == known
+    assert match_deployments(None, router_url="", backend_urls=BACKENDS, configured={}) is None
+    assert match_deployments((), router_url="", backend_urls=BACKENDS, configured=known) == {}
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(max_size=40))
+def test_any_text_is_an_address_or_none(text: str) -> None:
+    """Whatever a router calls an address, nothing breaks."""
+    for url in (text, f"http://{text}", f"http://h:{text}"):
+        address = address_of(url)
+        assert address is None or (address[0] and address[1] > 0)

@@ -1,0 +1,161 @@
+"""A network that answers what a test says, and real servers on loopback that answer raw bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+import pytest
+
+from sparktop.doctor.network import Network, Place, RealNetwork, Reply, Resolved, open_network
+from sparktop.model.failure import FailureKind
+from sparktop.sources.http_failure import AnswerError
+
+VLLM_PAGE = b"""\
+vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
+"""
+Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable["Listener"]]
+
+
+def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
+    """One well-formed HTTP answer."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+VLLM: dict[str, bytes] = {
+    "/metrics": answer(VLLM_PAGE),
+    "/version": answer(b'{"version": "0.32.0"}'),
+    "/v1/models": answer(b'{"data": [{"id": "tiny", "max_model_len": 4096}]}'),
+}
+
+
+class FakeNetwork:
+    """Names, ports and answers out of tables; what is not in them does not exist."""
+
+    def __init__(
+        self,
+        *,
+        names: Mapping[str, Resolved] | None = None,
+        pages: Mapping[str, Reply | AnswerError] | None = None,
+        closed: tuple[int, ...] = (),
+    ) -> None:
+        self.names = names or {}
+        self.pages = pages or {}
+        self.closed = closed
+        self.resolved: list[str] = []
+        self.asked: list[tuple[str, str | None]] = []
+
+    async def resolve(self, host: str) -> Resolved:
+        """Look a name up in the table."""
+        self.resolved.append(host)
+        if host not in self.names:
+            raise OSError(host)
+        return self.names[host]
+
+    async def connect(self, place: Place) -> None:
+        """Refuse the ports that are closed."""
+        if place.port in self.closed:
+            raise AnswerError(FailureKind.REFUSED, f"nothing listens on {place.shown} (connection refused)")
+
+    async def get(self, url: str, *, api_key: str | None = None) -> Reply:
+        """Look a URL up in the table."""
+        self.asked.append((url, api_key))
+        found = self.pages.get(url, Reply(404))
+        if isinstance(found, AnswerError):
+            raise found
+        return found
+
+
+class Listener:
+    """A server on loopback that answers each path with raw bytes, and remembers what was asked."""
+
+    def __init__(self, replies: Mapping[str, bytes] | bytes) -> None:
+        self._replies = replies
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.heads: list[bytes] = []
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def paths(self) -> list[str]:
+        """The path of each request."""
+        return [head.split(b" ")[1].decode() for head in self.heads]
+
+    @property
+    def methods(self) -> set[bytes]:
+        """The methods that were used."""
+        return {head.split(b" ")[0] for head in self.heads}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request; b"" is silence until the client goes."""
+        self._writers.add(writer)
+        try:
+            self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+            path = self.paths[-1]
+            fixed = self._replies if isinstance(self._replies, bytes) else None
+            reply = self._replies.get(path) if isinstance(self._replies, Mapping) else fixed
+            writer.write(answer(b"not here", "404 Not Found") if reply is None else reply)
+            await writer.drain()
+            if reply == b"":
+                await reader.read()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # a check of the port alone says nothing
+        finally:
+            writer.close()
+
+    def drop(self) -> None:
+        """Drop every connection."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Give a function that starts a server."""
+    started: list[tuple[asyncio.Server, Listener]] = []
+
+    async def start(replies: Mapping[str, bytes] | bytes) -> Listener:
+        listener = Listener(replies)
+        server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
+        listener.port = server.sockets[0].getsockname()[1]
+        started.append((server, listener))
+        return listener
+
+    yield start
+    for server, listener in started:
+        server.close()
+        listener.drop()
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[RealNetwork]:
+    """Give the real network, with little patience."""
+    async with open_network(secure=False, get_timeout_s=0.3) as opened:
+        yield opened
+
+
+@pytest.fixture
+def fake() -> type[FakeNetwork]:
+    return FakeNetwork
+
+
+@pytest.fixture
+def vllm() -> dict[str, bytes]:
+    """Give what a small vLLM server answers, by path."""
+    return dict(VLLM)
+
+
+@pytest.fixture
+def http_answer() -> Callable[..., bytes]:
+    return answer
+
+
+def _holds_protocol(one: FakeNetwork) -> Network:
+    """Let the type checker hold that the fake is a `Network`."""
+    return one

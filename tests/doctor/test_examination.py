@@ -1,0 +1,111 @@
+"""Everything that is watched is checked once, and said in one line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.discovery import Found
+from sparktop.doctor.check import Check, Status, failed, to_json, to_text
+from sparktop.doctor.examination import examine_network
+from sparktop.doctor.network import Resolved
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+class Search:
+    """A search that finds what a test says."""
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+        self.hosts: list[str] = []
+
+    async def __call__(self, hosts: Iterable[str]) -> Found:
+        """Note the hosts."""
+        self.hosts += hosts
+        return self.found
+
+
+async def test_all_that_is_watched_is_checked(fake: Any) -> None:  # noqa: ANN401 - the class of the fixture
+    """Names once, then nodes, backends and routers, in the order of the configuration."""
+    watch = Watch(
+        nodes=(NodeTarget("here"), NodeTarget("n", "agent", "http://spark-a:9750")),
+        backends=(BackendTarget("b", "http://spark-a:8000"), BackendTarget("c", "http://spark-b:8000")),
+        routers=(RouterTarget("r", "http://10.0.0.9:4000"),),
+    )
+    network = fake(names={"spark-a": Resolved(("10.0.0.1",), 0.0)}, closed=(8000, 9750, 4000))
+    checks = await examine_network(watch, network, wanted=False)
+    assert [(check.name, check.status.value) for check in checks] == [
+        ("name spark-a", "ok"),
+        ("name spark-b", "fail"),
+        ("n agent port", "fail"),
+        ("b port", "fail"),
+        ("c port", "fail"),
+        ("r port", "fail"),
+    ]
+
+
+async def test_what_is_found_is_checked_too(fake: Any) -> None:  # noqa: ANN401 - as above
+    """Servers that the search finds are checked unless they are known; dead names are not searched."""
+    found = Found(
+        backends=(BackendTarget("new", "http://10.0.0.1:1"), BackendTarget("again", "http://10.0.0.1:2")),
+        routers=(RouterTarget("r", "http://10.0.0.1:3"),),
+        agents=("10.0.0.1:9750",),
+    )
+    search = Search(found)
+    watch = Watch(backends=(BackendTarget("b", "http://10.0.0.1:2"),), discover=("10.0.0.1", "dead.local"))
+    checks = await examine_network(watch, fake(closed=(1, 2, 3)), wanted=True, search=search)
+    assert search.hosts == ["10.0.0.1"]
+    assert [check.name for check in checks] == ["name dead.local", "search", "b port", "new port", "r port"]
+
+
+async def test_nothing_found_fails_only_where_it_was_named(fake: Any) -> None:  # noqa: ANN401 - as above
+    """A host that the user named must have something to watch; this machine need not."""
+    search = Search(Found(notes=("10.0.0.1: nothing listens there",)))
+    watch = Watch(discover=("10.0.0.1",))
+    named = await examine_network(watch, fake(), wanted=True, search=search)
+    usual = await examine_network(watch, fake(), wanted=False, search=search)
+    assert ([one.status for one in named], [one.status for one in usual]) == ([Status.FAIL], [Status.SKIP])
+
+
+def test_a_check_is_one_line() -> None:
+    """Status, name, what was seen, what to do; FAIL stands out."""
+    checks = [
+        Check("port", Status.OK, "open"),
+        Check("clock", Status.WARN, "5 s ahead", "set it"),
+        Check("a\nb", Status.FAIL, "no\x1b[31m", "do\r\nthis"),
+    ]
+    assert (
+        to_text(checks) == "ok    port: open\nwarn  clock: 5 s ahead — set it\nFAIL  a b: no [31m — do this\n"
+    )
+    assert failed(checks)
+    assert not failed(checks[:2])
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=500), st.text(max_size=500), st.text(max_size=500))
+def test_any_text_stays_on_its_line(name: str, message: str, advice: str) -> None:
+    """Whatever a server put into a check, it is one printable line, and JSON holds the same words."""
+    check = Check(name, Status.WARN, message, advice)
+    text = to_text([check])
+    assert text.endswith("\n")
+    assert text[:-1].isprintable()
+    (plain,) = json.loads(json.dumps(to_json([check], NOW)))["checks"]
+    assert text.startswith(f"warn  {plain['name']}: {plain['message']}")
+
+
+def test_json_has_its_schema() -> None:
+    """Schema, time, count of failures; no advice is null."""
+    body = to_json([Check("port", Status.FAIL, "closed")], NOW)
+    assert (body["schema"], body["taken_at"], body["failed"]) == (
+        "sparktop.doctor/1",
+        "2026-01-02T03:04:05.678Z",
+        1,
+    )
+    assert body["checks"] == [{"name": "port", "status": "fail", "message": "closed", "advice": None}]

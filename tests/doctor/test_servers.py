@@ -1,0 +1,209 @@
+"""Servers, over real sockets: healthy ones, dead ones and hostile ones."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from sparktop.doctor.check import Check, Status, to_text
+from sparktop.doctor.network import RealNetwork, Reply
+from sparktop.doctor.servers import check_backend, check_node, check_router
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+
+Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
+READING = {"/metrics", "/version", "/v1/models", "/api/ps", "/api/version", "/prometheus/metrics", "/props"}
+"""The only routes that may be asked of these servers."""
+
+
+def by_name(checks: list[Check]) -> dict[str, Check]:
+    """Give the checks of the server "b" by what they are about."""
+    return {check.name.removeprefix("b "): check for check in checks}
+
+
+async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm: dict[str, bytes]) -> None:
+    """Port, page, version, model and configured slots are told, with nothing to do."""
+    server = await serve(vllm)
+    checks = by_name(await check_backend(BackendTarget("b", server.url, slots=8), network))
+    assert {name: check.message for name, check in checks.items() if name not in {"metrics", "clock"}} == {
+        "port": f"127.0.0.1:{server.port} takes connections",
+        "version": "vLLM 0.32.0",
+        "model": "tiny, max_model_len 4096",
+        "slots": "8, from the configuration",
+    }
+    assert checks["metrics"].message.startswith("vLLM, 0.1 kB in ")
+    assert checks["clock"].status is Status.SKIP
+    assert {check.status for name, check in checks.items() if name != "clock"} == {Status.OK}
+    assert server.methods == {b"GET"}
+    assert set(server.paths) == {"/metrics", "/version", "/v1/models"}
+
+
+async def test_a_port_that_nobody_listens_on_fails(network: RealNetwork) -> None:
+    """One failed line with what to do; nothing more is asked."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        (check,) = await check_backend(BackendTarget("b", url), network)
+    assert (check.name, check.status) == ("b port", Status.FAIL)
+    assert "connection refused" in check.message
+    assert check.advice.startswith("start it")
+
+
+async def test_metrics_that_are_off_are_named(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
+) -> None:
+    """A page without a name of the engine's is "metrics disabled", not "down"."""
+    server = await serve({**vllm, "/metrics": http_answer(b"# HELP python_info x\npython_info 1\n")})
+    checks = by_name(await check_backend(BackendTarget("b", server.url, engine="vllm"), network))
+    assert checks["metrics"].status is Status.FAIL
+    assert "metrics disabled" in checks["metrics"].message
+    assert checks["metrics"].advice == "start the server with its metrics on"
+
+
+async def test_a_server_that_only_lists_models_is_a_warning(
+    serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
+) -> None:
+    """Any OpenAI server is seen, with what is missing; only routes that read were asked."""
+    server = await serve({"/v1/models": vllm["/v1/models"]})
+    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
+    assert checks["metrics"].status is Status.WARN
+    assert "only its list of models is known" in checks["metrics"].message
+    assert checks["version"].status is Status.SKIP
+    assert checks["slots"].status is Status.WARN
+    assert set(server.paths) <= READING
+    assert server.methods == {b"GET"}
+
+
+async def test_a_clock_that_is_off_is_told(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
+) -> None:
+    """The Date header of any answer is enough, also of a refusal."""
+    date = f"Date: {formatdate(time.time() - 100, usegmt=True)}"
+    server = await serve({path: http_answer(b"no", "401 Unauthorized", date) for path in vllm})
+    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
+    assert checks["metrics"].status is Status.FAIL
+    assert "api_key_env" in checks["metrics"].advice
+    assert checks["clock"].status is Status.WARN
+    assert checks["clock"].message.startswith("1 min behind")
+
+
+async def test_loading_is_no_failure(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
+) -> None:
+    """503 is a server that is not ready yet."""
+    server = await serve({"/metrics": http_answer(b"", "503 Service Unavailable")})
+    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
+    assert checks["metrics"].status is Status.WARN
+    assert checks["metrics"].advice.startswith("wait")
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "closed the connection without an answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nshort", "broke off in the middle"),
+        (b"", "no answer from"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "does not answer in proper HTTP"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n",
+            "redirects to",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n<htm", "not metrics"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 200_000 + b"\r\n\r\n", "does not answer in proper HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + b"x" * 5_000_000, "larger than"),
+        (b"HTTP/1.1 500 \x1b]0;owned\x07\r\nContent-Length: 9\r\n\r\n\x1b[2Jboom!", "500"),
+    ],
+    ids=["ssh", "short", "silent", "tls", "redirect", "html", "header", "huge", "escapes"],
+)
+async def test_hostile_answers_are_one_clean_line(
+    serve: Serve, network: RealNetwork, raw: bytes, words: str
+) -> None:
+    """Whatever listens there, the check is a line that says what it is not, without a control character."""
+    server = await serve(raw)
+    checks = await check_backend(BackendTarget("b", server.url, engine="vllm"), network)
+    text = to_text(checks)
+    metrics = by_name(checks)["metrics"]
+    assert metrics.status is Status.FAIL
+    assert words in metrics.message
+    assert text.count("\n") == len(checks)
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
+async def test_hostile_facts_are_cleaned(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
+) -> None:
+    """Versions and names of a server are data: no escapes, no megabyte."""
+    server = await serve(
+        {
+            **vllm,
+            "/version": http_answer(b'{"version": "\\u001b[31m' + b"9" * 100_000 + b'"}'),
+            "/v1/models": http_answer(b"[" * 50_000),
+        }
+    )
+    checks = await check_backend(BackendTarget("b", server.url), network)
+    text = to_text(checks)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) < 300
+    assert by_name(checks)["model"].message == "tiny, max_model_len not told"
+
+
+async def test_the_key_goes_to_its_own_server_only(
+    serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
+) -> None:
+    """A key travels in the Authorization header and is never shown, also when the server repeats it."""
+    server = await serve({**vllm, "/metrics": b"HTTP/1.1 400 Bad\r\nContent-Length: 6\r\n\r\ns3cret"})
+    checks = await check_backend(BackendTarget("b", server.url, engine="vllm", api_key="s3cret"), network)
+    assert all(b"authorization: bearer s3cret" in head.lower() for head in server.heads)
+    assert "s3cret" not in to_text(checks)
+
+
+async def test_a_key_no_header_may_hold_is_told(
+    serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
+) -> None:
+    """A key with a line break is refused before anything is sent."""
+    server = await serve(vllm)
+    checks = by_name(await check_backend(BackendTarget("b", server.url, api_key="a\nb"), network))
+    assert "no HTTP header may hold" in checks["metrics"].message
+    assert server.heads == []
+
+
+async def test_a_slow_page_is_asked_twice(fake: Any) -> None:  # noqa: ANN401 - the class of the fixture
+    """Only a page that is slow twice is called slow."""
+    page = b"vllm:num_requests_running 1\n"
+    slow = fake(pages={"http://b:1/metrics": Reply(200, page, took_ms=900.0)})
+    check = by_name(await check_backend(BackendTarget("b", "http://b:1"), slow))["metrics"]
+    assert (check.status, check.advice) == (Status.WARN, "too slow for every second: --interval 5")
+    assert [url for url, _ in slow.asked].count("http://b:1/metrics") == 2
+
+
+async def test_a_router_is_asked_whether_it_lives(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
+) -> None:
+    """A router gets one GET on its liveliness route, never on the one that sends completions."""
+    server = await serve({"/health/liveliness": http_answer(b'"I\'m alive!"')})
+    checks = by_name(await check_router(RouterTarget("b", server.url), network))
+    assert [checks[name].status for name in ("port", "router")] == [Status.OK, Status.OK]
+    assert server.paths == ["/health/liveliness"]
+
+
+async def test_another_router_is_a_warning(serve: Serve, network: RealNetwork) -> None:
+    """A router that knows no such route is said to be no LiteLLM."""
+    server = await serve({})
+    checks = by_name(await check_router(RouterTarget("b", server.url), network))
+    assert checks["router"].status is Status.WARN
+    assert "404" in checks["router"].message
+
+
+async def test_nodes_elsewhere(serve: Serve, network: RealNetwork) -> None:
+    """An agent's port is tried and nothing is sent to it; ssh is not checked; this machine needs no way."""
+    server = await serve({})
+    (agent,) = await check_node(NodeTarget("n", "agent", server.url), network)
+    assert (agent.name, agent.status) == ("n agent port", Status.OK)
+    assert server.heads == []
+    (ssh,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network)
+    assert (ssh.name, ssh.status) == ("n node", Status.SKIP)
+    assert await check_node(NodeTarget("n"), network) == []

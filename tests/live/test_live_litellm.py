@@ -1,0 +1,182 @@
+"""A real LiteLLM in front of simulated servers: what our source reads of it, with and without its key."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from sparktop.commands.observation import observe
+from sparktop.model.router import RouterSample
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.sources.router import PATHS, RouterSource
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
+LITELLM = STACK / "litellm" / "bin" / "litellm"
+KEY = "sk-live-test"
+START_S = 90.0
+STOP_S = 15.0
+CONFIG = """\
+model_list:
+  - model_name: openai/gpt-oss-120b
+    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{first}/v1", api_key: none}}
+    model_info: {{id: spark-1}}
+  - model_name: openai/gpt-oss-120b
+    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{second}/v1", api_key: none}}
+    model_info: {{id: spark-2}}
+  - model_name: elsewhere
+    litellm_params: {{model: openai/gpt-4o, api_key: none}}
+    model_info: {{id: cloud}}
+router_settings: {{routing_strategy: least-busy, num_retries: 0}}
+litellm_settings: {{telemetry: false}}
+general_settings: {{{key}}}
+"""
+
+
+@contextmanager
+def running(
+    command: list[str], log: Path, *, errors: int = subprocess.STDOUT
+) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(  # noqa: S603 - programs of this test
+            command,
+            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signum)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+
+
+@pytest.fixture(scope="module")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The URLs of two simulated servers."""
+    if not LITELLM.exists():
+        pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")
+    log = tmp_path_factory.mktemp("demo") / "log"
+    command = [sys.executable, "-u", "-m", "sparktop", "demo", "--serve"]
+    with running(command, log, errors=subprocess.DEVNULL) as process:
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            with suppress(tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError):
+                urls = [str(one["url"]) for one in tomllib.loads(log.read_text())["backends"]]
+                if len(urls) == 2:
+                    break
+            with suppress(subprocess.TimeoutExpired):  # waiting for its end is the pause between two looks
+                process.wait(0.2)
+                pytest.fail(log.read_text())
+        yield urls
+
+
+@pytest.fixture(scope="module", params=[None, KEY], ids=["without a master key", "with a master key"])
+def litellm(
+    request: pytest.FixtureRequest, backends: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str | None, Path]]:
+    """The URL of a real LiteLLM, its master key, and its log."""
+    folder = tmp_path_factory.mktemp("litellm")
+    key = f"master_key: {KEY}" if request.param else "dangerously_permit_weak_or_unset_master_key: true"
+    config, log = folder / "config.yaml", folder / "log"
+    config.write_text(CONFIG.format(first=backends[0], second=backends[1], key=key))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(LITELLM), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with running(command, log) as process:
+        wait_for(url, process, log)
+        yield url, request.param, log
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
+            urllib.request.urlopen(f"{url}/health/liveliness", timeout=5).close()  # noqa: S310 - a URL of ours
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+            break
+    pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+async def look(url: str, key: str | None) -> RouterSample:
+    source = RouterSource(RouterTarget("proxy", url, api_key=key))
+    reading = await source.poll(10.0)
+    await source.close()
+    assert isinstance(reading, RouterSample), reading
+    sys.stdout.write(f"\nkey {'given' if key else 'none'}: {reading}\n")
+    return reading
+
+
+async def test_a_real_litellm_tells_what_it_is(
+    litellm: tuple[str, str | None, Path], backends: list[str]
+) -> None:
+    """With its key, or where it has none, all is read at the first look."""
+    url, key, _ = litellm
+    sample = await look(url, key)
+    assert (sample.kind, sample.alive, sample.strategy, sample.note) == ("litellm", True, "least-busy", None)
+    assert sample.version
+    assert [(one.id, one.address) for one in sample.deployments or ()] == [
+        ("spark-1", f"{backends[0]}/v1"),
+        ("spark-2", f"{backends[1]}/v1"),
+        ("cloud", None),
+    ]
+
+
+@pytest.mark.parametrize("given", [None, "sk-not-the-one"])
+async def test_a_real_litellm_keeps_its_deployments_from_strangers(
+    litellm: tuple[str, str | None, Path], given: str | None
+) -> None:
+    """Without its key, or with another, it is alive, and one line says what is missing."""
+    url, key, _ = litellm
+    if key is None:
+        pytest.skip("it has no key to ask for")
+    sample = await look(url, given)
+    assert (sample.kind, sample.alive, sample.deployments) == ("litellm", True, None)
+    assert "api_key_env" in (sample.note or "")
+
+
+async def test_the_monitor_maps_the_deployments_of_a_real_litellm(
+    litellm: tuple[str, str | None, Path], backends: list[str]
+) -> None:
+    """Through the whole chain each id becomes our backend, the backends become its group."""
+    url, key, _ = litellm
+    names = ("spark-a", "spark-b")
+    targets = tuple(BackendTarget(name, at) for name, at in zip(names, backends, strict=True))
+    watch = Watch(backends=targets, routers=(RouterTarget("proxy", url, api_key=key),))
+    snapshot, _ = await observe(watch, None)
+    (view,) = snapshot.routers
+    assert view.deployments == {"spark-1": "spark-a", "spark-2": "spark-b", "cloud": None}
+    assert view.backends == names
+    assert {one.group for one in snapshot.backends} == {"proxy"}
+
+
+def test_a_real_litellm_was_asked_for_nothing_else(litellm: tuple[str, str | None, Path]) -> None:
+    """Its own log knows no request but those five, and none of them went on to a server."""
+    asked = {
+        line.split('"')[1].rsplit(" ", 1)[0]
+        for line in litellm[2].read_text(errors="replace").splitlines()
+        if "HTTP/1.1" in line and '"' in line
+    }
+    assert asked == {f"GET {path}" for path in PATHS}

@@ -1,0 +1,145 @@
+"""The page: complete, self-contained, and safe against what servers call themselves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from sparktop.demo.rehearsal import Rehearsal, RouterPart
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.snapshot import Event, Severity, Snapshot
+from sparktop.report.html import render
+
+SCREEN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><text>screen</text></svg>'
+VOID = {"meta", "link", "img", "br"}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</td></table></style><style>*{display:none}",
+    "' onmouseover='x",
+    "<!--",
+    "]]>&lt;b&gt;",
+)
+
+
+class Page(HTMLParser):
+    """Collects the tags, the attributes and the cells of a page, and holds that tags are balanced."""
+
+    def __init__(self, text: str) -> None:
+        """Read a whole page."""
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str | None]] = set()
+        self.cells: list[str] = []
+        self.comments: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag."""
+        self.tags.add(tag)
+        self.attributes.update(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in {"td", "th"}:
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Hold that the innermost tag ends."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Collect the text of cells."""
+        if self.open and self.open[-1] in {"td", "th"}:
+            self.cells[-1] += data
+
+    def handle_comment(self, data: str) -> None:
+        """Note a comment."""
+        self.comments.append(data)
+
+
+def test_the_page_holds_the_screen_and_every_figure(full_snapshot: Snapshot) -> None:
+    """Screen, badge, time, backends, latencies, nodes, GPUs, sensors and alerts are all on the page."""
+    text = render(full_snapshot, SCREEN)
+    assert SCREEN in text
+    assert '<span class="badge">simulated</span>' in text
+    assert 'datetime="2026-03-04T12:00:00.123Z"' in text
+    cells = Page(text).cells
+    for word in ("vllm-a", "KV-full", "openai/gpt-oss-120b", "131072", "NVIDIA GB10", "nvme", "critical"):
+        assert word in cells
+    assert cells[cells.index("TTFT") + 2 :][:4] == ["< 10 ms", "200 ms", "250 ms", "> 10 s"]
+
+
+def test_a_real_run_has_no_badge(full_snapshot: Snapshot) -> None:
+    """Only what is simulated says so."""
+    assert "badge" not in render(replace(full_snapshot, simulated=False), SCREEN).split("</style>")[1]
+
+
+def test_the_page_needs_nothing_else(full_snapshot: Snapshot) -> None:
+    """No script, no link, no picture from elsewhere, and a policy that would not load them."""
+    text = render(full_snapshot, SCREEN)
+    page = Page(text)
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "a", "base", "form"}
+    assert not {name for name, _ in page.attributes} & {"src", "href", "srcset", "style"}
+    assert "default-src 'none'" in text
+    assert not re.search(r"url\(|@import", text)
+
+
+def test_the_page_follows_the_readers_colours(full_snapshot: Snapshot) -> None:
+    """Dark and light both have their colours."""
+    text = render(full_snapshot, SCREEN)
+    assert "@media (prefers-color-scheme: dark)" in text
+    assert "color-scheme: light dark" in text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: str) -> None:
+    """Whatever a server calls itself is text in a cell: no tag, no attribute, no comment comes of it."""
+    usual = Page(render(full_snapshot, SCREEN))
+    failure = Failure(FailureKind.HTTP, name, 1.0)
+    backend = replace(
+        full_snapshot.backends[0],
+        name=name,
+        model=name,
+        version=name,
+        url=name,
+        nodes=(name,),
+        finished={name: 1.0},
+    )
+    dead = replace(full_snapshot.backends[1], name=name, failure=failure)
+    node = replace(full_snapshot.nodes[0], name=name, failure=failure)
+    alert = replace(full_snapshot.alerts[0], subject=name, message=name)
+    event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
+    page = Page(
+        render(
+            replace(full_snapshot, backends=(backend, dead), nodes=(node,), alerts=(alert,), events=(event,)),
+            SCREEN,
+        )
+    )
+    assert name in page.cells
+    assert page.tags == usual.tags
+    assert page.comments == []
+    assert {key for key, _ in page.attributes} == {key for key, _ in usual.attributes}
+    new = {value for _, value in page.attributes} - {value for _, value in usual.attributes}
+    assert new <= {"word info"}
+
+
+def test_nothing_watched_is_a_page_too(empty_snapshot: Snapshot) -> None:
+    """Without anything to tell there are no empty tables."""
+    assert Page(render(empty_snapshot, SCREEN)).cells == []
+
+
+def test_routers_have_their_rows() -> None:
+    """A router stands with its strategy and its backends; one that is down is among what does not answer."""
+    alive = Page(render(Rehearsal(router=RouterPart(strangers=1)).play(30).snapshot(), SCREEN)).cells
+    at = alive.index("proxy")
+    assert alive[at + 1] == "alive"
+    assert alive[at + 3 : at + 6] == ["least-busy", "spark-a, spark-b", "1"]
+    down = Page(render(Rehearsal(router=RouterPart(down_at_s=10)).play(60).snapshot(), SCREEN)).cells
+    assert any("connection refused" in cell for cell in down)
+    assert "unreachable" in down

@@ -1,0 +1,275 @@
+"""A router over HTTP: what is asked of it, and what is made of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.router import Deployment, RouterSample
+from sparktop.model.targets import RouterTarget
+from sparktop.sources.router import PATHS, RouterSource, _address, _deployments
+from tests.sources.conftest import FakeClock, RawServer, Serve
+from tests.sources.conftest import answer as reply
+
+KEY = "sk-quite-secret"
+
+
+def answer(body: object, status: str = "200 OK") -> bytes:
+    return reply(body if isinstance(body, bytes) else json.dumps(body).encode(), status)
+
+
+def one(name: str, base: str | None = None, model: str = "m") -> dict[str, object]:
+    params = {"model": f"hosted_vllm/{model}"} | ({} if base is None else {"api_base": base})
+    return {"model_name": model, "litellm_params": params, "model_info": {"id": name, "mode": None}}
+
+
+ALIVE = answer("I'm alive!")
+READY = answer({"status": "healthy", "db": "Not connected"})
+OPEN = {
+    "/health/liveliness": ALIVE,
+    "/health/readiness": READY,
+    "/health/readiness/details": answer({"status": "healthy", "litellm_version": "1.106.2"}),
+    "/model/info": answer({"data": [one("spark-1", "http://10.0.0.1:8000/v1"), one("cloud", model="n")]}),
+    "/router/settings": answer({"current_values": {"routing_strategy": "least-busy"}}),
+}
+"""As LiteLLM 1.106.2 answers where no key is wanted, or to the right one."""
+LOCKED = answer({"error": {"message": "Authentication Error, No api key passed in."}}, "401 Unauthorized")
+
+
+def router(server: RawServer, clock: FakeClock | None = None, key: str | None = None) -> RouterSource:
+    target = RouterTarget("proxy", server.url, api_key=key)
+    return RouterSource(target, clock=clock) if clock else RouterSource(target)
+
+
+async def poll(source: RouterSource) -> RouterSample:
+    reading = await source.poll(2.0)
+    assert isinstance(reading, RouterSample), reading
+    return reading
+
+
+async def test_the_first_poll_tells_everything(serve: Serve) -> None:
+    """Kind, version, strategy and deployments are there at once: a single look is a whole one."""
+    server = await serve(OPEN)
+    source = router(server, key=KEY)
+    sample = await poll(source)
+    await source.close()
+    assert (sample.kind, sample.alive, sample.version) == ("litellm", True, "1.106.2")
+    assert (sample.strategy, sample.note) == ("least-busy", None)
+    assert sample.deployments == (
+        Deployment("spark-1", "http://10.0.0.1:8000/v1", "m"),
+        Deployment("cloud", None, "n"),
+    )
+    assert sample.answer_ms is not None
+
+
+async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -> None:
+    """Over minutes and whatever fails, only GETs of five known paths; never /health."""
+    asked: set[str] = set()
+    doors: list[dict[str, bytes]] = [
+        OPEN,
+        OPEN | {"/model/info": LOCKED},
+        OPEN | {"/model/info": answer(b"[[", "200 OK")},
+        OPEN | {"/health/readiness": answer(b"", "500 Oops"), "/router/settings": LOCKED},
+        {"/health/liveliness": answer(b"", "404 Not Found")},
+        {"/health/liveliness": answer(b"", "503 Loading")},
+        {"/health/liveliness": answer(b"fine")},
+    ]
+    for table in doors:
+        for key in (None, KEY):
+            server = await serve(table)
+            source = router(server, clock, key)
+            for _ in range(3):
+                await source.poll(2.0)
+                clock.now += 61.0
+            await source.close()
+            asked |= {head.split(b" HTTP")[0].decode() for head in server.heads}
+    assert asked == {f"GET {path}" for path in PATHS}
+    assert set(PATHS) == {
+        "/health/liveliness",
+        "/health/readiness",
+        "/health/readiness/details",
+        "/model/info",
+        "/router/settings",
+    }
+
+
+async def test_facts_are_asked_once_a_minute(serve: Serve, clock: FakeClock) -> None:
+    """Between two looks at the facts only the liveliness is asked, and the samples repeat what was told."""
+    server = await serve(OPEN)
+    source = router(server, clock)
+    first = await poll(source)
+    clock.now += 59.0
+    second = await poll(source)
+    assert server.paths.count("/model/info") == 1
+    assert second.deployments == first.deployments is not None
+    clock.now += 1.0
+    await poll(source)
+    await source.close()
+    assert server.paths.count("/model/info") == server.paths.count("/router/settings") == 2
+    assert server.paths.count("/health/liveliness") == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "refusal", "note"),
+    [
+        (None, LOCKED, "needs api_key_env to tell its deployments"),
+        (None, answer(b"Internal Server Error", "500 E"), "may need api_key_env to tell its deployments"),
+        (KEY, LOCKED, "refuses the key of api_key_env: its deployments are not known"),
+        (
+            KEY,
+            answer({"error": {"message": "No connected db."}}, "400 Bad Request"),
+            "refuses the key of api_key_env: its deployments are not known",
+        ),
+        (KEY, answer(b"", "404 Not Found"), "has no /model/info: its deployments are not known"),
+    ],
+)
+async def test_a_refusal_is_one_line_and_final(
+    serve: Serve, clock: FakeClock, key: str | None, refusal: bytes, note: str
+) -> None:
+    """Without the right key it is still alive, says what to do, and is not asked in vain again."""
+    server = await serve(OPEN | {"/model/info": refusal})
+    source = router(server, clock, key)
+    for _ in range(3):
+        sample = await poll(source)
+        clock.now += 61.0
+    await source.close()
+    assert (sample.alive, sample.deployments, sample.strategy, sample.note) == (True, None, None, note)
+    assert server.paths.count("/model/info") == 1
+    assert "/router/settings" not in server.paths
+
+
+async def test_after_a_loss_of_contact_a_refusal_is_forgotten(serve: Serve, clock: FakeClock) -> None:
+    """Another process may answer next: with another configuration, and perhaps without a key."""
+    table = OPEN | {"/model/info": LOCKED}
+    server = await serve(table)
+    source = router(server, clock)
+    assert (await poll(source)).deployments is None
+    table["/health/liveliness"] = answer(b"", "503 Service Unavailable")
+    lost = await source.poll(2.0)
+    assert isinstance(lost, Failure)
+    assert lost.kind is FailureKind.LOADING
+    table |= OPEN
+    assert (await poll(source)).deployments is not None
+    await source.close()
+
+
+async def test_a_passing_trouble_keeps_what_is_known(serve: Serve, clock: FakeClock) -> None:
+    """A server error with the right key costs nothing that was told before, and says so."""
+    table = dict(OPEN)
+    server = await serve(table)
+    source = router(server, clock, KEY)
+    first = await poll(source)
+    table["/model/info"] = answer({"detail": "database is slow"}, "500 Internal Server Error")
+    clock.now += 60.0
+    second = await poll(source)
+    assert (second.deployments, second.strategy) == (first.deployments, None)
+    assert second.note is not None
+    assert "database is slow" in second.note
+    table |= OPEN
+    clock.now += 15.0
+    third = await poll(source)
+    await source.close()
+    assert (third.deployments, third.strategy, third.note) == (first.deployments, "least-busy", None)
+
+
+async def test_a_slow_fact_never_costs_the_sign_of_life(serve: Serve) -> None:
+    """A list of deployments that never comes leaves an alive router within the deadline."""
+    stop = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await server.read_head(reader):
+            path = head.split(b" ")[1].decode()
+            if path == "/model/info":
+                await stop.wait()
+            writer.write(OPEN[path])
+            await writer.drain()
+
+    server = await serve(talk)
+    source = router(server)
+    reading = await source.poll(0.3)
+    stop.set()
+    await source.close()
+    assert isinstance(reading, RouterSample)
+    assert reading.alive
+    assert reading.note is not None
+    assert "could not be read" in reading.note
+
+
+@pytest.mark.parametrize("words", [answer(b"", "404 Not Found"), answer(b"ok")])
+async def test_another_server_is_a_router_of_unknown_kind(serve: Serve, words: bytes) -> None:
+    """What answers otherwise than LiteLLM answers, and that is all that is said of it."""
+    server = await serve({"/health/liveliness": words})
+    source = router(server)
+    sample = await poll(source)
+    await source.close()
+    assert (sample.kind, sample.alive, sample.deployments) == ("unknown", None, None)
+    assert sample.note is not None
+    assert set(server.paths) == {"/health/liveliness"}
+
+
+async def test_nobody_there_is_a_failure() -> None:
+    """A closed port is told as for any server."""
+    source = RouterSource(RouterTarget("proxy", "http://127.0.0.1:1"))
+    reading = await source.poll(2.0)
+    await source.close()
+    assert isinstance(reading, Failure)
+    assert reading.kind is FailureKind.REFUSED
+
+
+async def test_a_key_that_no_header_may_hold_is_never_sent(serve: Serve) -> None:
+    """The router is alive, the note says what is wrong, and nothing that wants a key is asked."""
+    server = await serve(OPEN)
+    source = router(server, key="sk-\u00e4\r\nX: y")
+    sample = await poll(source)
+    await source.close()
+    assert sample.alive
+    assert sample.note is not None
+    assert "api_key_env" in sample.note
+    assert set(server.paths) == {"/health/liveliness", "/health/readiness"}
+    assert not any(b"Authorization" in head for head in server.heads)
+
+
+async def test_hostile_words_are_cleaned() -> None:
+    """Escapes, bidi marks and passwords in what a router says never get in."""
+    listed = {"data": [one("\x1b[2Jid\u202e", "http://user:pass@h:1/v1?key=x#y", "m\x07\n" * 9)]}
+    told = _deployments(listed)
+    assert told is not None
+    (deployment,) = told
+    assert (deployment.id, deployment.address) == ("[2Jid", "http://h:1/v1")
+    assert "\x07" not in (deployment.model or "")
+    assert _address("http://user:pass@[bad") is None
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["data", "model_info", "litellm_params", "id", "api_base", "model_name"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(JSON)
+def test_any_document_gives_deployments_or_none(found: object) -> None:
+    """Whatever JSON a router answers with, ids are unique, clean and not empty."""
+    told = _deployments(found)
+    ids = [one.id for one in told or ()]
+    assert len(set(ids)) == len(ids)
+    assert all(name.isprintable() and name for name in ids)
+
+
+def test_hundreds_of_deployments_are_cut() -> None:
+    """A reseller's list is read only so far."""
+    told = _deployments({"data": [one(f"d{number}") for number in range(1000)]})
+    assert told is not None
+    assert len(told) == 256

@@ -1,0 +1,175 @@
+"""How often it is looked and drawn when the terminal or the servers cannot follow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.snapshot import BackendView
+from sparktop.ui.cadence import LOW_BANDWIDTH_S, MAX_DRAW_S, MAX_INTERVAL_S, Cadence
+
+
+def views(*poll_ms: float | None) -> list[BackendView]:
+    """Give backends whose newest poll took so long; None: it failed."""
+    down = Failure(FailureKind.TIMEOUT, "no answer", 0.0)
+    return [
+        BackendView(
+            str(i),
+            "http://x",
+            "g",
+            failure=down if took is None else None,
+            age_s=0.1,
+            poll_ms=9e3 if took is None else took,
+        )
+        for i, took in enumerate(poll_ms)
+    ]
+
+
+def polled(cadence: Cadence, times: int, *poll_ms: float | None) -> list[bool]:
+    return [cadence.polled(views(*poll_ms)) for _ in range(times)]
+
+
+def test_slow_polls_double_the_interval() -> None:
+    """The fifth look in a row that takes more than half of the interval doubles it, and says so once."""
+    cadence = Cadence(1.0)
+    assert polled(cadence, 4, 600.0) == [False] * 4
+    assert polled(cadence, 1, 600.0) == [True]
+    assert cadence.interval_s == 2.0
+    assert cadence.notice == "slow polls: every 2 s"
+
+
+def test_one_quick_look_forgives_the_slow_ones() -> None:
+    """Slow looks count only in a row."""
+    cadence = Cadence(1.0)
+    polled(cadence, 4, 600.0)
+    polled(cadence, 1, 400.0)
+    assert not any(polled(cadence, 4, 600.0))
+    assert cadence.interval_s == 1.0
+
+
+def test_one_slow_server_among_many_slows_nobody_down() -> None:
+    """The median counts, and servers that failed do not."""
+    cadence = Cadence(1.0)
+    assert not any(polled(cadence, 20, 10.0, 12.0, 5000.0))
+    assert not any(polled(cadence, 20, 10.0, None, None, None))
+    assert not any(polled(cadence, 20, None, None))
+    assert not any(polled(cadence, 20))
+    assert (cadence.interval_s, cadence.notice) == (1.0, None)
+
+
+def test_quick_answers_bring_the_interval_back() -> None:
+    """Ten quick looks in a row take back one doubling."""
+    cadence = Cadence(1.0)
+    polled(cadence, 5, 600.0)
+    polled(cadence, 5, 1100.0)
+    assert cadence.interval_s == 4.0
+    assert polled(cadence, 10, 10.0) == [*[False] * 9, True]
+    assert cadence.interval_s == 2.0
+    polled(cadence, 10, 10.0)
+    assert (cadence.interval_s, cadence.notice) == (1.0, None)
+
+
+def test_polls_between_quick_and_slow_change_nothing() -> None:
+    """What takes a third of the interval neither slows down nor brings back."""
+    cadence = Cadence(1.0)
+    polled(cadence, 5, 600.0)
+    assert not any(polled(cadence, 30, 700.0))
+    assert cadence.interval_s == 2.0
+
+
+def test_the_interval_has_an_end_and_comes_back_from_it() -> None:
+    """However slow, it is looked every ten seconds; from there it comes back as fast as it went."""
+    cadence = Cadence(1.0)
+    polled(cadence, 200, 60_000.0)
+    assert cadence.interval_s == MAX_INTERVAL_S
+    polled(cadence, 40, 10.0)
+    assert cadence.interval_s == 1.0
+
+
+def test_a_long_interval_that_was_asked_for_stays() -> None:
+    """Whoever asks for a minute gets it: no faster and, however slow the servers, no notice."""
+    cadence = Cadence(60.0)
+    assert cadence.interval_s == cadence.draw_s == 60.0
+    polled(cadence, 50, 50_000.0)
+    assert (cadence.interval_s, cadence.notice) == (60.0, None)
+
+
+def test_a_terminal_that_lags_is_drawn_half_as_often() -> None:
+    """Each drawing that finds writes waiting doubles the time, up to eight seconds; polls go on as asked."""
+    cadence = Cadence(1.0)
+    seen = []
+    for _ in range(5):
+        cadence.drew(3)
+        seen.append(cadence.draw_s)
+    assert seen == [2.0, 4.0, MAX_DRAW_S, MAX_DRAW_S, MAX_DRAW_S]
+    assert cadence.interval_s == 1.0
+    assert cadence.notice == "slow terminal: drawn every 8 s"
+
+
+def test_a_terminal_that_follows_again_is_drawn_more_often() -> None:
+    """Ten drawings without lag take back one doubling; one with lag in between starts the count again."""
+    cadence = Cadence(1.0)
+    cadence.drew(9)
+    for backlog in [2] * 9:
+        cadence.drew(backlog)
+    assert cadence.draw_s == 2.0
+    cadence.drew(0)
+    assert (cadence.draw_s, cadence.notice) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "draw_s", "coarse"),
+    [(0.25, 4.0, 16), (1.0, 4.0, 4), (1.5, 4.5, 3), (3.0, 6.0, 2), (4.0, 4.0, 1), (60.0, 60.0, 1)],
+)
+def test_low_bandwidth_draws_on_whole_intervals(interval_s: float, draw_s: float, coarse: int) -> None:
+    """With low bandwidth it is drawn every four seconds or more, and one drawing adds one dot column."""
+    cadence = Cadence(interval_s, low_bandwidth=True)
+    assert (cadence.draw_s, cadence.coarse) == (draw_s, coarse)
+    assert cadence.notice == f"drawn every {draw_s:g} s"
+    assert cadence.interval_s == interval_s
+
+
+def test_without_low_bandwidth_a_column_is_an_interval() -> None:
+    """Nothing is coarse and nothing is said."""
+    cadence = Cadence(1.0)
+    assert (cadence.draw_s, cadence.coarse, cadence.notice) == (1.0, 1, None)
+
+
+def test_slow_polls_are_said_before_all_else() -> None:
+    """There is room for one notice: slow servers, then a slow terminal, then low bandwidth."""
+    cadence = Cadence(1.0, low_bandwidth=True)
+    cadence.drew(5)
+    assert cadence.notice == "slow terminal: drawn every 8 s"
+    polled(cadence, 5, 600.0)
+    assert cadence.notice == "slow polls: every 2 s"
+
+
+def test_another_wish_forgets_the_trouble() -> None:
+    """Who asks for another interval gets it at once."""
+    cadence = Cadence(1.0)
+    polled(cadence, 5, 600.0)
+    cadence.drew(5)
+    cadence.ask(0.5)
+    assert (cadence.interval_s, cadence.draw_s, cadence.notice) == (0.5, 0.5, None)
+
+
+STEPS = st.lists(st.one_of(st.integers(0, 6), st.floats(0, 90_000)), max_size=80)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0]), st.booleans(), STEPS)
+def test_whatever_happens_drawings_fall_on_polls(asked: float, low: bool, steps: list[float]) -> None:  # noqa: FBT001 - drawn by hypothesis
+    """It is never polled faster than asked, drawn on whole intervals only, and `polled` tells each change."""
+    cadence = Cadence(asked, low_bandwidth=low)
+    for step in steps:
+        before = cadence.interval_s
+        if isinstance(step, int):
+            cadence.drew(step)
+        else:
+            assert cadence.polled(views(step)) == (cadence.interval_s != before)
+        assert asked <= cadence.interval_s <= max(asked, MAX_INTERVAL_S)
+        whole = cadence.draw_s / cadence.interval_s
+        assert whole == round(whole) >= 1
+        assert not low or cadence.draw_s >= LOW_BANDWIDTH_S

@@ -1,0 +1,116 @@
+"""What is remembered from one run to the next, whatever stands in the file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.panels.layout import Boxes
+from sparktop.panels.view import Preset, Sort, View
+from sparktop.ui.remembered import recall, remember, state_file
+
+NO_BOXES = Boxes(nodes=False, backends=False, events=False, self_cost=False)
+VIEWS = st.builds(
+    View,
+    preset=st.sampled_from(Preset),
+    sort=st.sampled_from(Sort),
+    boxes=st.builds(Boxes, *[st.booleans()] * 4).map(lambda boxes: Boxes() if boxes == NO_BOXES else boxes),
+    filter=st.text(max_size=5),
+)
+NAMES = st.sampled_from(["boxes", "preset", "sort", "nodes", "backends", "filter", "x", "__class__"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.sampled_from(Preset),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a file in folders that are not there yet."""
+    return tmp_path_factory.mktemp("state") / "a" / "b" / "view.json"
+
+
+@settings(max_examples=40, deadline=None)
+@given(VIEWS)
+def test_a_view_comes_back_without_its_filter(place: Path, view: View) -> None:
+    """Preset, order and boxes are the same after a round trip; a filter belongs to one run only."""
+    assert remember(place, view) is None
+    assert recall(place) == replace(view, filter="")
+    assert [one.name for one in place.parent.iterdir()] == ["view.json"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(JSON)
+def test_whatever_stands_in_the_file_gives_a_view(place: Path, data: object) -> None:
+    """JSON of any shape gives a view that can be drawn: known words, at least one box, no filter."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(data), encoding="utf-8")
+    view = recall(place)
+    assert isinstance(view.preset, Preset)
+    assert isinstance(view.sort, Sort)
+    assert view.boxes != NO_BOXES
+    assert view.filter == ""
+
+
+def test_a_board_without_boxes_is_not_taken(tmp_path: Path) -> None:
+    """Nothing to see can only be a mistake: then the usual boxes are shown."""
+    path = tmp_path / "view.json"
+    path.write_text(json.dumps({"boxes": asdict(NO_BOXES)}), encoding="utf-8")
+    assert recall(path) == View()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\x00", b"\xff\xfe", b"{", b"[" * 100_000, b"1" * 5000, b'{"preset": "watch"', b"null"],
+    ids=["empty", "nul", "no text", "cut", "deep", "digits", "unfinished", "null"],
+)
+def test_a_broken_file_gives_the_defaults(tmp_path: Path, body: bytes) -> None:
+    """What cannot be read is as if nothing had been remembered."""
+    path = tmp_path / "view.json"
+    path.write_bytes(body)
+    assert recall(path) == View()
+
+
+def test_without_a_file_it_is_the_defaults(tmp_path: Path) -> None:
+    """Nothing there, a folder there: the defaults."""
+    assert recall(tmp_path / "none") == recall(tmp_path) == View()
+
+
+def test_what_is_understood_is_kept(tmp_path: Path) -> None:
+    """One wrong word does not cost the right ones beside it."""
+    path = tmp_path / "view.json"
+    data = {"preset": "wall", "sort": "by mood", "boxes": {"nodes": False, "events": 1, "later": True}}
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert recall(path) == View(preset=Preset.WALL, boxes=replace(Boxes(), nodes=False))
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place where nothing can be written gives a reason in words, and leaves nothing behind."""
+    (tmp_path / "file").touch()
+    assert remember(tmp_path / "file" / "view.json", View()) in {"Not a directory", "File exists"}
+
+    def refuse(_: Path, target: Path) -> Path:
+        raise PermissionError(13, "Permission denied", str(target))
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    assert remember(tmp_path / "new" / "view.json", View()) == "Permission denied"
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/sparktop/view.json"),
+        ({"HOME": "/h"}, "/h/.local/state/sparktop/view.json"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state/sparktop/view.json"),
+    ],
+)
+def test_it_stands_beside_the_log(env: dict[str, str], expected: str) -> None:
+    """The file is below $XDG_STATE_HOME, or below the home."""
+    assert state_file(env) == Path(expected)
