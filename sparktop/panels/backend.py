@@ -226,7 +226,7 @@ def footnote(view: BackendView) -> tuple[Row, Row]:
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-        return [(f" ✖{since}{stale}: {view.failure.message} ", "bad")], []
+        return [(f" ✖{since}: {view.failure.message}{stale} ", "bad")], []
     if view.state is BackendState.UNKNOWN:
         return [(f" {view.state_rule} ", "warn")], []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]

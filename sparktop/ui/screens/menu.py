@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from sparktop.graphics.cells import fit
 
-_NAME = 22
+_NAME = 25
 _VALUE = 22
 
 
