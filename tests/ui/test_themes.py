@@ -53,11 +53,12 @@ def test_text_and_graphs_stand_out(palette: Palette) -> None:
         assert ratio >= wanted, f"{role} has {ratio:.2f}"
 
 
-@pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
+# Under the terminal's own 16 colours Textual inverts the row, whatever those colours are.
+@pytest.mark.parametrize(
+    "palette", [p for p in shipped_palettes().values() if not p.ansi], ids=lambda p: p.name
+)
 def test_selected_rows_of_dialogs_can_be_read(palette: Palette) -> None:
     """Text on the highlighted row of a dialog has a contrast of 4.5 or more."""
-    if palette.ansi:
-        pytest.skip("the terminal's own colours: dialogs invert them")
     for role in ("text", "title", "key"):
         assert contrast(palette.color(role), palette.color("cursor_background")) >= 4.5
 
