@@ -27,6 +27,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.monitor import Monitor, RealWays
+from sparktop.rates.tally import EDGE_SLACK_S
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.http_fetch import Answer
 from sparktop.sources.source import Source
@@ -40,6 +41,8 @@ POLLS = 50
 LAST_POLLS = 10
 MOST_TIMEOUTS = 3
 RATE_WINDOW_S = 10.0
+WINDOW_REACH_S = RATE_WINDOW_S + EDGE_SLACK_S
+"""How old the first sample of our window may be."""
 TOLERANCE_PERCENT = 3.0
 OBSERVE_S = 180.0
 LOAD_CLIENT = Path(__file__).with_name("load_client.py")
@@ -284,7 +287,7 @@ def rates(name: str, views: list[BackendView], same: list[Page], own: list[Page]
 
 def window_start(pages: list[Page], end: int) -> int:
     """Give the oldest page that is at most ten seconds older than another."""
-    return next(index for index, page in enumerate(pages) if page.at >= pages[end].at - RATE_WINDOW_S)
+    return next(index for index, page in enumerate(pages) if page.at >= pages[end].at - WINDOW_REACH_S)
 
 
 def latencies(name: str, view: BackendView, own: list[Page]) -> Iterator[Row]:

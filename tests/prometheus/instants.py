@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparktop.rates.tally import EDGE_SLACK_S
 from tests.prometheus.panels import LONG_S, SHORT_S
 from tests.prometheus.prometheus_server import Prometheus, RawSeries
 from tests.prometheus.recording import Poll
@@ -75,7 +76,8 @@ def window_start(polls: Sequence[Poll], end: int, window_s: float) -> int:
     After a minute the store keeps about one poll a second; a view tells how far its latencies reach.
     """
     kept_s = polls[end].view.ttft.window_s
-    since = polls[end].sample.at - (window_s if kept_s is None else min(window_s, kept_s + 1e-6))
+    reach_s = window_s + EDGE_SLACK_S
+    since = polls[end].sample.at - (reach_s if kept_s is None else min(reach_s, kept_s + 1e-6))
     return next(index for index, poll in enumerate(polls) if poll.sample.at >= since)
 
 
