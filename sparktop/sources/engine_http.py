@@ -78,7 +78,9 @@ class EngineSource:
         """Read the page of one engine; "auto" is whichever has one at the usual place."""
         path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
         answer = await self._get(path, deadline_s)
-        return read_page(answer.body, at=answer.at, engine=engine, answer_ms=answer.answer_ms)
+        async with self._session.turn:
+            await asyncio.sleep(0)  # what else is ready comes first: a key press, the other answers' stamps
+            return read_page(answer.body, at=answer.at, engine=engine, answer_ms=answer.answer_ms)
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:

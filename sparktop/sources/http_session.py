@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 
 from sparktop import __version__
@@ -14,6 +16,9 @@ class SharedSession:
     """One kept-alive HTTP session, opened at first use and closed when its last user leaves."""
 
     def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        """Held while a page is read, so that one iteration of the event loop reads one page: with 64 servers
+        answering at once a key press would else wait for all of their pages, several times over."""
         self._session: aiohttp.ClientSession | None = None
         self._users = 0
 
