@@ -222,9 +222,8 @@ class SparktopApp(App[None]):
 
     def action_menu(self) -> None:
         """Show the menu of all settings."""
-        from sparktop.ui.screens.menu import (
-            MenuScreen,
-        )  # late, as the other screens: not in the first picture
+        # Late, as the other screens: not in the first picture.
+        from sparktop.ui.screens.menu import MenuScreen
         from sparktop.ui.settings import settings
 
         self.push_screen(MenuScreen(settings(self)))

@@ -42,6 +42,7 @@ class MenuScreen(ModalScreen[None]):
         border: round $border; background: $background; padding: 0 1;
         border-title-color: $foreground; border-subtitle-color: $foreground;
     }
+    MenuScreen > OptionList:focus { border: round $border; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape,m,q", "dismiss", "close")]
 
