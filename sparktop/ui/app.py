@@ -7,6 +7,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +23,7 @@ from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.monitor import Monitor
 from sparktop.palette import Palette, find_palette, palettes, theme_problems
+from sparktop.panels.view import View
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.remembered import recall, remember, state_file
@@ -104,6 +106,7 @@ class SparktopApp(App[None]):
         self.cadence = Cadence(interval_s, low_bandwidth=low_bandwidth)
         self.animation_level = "none"
         self._state = state
+        self._remembered: View | None = None
         table = remapped(keys or {})
         self._take = take
         self._painted = False
@@ -215,7 +218,11 @@ class SparktopApp(App[None]):
         self._redraw()
 
     def on_overview_screen_view_changed(self, message: OverviewScreen.ViewChanged) -> None:
-        """Remember the view for the next run."""
+        """Remember the view for the next run; the filter is not part of what is remembered."""
+        kept = replace(message.view, filter="")
+        if kept == self._remembered:
+            return
+        self._remembered = kept
         if self._state is not None and (problem := remember(self._state, message.view)):
             self.notify(f"the view is not remembered: {clean(problem)}", severity="warning", markup=False)
             self._state = None
