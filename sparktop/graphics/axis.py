@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sparktop.graphics.numbers import tick
-
 _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 _APART = 14
 """Cells between two labels, at least."""
@@ -51,17 +49,3 @@ def time_axis(width_cells: int, seconds_per_slot: float) -> str:
             free = start - 1
         ago += step
     return "".join(row)
-
-
-def value_labels(height: int, top: float) -> list[str]:
-    """Give one label a row, of one width: `top` first, 0 last, the middle where there is room."""
-    if height <= 0:
-        return []
-    labels = [""] * height
-    labels[0] = tick(top)
-    if height > 1:
-        labels[-1] = "0"
-    if height >= _MIDDLE_FROM_ROWS:
-        labels[height // 2] = tick(top / 2)
-    width = max(map(len, labels))
-    return [label.rjust(width) for label in labels]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 EMPTY = "·"
 """The track that a bar has not filled."""
@@ -12,7 +11,6 @@ UNKNOWN = "–"
 """The track of a bar whose value nobody knows."""
 _PARTS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
-_METER = "■"
 
 
 def _share(fraction: float | None) -> float | None:
@@ -73,30 +71,6 @@ def _show_all(widths: list[int], shares: Sequence[float]) -> None:
         else:
             return
         widths[index] = 1
-
-
-def meter(fraction: float | None, width: int, bands: int = 3) -> list[tuple[str, float | None]]:
-    """Give a row of squares as runs of (text, place), together `width` cells.
-
-    Place is where the run's middle lies on the whole meter, 0 to 1, to pick its colour from a gradient; None
-    is the empty track. There are at most `bands` filled runs, and a cell's place never depends on the value,
-    so a change recolours nothing.
-    """
-    share = _share(fraction)
-    if width <= 0:
-        return []
-    if share is None:
-        return [(UNKNOWN * width, None)]
-    filled = max(1, round(share * width)) if share > 0 else 0
-    edges = [round(index * width / max(1, bands)) for index in range(max(1, bands) + 1)]
-    runs: list[tuple[str, float | None]] = []
-    for start, stop in pairwise(edges):
-        cells = min(stop, filled) - start
-        if cells > 0:
-            runs.append((_METER * cells, (start + stop) / (2 * width)))
-    if filled < width:
-        runs.append((EMPTY * (width - filled), None))
-    return runs
 
 
 def sparkrow(values: Sequence[float | None], width: int, top: float) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.axis import time_axis, value_labels
+from sparktop.graphics.axis import time_axis
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,18 +35,3 @@ def test_labels_stand_at_their_time(width: int, step: float, row: str) -> None:
     """Round times are named where they lie: two slots a cell, counted from the right edge."""
     assert len(row) == width
     assert time_axis(width, step) == row
-
-
-@pytest.mark.parametrize(
-    ("height", "top", "labels"),
-    [
-        (0, 100, []),
-        (1, 100, ["100"]),
-        (2, 100, ["100", "  0"]),
-        (5, 100, ["100", "   ", " 50", "   ", "  0"]),
-        (4, 2.5, [" 2.5", "    ", "1.25", "   0"]),
-    ],
-)
-def test_values_are_named_at_both_ends_and_between(height: int, top: float, labels: list[str]) -> None:
-    """The first row names the top, the last one 0, the middle one half of the top; all have one width."""
-    assert value_labels(height, top) == labels

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.bars import bar, meter, segments, sparkrow
+from sparktop.graphics.bars import bar, segments, sparkrow
 
 FRACTION = st.one_of(st.none(), st.floats(-1, 2), st.sampled_from([0.0, 1.0, math.nan, math.inf, 1e-9]))
 
@@ -57,24 +56,6 @@ def test_segments_go_by_the_largest_remainder() -> None:
     assert segments([3, 2, 1], 6, 2) == [1, 1, 0, 0]
     assert segments([8, 8], 10, 4) == [2, 2, 0]
     assert segments([], 0, 4) == [4]
-
-
-@settings(max_examples=60, deadline=None)
-@given(FRACTION, st.integers(-1, 40), st.integers(1, 5))
-def test_a_meter_has_few_runs_that_hold_still(fraction: float | None, width: int, bands: int) -> None:
-    """A meter takes its width in few runs, and a filled cell has the same place whatever the value is."""
-    runs = meter(fraction, width, bands)
-    assert sum(len(text) for text, _ in runs) == max(0, width)
-    assert len(runs) <= bands + 1
-    full = [place for text, place in meter(1.0, width, bands) for _ in text]
-    cells = [place for text, place in runs for _ in text]
-    assert all(place in {None, other} for place, other in zip(cells, full, strict=True))
-
-
-def test_a_meter_looks_like_squares() -> None:
-    """Squares fill the meter from the left; unknown is dashes."""
-    assert meter(0.5, 6) == [("■■", pytest.approx(1 / 6)), ("■", pytest.approx(0.5)), ("···", None)]
-    assert meter(None, 3) == [("–––", None)]
 
 
 @settings(max_examples=60, deadline=None)
