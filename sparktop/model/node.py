@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-_NOTHING: Mapping[str, float | None] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True)
+class CoreGroup:
+    """Cores of one design: a GB10 has ten big and ten little ones."""
+
+    name: str
+    """The design's name, "Cortex-X925", or what the kernel tells instead."""
+    cores: tuple[int, ...] = ()
+    """Numbers of its logical cores: places in `CpuReading.core_percent`."""
+    percent: float | None = None
+    """All its cores together, 0 to 100."""
+    max_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,29 @@ class CpuReading:
     cores: int | None = None
     load1: float | None = None
     """1-minute load average."""
+    groups: tuple[CoreGroup, ...] = ()
+    """Where cores differ, each design; the fastest first. Empty where all are alike or nobody knows."""
+
+
+GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_PART, FREE_PART = (
+    "GPU processes",
+    "programs and kernel",
+    "cache",
+    "CMA in use",
+    "huge pages free",
+    "unattributed",
+    "CMA free",
+    "free",
+)
+"""Names of the parts of the memory bar, in its order; a newer machine may send others."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """One stretch of the memory bar."""
+
+    name: str
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +84,10 @@ class MemoryReading:
     """Percent of the last 10 s in which every task waited for memory (PSI)."""
     huge_pages: bool = False
     """True: available is counted from HugePages."""
+    parts: tuple[MemoryPart, ...] = ()
+    """The bar: parts that add up to `total_bytes` exactly; empty when they cannot be told."""
+    overlap_bytes: int | None = None
+    """What the parts counted twice and had to be cut by to add up: GPU pages that the host counts as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +97,20 @@ class GpuProcess:
     pid: int
     name: str
     memory_bytes: int | None = None
+    kind: str | None = None
+    """compute, graphics or both; None when not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A slice of a GPU in MIG mode."""
+
+    index: int
+    name: str | None = None
+    """As NVIDIA names profiles: "1g.10gb"; or the device's name."""
+    uuid: str | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +133,16 @@ class GpuReading:
     memory_used_bytes: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
     """Words; empty: none is active; None: the driver does not say."""
-    throttled_percent: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
+    throttled_percent: Mapping[str, float | None] = field(default_factory=dict)
     """Share of the time since the last sample, by reason."""
     processes: tuple[GpuProcess, ...] | None = None
+    energy_j: float | None = None
+    """Since the driver was loaded; None on most GB10 drivers."""
+    slowdown_c: float | None = None
+    """Where the hardware slows the clock; for drivers that tell this and no margin."""
+    mig: bool | None = None
+    """True: split into instances; None: the GPU cannot be, or nobody knows."""
+    mig_instances: tuple[MigInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +156,23 @@ class NetworkReading:
     rx_bytes_per_s: float | None = None
     tx_bytes_per_s: float | None = None
     link_bits_per_s: float | None = None
+    """What the port agreed on with its peer."""
     errors_per_s: float | None = None
+    """All errors that are counted here, together."""
+    bus_bits_per_s: float | None = None
+    """What its PCIe link can carry: a 200 Gb/s port behind Gen5 x4 moves half of that."""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """Errors per second by the counter's name, of those that moved since the look before."""
+    rx_packets_per_s: float | None = None
+    tx_packets_per_s: float | None = None
+    netdev: str | None = None
+    """Of an RDMA port: the network interface on the same hardware."""
+
+    @property
+    def capacity_bits_per_s(self) -> float | None:
+        """What can pass: the lower of link and bus; None when neither is known."""
+        known = [rate for rate in (self.link_bits_per_s, self.bus_bits_per_s) if rate is not None]
+        return min(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +182,38 @@ class SensorReading:
     name: str
     temperature_c: float
     critical_c: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PowerRail:
+    """A power rail that the machine measures (the third-party hwmon driver spbm on a DGX Spark)."""
+
+    name: str
+    power_w: float | None = None
+    energy_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReading:
+    """One line of the process table."""
+
+    pid: int
+    name: str
+    memory_bytes: int | None = None
+    """Resident set, pages shared with others included."""
+    cpu_percent: float | None = None
+    """Of one core, since the table before; None in a first table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTable:
+    """The processes of a machine, the largest first."""
+
+    processes: tuple[ProcessReading, ...] = ()
+    count: int | None = None
+    """How many there are; the table holds the largest of them only."""
+    age_s: float | None = None
+    """Seconds since it was read: it is read more seldom than the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +231,11 @@ class NodeSample:
     sensors: tuple[SensorReading, ...] = ()
     cost_ms: float | None = None
     """What taking this sample cost, wall time."""
+    rails: tuple[PowerRail, ...] = ()
+    processes: ProcessTable | None = None
+    """None unless somebody looks at it."""
+    missed: tuple[NodeSample, ...] = ()
+    """Older samples that came with this one and were not seen before, oldest first; empty inside `missed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +246,12 @@ class NodeIdentity:
     driver: str | None = None
     product: str | None = None
     boot_id: str | None = None
+    maker: str | None = None
+    """Who built it (sys_vendor of DMI)."""
+    cpu: str | None = None
+    """The processors in a line: "10 x Cortex-X925 + 10 x Cortex-A725"."""
+    addresses: tuple[str, ...] = ()
+    """IP addresses of its interfaces, loopback left out: which backends run here."""
+    hostname: str | None = None
+    sparktop: str | None = None
+    """Version of the sparktop that reads it, where that is not this one."""

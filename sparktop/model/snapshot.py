@@ -215,7 +215,7 @@ class NodeHistory:
     power_w: Series = field(default_factory=Series)
     """Sum over its GPUs."""
     rx_bytes_per_s: Series = field(default_factory=Series)
-    """Sum over interfaces that are up and no loopback."""
+    """Sum over wired and wireless interfaces that are up: no bridges, tunnels or RDMA, which count again."""
     tx_bytes_per_s: Series = field(default_factory=Series)
     temperature_c: Series = field(default_factory=Series)
     """Of its hottest GPU."""
@@ -223,6 +223,51 @@ class NodeHistory:
     """Mean over its GPUs."""
     headroom_gib: Series = field(default_factory=Series)
     """Memory that programs can still take."""
+    throttled_percent: Series = field(default_factory=Series)
+    """Share of time, of the reason and GPU with most."""
+    rdma_rx_bytes_per_s: Series = field(default_factory=Series)
+    """Sum over RDMA ports: no part of `rx_bytes_per_s`."""
+    rdma_tx_bytes_per_s: Series = field(default_factory=Series)
+    swap_in_bytes_per_s: Series = field(default_factory=Series)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedState:
+    """Does the GPU run as fast as its load should make it?"""
+
+    word: str = "unknown"
+    """unknown, idle, normal, throttled, slow clock or slow steps."""
+    reason: str = ""
+    """The rule that gave the word, with its numbers."""
+    cause: str | None = None
+    """What it most likely comes from; None where all is well."""
+    fix: str | None = None
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """Where the memory goes."""
+
+    slope_bytes_per_s: float | None = None
+    """How headroom changes, over the last minutes; None where it cannot be told from noise."""
+    window_s: float | None = None
+    """Over how much time the slope was taken."""
+    until_limit_s: float | None = None
+    """Seconds until the critical limit at this pace; None when it does not fall."""
+    limit_bytes: int | None = None
+    """The critical limit that is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProcess:
+    """A process on a node's GPU that belongs to an inference engine."""
+
+    pid: int
+    name: str
+    engine: str
+    backend: str | None = None
+    """The watched backend that it most likely serves; None when that cannot be told."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,6 +284,11 @@ class NodeView:
     failing_since: datetime | None = None
     age_s: float | None = None
     history: NodeHistory = field(default_factory=NodeHistory)
+    speed: SpeedState = SpeedState()
+    headroom: Headroom = Headroom()
+    engine_processes: tuple[EngineProcess, ...] = ()
+    throttled_percent: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    """Share of the last minute by reason, of its worst GPU."""
 
     @property
     def ok(self) -> bool:

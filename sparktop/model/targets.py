@@ -23,8 +23,19 @@ class NodeTarget:
 
     name: str
     via: str = "local"
+    """local, agent or ssh."""
     url: str | None = None
+    """Of the agent, without a trailing slash."""
     ssh: str | None = None
+    """Where to, as ssh takes it: a host of its configuration, user@host."""
+    token: str | None = field(default=None, repr=False)
+    """What the agent demands."""
+    token_file: str | None = None
+    """A file whose first line is the token; read at each connection, so that it can be changed."""
+    tls_ca: str | None = None
+    """A file of certificates that sign the agent's, where the system's do not."""
+    command: str = "sparktop"
+    """What ssh runs there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,29 @@ class StateThresholds:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeThresholds:
+    """Where a node's readings become alerts; each clears again a little on the good side of its limit."""
+
+    headroom_warn_gib: float = 12.0
+    """Of unified memory: below it the kernel was seen to kill, or the machine to stop."""
+    headroom_critical_gib: float = 8.0
+    available_warn_percent: float = 10.0
+    """Of memory where GPUs have their own."""
+    available_critical_percent: float = 5.0
+    thermal_margin_warn_c: float = 5.0
+    """Degrees left to the GPU's limit."""
+    thermal_margin_critical_c: float = 2.0
+    throttled_warn_percent: float = 10.0
+    """Share of the time for one reason, over a minute."""
+    swap_in_warn_mib_per_s: float = 1.0
+    rdma_errors_warn_per_s: float = 1.0
+    slow_clock_mhz: float = 1000.0
+    """An SM clock that a GB10 under load stays below: what a power-delivery fault looks like."""
+    slow_step_ratio: float = 1.3
+    """A step at a healthy clock that takes this many times what it took before for the same batch."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """What the user knows of a model and no server tells."""
 
@@ -98,5 +132,6 @@ class Watch:
     """Keys of the overview by the names of `sparktop.keys`, where they are not the usual ones."""
     source: str = "defaults"
     """Where it came from, in words: a file's path, "arguments", "this machine"."""
+    node_thresholds: NodeThresholds = NodeThresholds()
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: _NO_MODELS)
     """Facts by served model name."""
