@@ -7,7 +7,7 @@ UNIT := $(addprefix tests/,graphics engines store analysis hardware report) \
 	$(wildcard tests/test_config*.py tests/test_keys.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test unit all-tests lint wheel aarch64 live prometheus bench screenshots readme clean FORCE
+.PHONY: help venv demo test unit all-tests lint wheel aarch64 live prometheus soak bench screenshots readme clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ live: $(VENV)/.dev ## our figures against two real vLLM servers (scripts/real_st
 
 prometheus: $(VENV)/.dev ## our figures beside a real Prometheus' (apt install prometheus); eight minutes
 	timeout -s INT -k 60 1200 $(BIN)/pytest -m prometheus tests/prometheus -rs -s
+
+soak: $(VENV)/.dev ## the node agent under 10 questions a second for ten minutes: flat memory, no leak
+	timeout -s INT -k 60 900 $(BIN)/python scripts/soak.py --seconds 600 --hz 10
 
 bench: $(VENV)/.dev ## what watching costs, beside other monitors
 	$(BIN)/python benchmarks/watching.py
