@@ -1,0 +1,160 @@
+"""Clients in virtual time: the closed loops of a sweep, on simulated engines.
+
+They tell the same events as the real generator, so `sparktop.sweep.measure` reads both alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from sparktop.model.load import (
+    Level,
+    LevelEnded,
+    LevelStarted,
+    LoadEvent,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+    RunEnded,
+    RunStarted,
+)
+from sparktop.simulation.engine import EngineEvent
+from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.virtual_time import VirtualTime
+
+Lengths = Callable[[random.Random], tuple[int, int]]
+"""Draws a request's prompt and output tokens."""
+
+
+class Way(Protocol):
+    """Where requests go: an engine, or a router that chooses one."""
+
+    def send(self, request: SimulatedRequest) -> None:
+        """Send a request now; its events come through `VirtualTime.listeners`."""
+
+    def abort(self, request_id: str) -> None:
+        """Give up a request now."""
+
+
+class DirectWay:
+    """Sends everything to one engine."""
+
+    def __init__(self, time: VirtualTime, engine: int = 0) -> None:
+        """Send to the engine at this place of the list."""
+        self._time = time
+        self._engine = engine
+
+    def send(self, request: SimulatedRequest) -> None:
+        """Submit it."""
+        self._time.submit(self._engine, request)
+
+    def abort(self, request_id: str) -> None:
+        """Cancel it."""
+        self._time.cancel(self._engine, request_id)
+
+
+class ClosedLoop:
+    """One level of load in virtual time; `events` holds what happened, once `VirtualTime.run` went by."""
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        way: Way,
+        level: Level,
+        *,
+        seed: int | str = 0,
+        lengths: Lengths | None = None,
+        stagger_s: float = 0.0,
+        pause_s: float = 0.5,
+    ) -> None:
+        """Prepare; `start` begins.
+
+        `lengths` draws each request's sizes (the level's own without it). `stagger_s` is the span over which
+        the clients of a steady run begin, `pause_s` the time between two runs.
+        """
+        self.events: list[LoadEvent] = []
+        self.done = False
+        self._time = time
+        self._way = way
+        self._level = level
+        # Sizes of requests, no secrets.
+        self._random = random.Random(seed)  # noqa: S311
+        self._lengths = lengths
+        self._stagger_s = stagger_s
+        self._pause_s = pause_s
+        self._run = 0
+        self._made = 0
+        self._unsent = 0
+        self._in_flight: dict[str, None] = {}
+        self._closing = False
+        if level.mode is LoadMode.STEADY and level.duration_s is None:
+            raise ValueError("a steady level needs a duration")
+        time.listeners.append(self._hear)
+
+    def start(self) -> None:
+        """Begin the level now."""
+        self.events.append(LevelStarted(self._time.now_s, self._level))
+        self._start_run()
+
+    def _start_run(self) -> None:
+        now_s, level = self._time.now_s, self._level
+        self._closing = level.mode is LoadMode.BURST
+        self.events.append(RunStarted(now_s, self._run))
+        if level.duration_s is not None and level.mode is LoadMode.STEADY:
+            self._time.call_at(now_s + level.duration_s, self._close)
+        self._unsent = level.concurrency
+        for client in range(level.concurrency):
+            delay_s = 0.0 if self._closing else self._stagger_s * client / level.concurrency
+            self._time.call_at(now_s + delay_s, partial(self._begin, self._run))
+
+    def _begin(self, run: int) -> None:
+        # A client whose turn comes after the end of its run stays away.
+        if run == self._run and self._unsent:
+            self._unsent -= 1
+            self._send()
+
+    def _send(self) -> None:
+        level = self._level
+        sizes = (level.prompt_tokens, level.output_tokens)
+        prompt, output = sizes if self._lengths is None else self._lengths(self._random)
+        self._made += 1
+        request = SimulatedRequest(f"{level.target}-{level.concurrency}-{self._made}", prompt, output)
+        self._in_flight[request.request_id] = None
+        self.events.append(RequestStarted(request.request_id, self._time.now_s, self._run, prompt))
+        self._way.send(request)
+
+    def _hear(self, engine: int, event: EngineEvent) -> None:
+        del engine
+        if event.request_id not in self._in_flight:
+            return
+        self.events.append(event)
+        if not isinstance(event, RequestEnded):
+            return
+        del self._in_flight[event.request_id]
+        if not self._closing:
+            self._send()
+        elif not self._in_flight and not self._unsent:
+            self._end_run()
+
+    def _close(self) -> None:
+        """End a steady run: whatever is in flight is given up."""
+        self._closing = True
+        self._unsent = 0
+        for request_id in tuple(self._in_flight):
+            self._way.abort(request_id)
+        if not self._in_flight:
+            self._end_run()
+
+    def _end_run(self) -> None:
+        now_s = self._time.now_s
+        self.events.append(RunEnded(now_s, self._run))
+        self._run += 1
+        if self._run < self._level.runs:
+            self._time.call_at(now_s + self._pause_s, self._start_run)
+        else:
+            self.events.append(LevelEnded(now_s, self._level))
+            self._time.listeners.remove(self._hear)
+            self.done = True

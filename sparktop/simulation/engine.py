@@ -1,0 +1,337 @@
+"""A simulated engine: continuous batching as a pure function of model time.
+
+Each step gives every decoding request one token, spends what is left of the step's token budget on prompts,
+oldest first, and takes as long as its profile says for that work, at the clock that its node's heat leaves.
+Requests wait for a slot and for KV blocks; when the blocks run out, the newest request is preempted, goes to
+the front of the queue and is computed again (vLLM's scheduler, version 1).
+
+Nothing here looks at a clock: whoever holds the engine says what time it is. A step takes the requests that
+arrived strictly before it starts, so the same requests at the same times give the same events however the
+time in between is cut.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as SequenceOf
+from itertools import takewhile
+from operator import attrgetter
+
+from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
+from sparktop.simulation.batch import Batch
+from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.request import Phase, RequestTimeline, Sequence, SimulatedRequest
+from sparktop.simulation.stretch import Stretch
+from sparktop.simulation.tally import EngineTally
+from sparktop.simulation.thermal import NodeThermal, step_power_w
+
+LONGEST_STRETCH_S = 2.0
+"""After so long the clock is looked at again: heat has a time constant of 75 s."""
+
+EngineEvent = FirstToken | Tokens | RequestEnded
+"""What an engine tells of its requests; that they started, their sender tells."""
+
+
+class Engine:
+    """One simulated engine; `advance` moves it through model time."""
+
+    def __init__(
+        self,
+        profile: EngineProfile,
+        *,
+        nodes: SequenceOf[NodeThermal] | None = None,
+        seed: int | str = 0,
+        start_s: float = 0.0,
+        token_events: bool = True,
+        on_end: Callable[[RequestTimeline], None] | None = None,
+    ) -> None:
+        """Start empty at model time `start_s`.
+
+        Without `token_events`, tokens after the first are counted but not told, and a thousand engines fit
+        into one process. `on_end` gets each request's timeline when it ends.
+        """
+        self.profile = profile
+        self.nodes = (
+            tuple(nodes)
+            if nodes is not None
+            else tuple(NodeThermal(at=start_s) for _ in range(profile.nodes))
+        )
+        """The machines that it runs on; the slowest sets the pace."""
+        self.tally = EngineTally()
+        self._token_events = token_events
+        self._on_end = on_end
+        # Noise of step times, no secrets.
+        self._random = random.Random(seed)  # noqa: S311
+        self._now_s = start_s
+        self._free_s = start_s
+        """When the last stretch ended."""
+        self._arrivals: deque[Sequence] = deque()
+        """Submitted requests that no step could have taken yet, in order of arrival."""
+        self._waiting: deque[Sequence] = deque()
+        self._batch = Batch(kv_blocks=profile.kv_blocks, block_tokens=profile.block_tokens)
+        self._stretch: Stretch | None = None
+        self._requests: dict[str, Sequence] = {}
+        self._outbox: list[EngineEvent] = []
+
+    @property
+    def now_s(self) -> float:
+        """The model time that it was last advanced to."""
+        return self._now_s
+
+    @property
+    def running(self) -> int:
+        """Requests in the batch."""
+        return len(self._batch.running)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have arrived and are not in the batch."""
+        arrived = sum(sequence.arrived_s <= self._now_s for sequence in self._arrivals)
+        return len(self._waiting) + arrived
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the KV blocks that requests hold, 0 to 1."""
+        return self._batch.pool.held / self._batch.pool.capacity
+
+    @property
+    def in_flight(self) -> tuple[str, ...]:
+        """Requests that have not ended, oldest submission first."""
+        return tuple(self._requests)
+
+    def submit(self, request: SimulatedRequest, at: float) -> None:
+        """Let a request arrive at a model time that has not passed.
+
+        ValueError: the time has passed, the id is in use, or the request could never fit.
+        """
+        if at < self._now_s:
+            raise ValueError(f"arrival at {at} s, but {self._now_s} s have passed")
+        if request.request_id in self._requests:
+            raise ValueError(f"request {request.request_id} is already there")
+        if request.prompt_tokens < 1 or request.output_tokens < 1:
+            raise ValueError("a request has at least one prompt token and one output token")
+        tokens = request.prompt_tokens + request.output_tokens
+        if tokens > min(self.profile.max_model_len, self.profile.kv_capacity_tokens):
+            raise ValueError(f"{tokens} tokens are more than the model's context or its KV cache")
+        sequence = Sequence(request, at)
+        self._requests[request.request_id] = sequence
+        insort(self._arrivals, sequence, key=attrgetter("arrived_s"))
+        self._cut_for_arrival()
+
+    def cancel(self, request_id: str, at: float) -> bool:
+        """Abort a request at a model time that has not passed; False when it has ended or never was."""
+        if at < self._now_s:
+            raise ValueError(f"cancelled at {at} s, but {self._now_s} s have passed")
+        self._run_to(at)
+        sequence = self._requests.get(request_id)
+        if sequence is None:
+            return False
+        if request_id in self._batch.running:
+            sequence.generated = self._batch.made(sequence)
+            self._batch.leave(sequence)
+            stretch = self._stretch
+            if stretch is not None:
+                # The step under way goes on with its old duration; what the request made in it is dropped,
+                # and a prompt that left the batch counts as not computed.
+                stretch.steps = min(stretch.steps, stretch.done + 1)
+        else:
+            queue = self._waiting if sequence in self._waiting else self._arrivals
+            queue.remove(sequence)
+        self._end(sequence, at, EndReason.ABORT)
+        return True
+
+    def advance(self, until_s: float) -> list[EngineEvent]:
+        """Do all that happens up to a model time; give what was not told yet, in order of time."""
+        if until_s > self._now_s:
+            self._run_to(until_s)
+        told, self._outbox = self._outbox, []
+        return told
+
+    def next_event_at(self) -> float | None:
+        """Give the next time at which something happens; None when nothing will without a submission."""
+        if self._outbox:
+            return self._outbox[0].at
+        stretch = self._stretch
+        if stretch is not None:
+            return stretch.end_s(stretch.done + 1 if self._token_events else stretch.steps)
+        return self._next_start_s()
+
+    def _run_to(self, until_s: float) -> None:
+        while True:
+            stretch = self._stretch
+            if stretch is None:
+                start_s = self._next_start_s()
+                if start_s is None or start_s > until_s:
+                    break
+                self._plan(start_s)
+                continue
+            steps = min(stretch.steps, stretch.ended_by(until_s))
+            if steps > stretch.done:
+                self._do_steps(stretch, steps)
+            if steps < stretch.steps:
+                break
+            self._finish(stretch)
+        self._now_s = until_s
+
+    def _next_start_s(self) -> float | None:
+        if self._batch.running or self._waiting:
+            return self._free_s
+        if not self._arrivals:
+            return None
+        arrived_s = self._arrivals[0].arrived_s
+        if arrived_s < self._free_s:
+            return self._free_s
+        return arrived_s + self.profile.wake_s
+
+    def _plan(self, start_s: float) -> None:
+        """Schedule what the next step computes and for how many steps that stays so."""
+        batch, profile = self._batch, self.profile
+        while self._arrivals and self._arrivals[0].arrived_s < start_s:
+            self._waiting.append(self._arrivals.popleft())
+        while not batch.reserve_step():
+            self._preempt()
+        rows = batch.decoding
+        prefilling = self._schedule_prompts(profile.max_num_batched_tokens - rows, start_s)
+        pairs = 0.0
+        for sequence, tokens in prefilling:
+            pairs += tokens * (sequence.computed - tokens / 2)
+            rows += tokens
+        padded = profile.padded(rows)
+        clock_mhz = min(node.load_clock_mhz(start_s) for node in self.nodes)
+        noise = max(0.5, self._random.gauss(1.0, profile.jitter)) if profile.jitter else 1.0
+        first_s = noise * profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz)
+        growth_s = noise * profile.cost.growth_s(batch.decoding, clock_mhz)
+        stretch = Stretch(start_s, first_s, growth_s, 1, rows, padded - rows, prefilling)
+        if not prefilling:
+            stretch.steps = self._steps_alike(first_s)
+        self._stretch = stretch
+        self._cut_for_arrival()
+        for node in self.nodes:
+            node.draw(start_s, step_power_w(padded))
+
+    def _schedule_prompts(self, budget: int, now_s: float) -> list[tuple[Sequence, int]]:
+        batch = self._batch
+        parts: list[tuple[Sequence, int]] = []
+
+        def compute(sequence: Sequence) -> None:
+            nonlocal budget
+            tokens = min(budget, sequence.length - sequence.computed)
+            batch.compute(sequence, tokens)
+            parts.append((sequence, tokens))
+            budget -= tokens
+
+        # Those that decode come first in the batch.
+        unfinished = list(takewhile(lambda one: one.phase is Phase.PREFILL, reversed(batch.running.values())))
+        for sequence in reversed(unfinished):
+            if budget:
+                compute(sequence)
+        # A step that preempted admits nobody: the preempted one is first in the queue, and part of the blocks
+        # that it had and needs again is gone.
+        while self._waiting and budget and self.running < self.profile.max_num_seqs:
+            if not batch.admit(self._waiting[0]):
+                break
+            sequence = self._waiting.popleft()
+            self._admitted(sequence, now_s)
+            compute(sequence)
+        return parts
+
+    def _admitted(self, sequence: Sequence, now_s: float) -> None:
+        if sequence.admitted_s is None:
+            sequence.admitted_s = now_s
+            sequence.cached_tokens = sequence.computed
+            self.tally.prefix_queries += sequence.request.prompt_tokens
+            self.tally.prefix_hits += sequence.cached_tokens
+
+    def _steps_alike(self, first_s: float) -> int:
+        """Give for how many steps a batch that only decodes stays the same and its KV blocks suffice."""
+        batch = self._batch
+        steps = min(batch.steps_to_finish(), max(1, int(LONGEST_STRETCH_S / first_s)))
+        # One step is reserved already.
+        while steps > 1 and batch.blocks_for(steps - 1) > batch.pool.available:
+            steps -= 1
+        return steps
+
+    def _cut_for_arrival(self) -> None:
+        """End the stretch at the first step that could take the next arrival."""
+        stretch = self._stretch
+        open_to_all = not self._waiting and self.running < self.profile.max_num_seqs
+        if stretch is not None and self._arrivals and open_to_all:
+            stretch.cut(self._arrivals[0].arrived_s)
+
+    def _preempt(self) -> None:
+        sequence = next(reversed(self._batch.running.values()))
+        self._batch.leave(sequence)
+        sequence.phase = Phase.WAITING
+        sequence.preemptions += 1
+        self._waiting.appendleft(sequence)
+        self.tally.preemptions += 1
+
+    def _do_steps(self, stretch: Stretch, steps: int) -> None:
+        batch, tally, done = self._batch, self.tally, stretch.done
+        if self._token_events and batch.decoding:
+            decoding = [request_id for request_id, one in batch.running.items() if one.phase is Phase.DECODE]
+            for step in range(done + 1, steps + 1):
+                at = stretch.end_s(step)
+                self._outbox.extend([Tokens(request_id, at) for request_id in decoding])
+        count = steps - done
+        tally.generation_tokens += count * batch.decoding
+        tally.step_rows[stretch.rows] += count
+        tally.padded_rows += count * stretch.padding
+        tally.busy_s += stretch.end_s(steps) - stretch.end_s(done)
+        stretch.done = steps
+        batch.step(count, under_way=steps < stretch.steps)
+
+    def _finish(self, stretch: Stretch) -> None:
+        """End a stretch whose steps are all done: requests that made their last token, prompts computed."""
+        self._stretch = None
+        self._free_s = now_s = stretch.end_s(stretch.steps)
+        for sequence in self._batch.finished():
+            sequence.last_token_s = now_s
+            self._batch.leave(sequence)
+            self._end(sequence, now_s, sequence.request.reason)
+        self._end_prompts((sequence for sequence, _ in stretch.prefilling), now_s)
+        if not self._batch.running and not self._waiting:
+            for node in self.nodes:
+                node.draw(now_s, None)
+
+    def _end_prompts(self, sequences: Iterable[Sequence], now_s: float) -> None:
+        for sequence in sequences:
+            if sequence.computed < sequence.length:
+                continue
+            request = sequence.request
+            sequence.generated += 1
+            self.tally.generation_tokens += 1
+            if sequence.first_token_s is None:
+                sequence.first_token_s = now_s
+                self.tally.prompt_tokens += request.prompt_tokens
+                self.tally.prompt_tokens_cached += sequence.cached_tokens
+                self._outbox.append(FirstToken(request.request_id, now_s))
+            elif self._token_events:
+                self._outbox.append(Tokens(request.request_id, now_s))
+            if sequence.generated < request.output_tokens:
+                self._batch.decode(sequence)
+            else:
+                sequence.last_token_s = now_s
+                self._batch.leave(sequence)
+                self._end(sequence, now_s, request.reason)
+
+    def _end(self, sequence: Sequence, at: float, reason: EndReason) -> None:
+        request = sequence.request
+        sequence.phase = Phase.ENDED
+        del self._requests[request.request_id]
+        self.tally.ended[reason] += 1
+        self._outbox.append(
+            RequestEnded(
+                request.request_id,
+                at,
+                reason,
+                prompt_tokens=request.prompt_tokens,
+                cached_tokens=sequence.cached_tokens,
+                generated_tokens=sequence.generated,
+            )
+        )
+        if self._on_end is not None:
+            self._on_end(sequence.timeline(at, reason))

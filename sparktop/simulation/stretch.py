@@ -1,0 +1,56 @@
+"""Engine steps that follow one another with nothing changing between them, in closed form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from sparktop.simulation.request import Sequence
+
+
+@dataclass(slots=True, eq=False)
+class Stretch:
+    """A number of steps with the same batch: one that computes prompts, or any number that only decode.
+
+    Step k (from 1) takes `first_s + (k - 1) x growth_s`, so the end of each is a polynomial of k. All times
+    are computed from the stretch's start, never added up: whoever asks in between changes nothing.
+    """
+
+    start_s: float
+    first_s: float
+    growth_s: float
+    steps: int
+    rows: int
+    """Tokens that each step computes, without padding."""
+    padding: int = 0
+    """Rows computed beside them because no captured graph is as small."""
+    prefilling: list[tuple[Sequence, int]] = field(default_factory=list)
+    """Requests whose prompts are computed in it, and how many of their tokens."""
+    done: int = 0
+
+    def end_s(self, step: int) -> float:
+        """Give when a step ends."""
+        return self.start_s + step * self.first_s + self.growth_s * (step * (step - 1) / 2)
+
+    def ended_by(self, at: float) -> int:
+        """Give how many steps end up to a time, did the stretch go on for ever."""
+        elapsed_s = at - self.start_s
+        if elapsed_s <= 0:
+            return 0
+        if self.growth_s > 0:
+            slope = self.first_s - self.growth_s / 2
+            root = math.sqrt(slope * slope + 2 * self.growth_s * elapsed_s)
+            # Of the two forms of the root, the one that subtracts nothing.
+            steps = int(2 * elapsed_s / (root + slope) if slope > 0 else (root - slope) / self.growth_s)
+        else:
+            steps = int(elapsed_s / self.first_s)
+        while self.end_s(steps + 1) <= at:
+            steps += 1
+        while steps and self.end_s(steps) > at:
+            steps -= 1
+        return steps
+
+    def cut(self, at: float) -> None:
+        """End with the step that is under way at a time."""
+        if self.end_s(self.steps) > at:
+            self.steps = min(self.steps, max(self.done, self.ended_by(at)) + 1)

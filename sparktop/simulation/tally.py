@@ -1,0 +1,40 @@
+"""What a simulated engine has counted since its start, in vLLM's terms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from sparktop.model.load import EndReason
+
+
+@dataclass(slots=True, eq=False)
+class EngineTally:
+    """Counters that only rise."""
+
+    prompt_tokens: int = 0
+    """Of requests that have made their first token."""
+    prompt_tokens_cached: int = 0
+    """Of those, the ones that came from the prefix cache."""
+    generation_tokens: int = 0
+    preemptions: int = 0
+    prefix_queries: int = 0
+    """Tokens looked up in the prefix cache."""
+    prefix_hits: int = 0
+    ended: Counter[EndReason] = field(default_factory=Counter)
+    step_rows: Counter[int] = field(default_factory=Counter)
+    """Steps by the tokens that they computed."""
+    busy_s: float = 0.0
+    """Time spent in steps."""
+    padded_rows: int = 0
+    """Rows computed only because no captured graph was as small as the batch."""
+
+    @property
+    def steps(self) -> int:
+        """Engine steps so far."""
+        return self.step_rows.total()
+
+    @property
+    def rows(self) -> int:
+        """Tokens computed so far, padding left out."""
+        return sum(rows * steps for rows, steps in self.step_rows.items())

@@ -1,0 +1,1 @@
+"""Load on servers: planning it, making it and measuring what came of it."""

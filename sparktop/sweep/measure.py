@@ -1,0 +1,251 @@
+"""Every figure of a level, from its events.
+
+Each rate names the window that it is taken over: one server gives different numbers through different
+windows, and all of them are right. Rates have one value a run. Tokens count wherever they came, also those of
+requests that failed or were called off later; latencies are those of requests that the server finished. An
+interval of time never counts the tokens at its beginning, always those at its end: they were made in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from sparktop.model.failure import FailureKind
+from sparktop.model.load import EndReason, Level, LevelEnded, LevelStarted, LoadEvent, LoadMode, TokenSource
+from sparktop.sweep.statistics import Distribution, RateFigure, distribution, quantile, rate_figure
+from sparktop.sweep.trace import RequestTrace, collect
+
+FULL_SHARE = 0.95
+"""Share of the concurrency that must be in flight in the window of `sustained_tps`."""
+PEAK_WINDOW_S = 1.0
+
+Span = tuple[float, float]
+"""Beginning (left out) and end (belongs to it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRate:
+    """Tokens per second of single streams, over the requests of a level."""
+
+    p10: float
+    p50: float
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFigures:
+    """What a level gave; a figure that cannot be told is None."""
+
+    level: Level
+    runs: int
+    """Runs that held a request."""
+    duration_s: float
+    """All runs together, each from its earliest start to its latest end."""
+    ok: int
+    failed: int
+    cancelled: int
+    errors: Mapping[FailureKind, int]
+    prompt_tokens: int | None
+    """Of all requests that gave a token; None when one of them does not tell."""
+    generated_tokens: int
+    token_source: TokenSource | None
+    """The worst that any request had; None when none told."""
+    served_by: Mapping[str, int]
+    """Requests by the backend that a router named."""
+    prefill_tps: RateFigure | None
+    decode_tps: RateFigure | None
+    pure_decode_tps: RateFigure | None
+    sustained_tps: RateFigure | None
+    peak_tps: RateFigure | None
+    output_tps: RateFigure | None
+    total_tps: RateFigure | None
+    ttfr_ms: Distribution | None
+    ttft_ms: Distribution | None
+    first_answer_ms: Distribution | None
+    itl_ms: Distribution | None
+    """Of all gaps; with `chunks` as token source, of the gaps between reads that brought tokens."""
+    tpot_ms: Distribution | None
+    e2e_ms: Distribution | None
+    stream_tps: StreamRate | None
+
+
+def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[LoadEvent]]]:
+    """Give each level with what happened between its start and its end, or up to where the record ends."""
+    level: Level | None = None
+    inside: list[LoadEvent] = []
+    for event in events:
+        if isinstance(event, LevelStarted):
+            if level is not None:
+                yield level, inside
+            level, inside = event.level, []
+        elif isinstance(event, LevelEnded):
+            if level is not None:
+                yield level, inside
+            level = None
+        elif level is not None:
+            inside.append(event)
+    if level is not None:
+        yield level, inside
+
+
+def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
+    """Give the figures of one level from the events of its requests."""
+    traces = collect(events)
+    runs = _by_run(traces)
+    ends = [trace.ended for trace in traces if trace.ended is not None]
+    sources = [end.token_source for end in ends if end.token_source is not None]
+    source = max(sources, key=list(TokenSource).index, default=None)
+    chunks = source is TokenSource.CHUNKS
+    finished = [trace for trace in traces if trace.ok]
+    streams = sorted(tps for trace in finished if (tps := trace.stream_tps) is not None)
+
+    def rate(of: Callable[[Sequence[RequestTrace]], float | None]) -> RateFigure | None:
+        return rate_figure([of(run) for run in runs])
+
+    burst = level.mode is LoadMode.BURST
+    return LevelFigures(
+        level=level,
+        runs=len(runs),
+        duration_s=sum(run_duration_s(run) for run in runs),
+        ok=len(finished),
+        failed=sum(end.reason is EndReason.ERROR for end in ends),
+        cancelled=sum(end.reason is EndReason.ABORT for end in ends),
+        errors=Counter(end.error.kind for end in ends if end.error is not None),
+        prompt_tokens=prompt_tokens(traces),
+        generated_tokens=sum(trace.tokens for trace in traces),
+        token_source=source,
+        served_by=Counter(end.served_by for end in ends if end.served_by is not None),
+        prefill_tps=rate(prefill_tps) if burst else None,
+        decode_tps=rate(decode_tps) if burst else None,
+        pure_decode_tps=rate(lambda run: pure_decode_tps(run, level.concurrency)),
+        sustained_tps=None if burst else rate(lambda run: sustained_tps(run, level.concurrency)),
+        peak_tps=rate(peak_tps),
+        output_tps=rate(output_tps),
+        total_tps=rate(total_tps),
+        ttfr_ms=_latency_ms(trace.ttfr_s for trace in finished),
+        ttft_ms=_latency_ms(trace.ttft_s for trace in finished),
+        first_answer_ms=_latency_ms(trace.first_answer_s for trace in finished),
+        itl_ms=_latency_ms(gap for trace in finished for gap in trace.gaps_s(chunks=chunks)),
+        tpot_ms=_latency_ms(trace.tpot_s for trace in finished),
+        e2e_ms=_latency_ms(trace.e2e_s for trace in finished),
+        stream_tps=StreamRate(quantile(streams, 0.1), quantile(streams, 0.5)) if streams else None,
+    )
+
+
+def run_duration_s(run: Sequence[RequestTrace]) -> float:
+    """Give the time from the earliest start to the latest end."""
+    return max(trace.end for trace in run) - min(trace.start for trace in run)
+
+
+def prompt_tokens(run: Sequence[RequestTrace]) -> int | None:
+    """Give the prompt tokens of the requests that gave a token; None when one of them does not tell."""
+    counts = [trace.prompt_tokens for trace in run if trace.arrivals]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
+    """Prompt tokens / (latest first token - earliest start)."""
+    firsts = [trace.first_token for trace in run if trace.first_token is not None]
+    tokens = prompt_tokens(run)
+    if not firsts or tokens is None:
+        return None
+    return _per_second(tokens, max(firsts) - min(trace.start for trace in run))
+
+
+def decode_tps(run: Sequence[RequestTrace]) -> float | None:
+    """Tokens after each request's first timestamp / (latest last token - earliest first token)."""
+    streams = [trace.arrivals for trace in run if trace.arrivals]
+    if not streams:
+        return None
+    tokens = sum(count for arrivals in streams for _, count in arrivals[1:])
+    window_s = max(arrivals[-1][0] for arrivals in streams) - min(arrivals[0][0] for arrivals in streams)
+    return _per_second(tokens, window_s)
+
+
+def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
+    """Tokens / time over the intervals in which all streams are past their first token and none has ended."""
+    spans = [(arrivals[0][0], arrivals[-1][0]) for trace in run if (arrivals := trace.arrivals)]
+    return _rate_within(run, spans_with(spans, concurrency))
+
+
+def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
+    """Tokens / time while at least 95 % of the concurrency is in flight: neither ramp nor drain."""
+    spans = [(trace.start, trace.end) for trace in run]
+    return _rate_within(run, spans_with(spans, FULL_SHARE * concurrency))
+
+
+def peak_tps(run: Sequence[RequestTrace]) -> float | None:
+    """Most tokens in any second; None for a run shorter than that."""
+    if run_duration_s(run) < PEAK_WINDOW_S:
+        return None
+    times, upto = _arrivals(run)
+    before = [0, *upto]
+    # A fullest window ends with an arrival.
+    return max(
+        (upto[at] - before[bisect_right(times, end - PEAK_WINDOW_S)] for at, end in enumerate(times)),
+        default=0,
+    )
+
+
+def output_tps(run: Sequence[RequestTrace]) -> float | None:
+    """All generated tokens / duration."""
+    return _per_second(sum(trace.tokens for trace in run), run_duration_s(run))
+
+
+def total_tps(run: Sequence[RequestTrace]) -> float | None:
+    """(Prompt + generated tokens) / duration."""
+    prompts = prompt_tokens(run)
+    if prompts is None:
+        return None
+    return _per_second(prompts + sum(trace.tokens for trace in run), run_duration_s(run))
+
+
+def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
+    """Give the stretches of time in which at least so many of the spans overlap, in order."""
+    # Where one ends as another begins, the end comes first: there are fewer for that moment.
+    changes = sorted(change for begin, end in spans for change in ((begin, 1), (end, -1)) if end > begin)
+    found: list[Span] = []
+    count, since = 0, None
+    for at, change in changes:
+        count += change
+        if count >= least and since is None:
+            since = at
+        elif count < least and since is not None:
+            if at > since:
+                found.append((since, at))
+            since = None
+    return found
+
+
+def _rate_within(run: Sequence[RequestTrace], spans: Sequence[Span]) -> float | None:
+    times, upto = _arrivals(run)
+    before = [0, *upto]
+    tokens = sum(
+        before[bisect_right(times, end)] - before[bisect_right(times, begin)] for begin, end in spans
+    )
+    return _per_second(tokens, sum(end - begin for begin, end in spans))
+
+
+def _arrivals(run: Sequence[RequestTrace]) -> tuple[list[float], list[int]]:
+    """Give the times at which tokens came, ascending, and the tokens up to and with each."""
+    arrivals = sorted(arrival for trace in run for arrival in trace.arrivals)
+    return [at for at, _ in arrivals], list(accumulate(count for _, count in arrivals))
+
+
+def _by_run(traces: Iterable[RequestTrace]) -> list[list[RequestTrace]]:
+    runs: dict[int, list[RequestTrace]] = {}
+    for trace in traces:
+        runs.setdefault(trace.run, []).append(trace)
+    return [runs[run] for run in sorted(runs)]
+
+
+def _per_second(tokens: int, window_s: float) -> float | None:
+    return tokens / window_s if window_s > 0 else None
+
+
+def _latency_ms(values: Iterable[float | None]) -> Distribution | None:
+    return distribution([1000 * value for value in values if value is not None])

@@ -1,0 +1,125 @@
+"""What a sweep is to do: targets, levels, limits. Values only; `presets` makes plans of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sparktop.model.load import Level, LoadMode
+
+
+class Api(StrEnum):
+    """Which of the two completion interfaces is asked."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+
+
+class Order(StrEnum):
+    """In which order levels and targets follow one another."""
+
+    ASCENDING = "ascending"
+    """Target by target, each from the first concurrency to the last."""
+    ABBA = "abba"
+    """Level by level, the runs of all targets interleaved A B B A: what drifts, drifts for all."""
+
+
+class TargetKind(StrEnum):
+    """What stands at a target's address."""
+
+    ENGINE = "engine"
+    ROUTER = "router"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTarget:
+    """A server or router to put load on."""
+
+    name: str
+    url: str
+    """Without a trailing slash and without /v1."""
+    kind: TargetKind = TargetKind.ENGINE
+    model: str | None = None
+    """The model asked for; the server's only or first one when None."""
+    api_key: str | None = field(default=None, repr=False)
+    backends: Mapping[str, str] = field(default_factory=dict)
+    """Of a router: URL of each watched backend behind it, by name."""
+    deployments: Mapping[str, str] = field(default_factory=dict)
+    """Of a router: backend by the id that the router names in its answers."""
+    nodes: tuple[str, ...] = ()
+    """Watched machines that it runs on."""
+    known: bool = False
+    """On this machine or in the configuration: needs no question before load is put on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """What a request may take, in seconds."""
+
+    connect_s: float = 10.0
+    first_token_s: float = 300.0
+    between_tokens_s: float = 60.0
+    whole_s: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Where a running sweep stops itself."""
+
+    min_headroom_gib: float | None = None
+    max_gpu_c: float | None = None
+    max_error_share: float = 0.5
+    """Failed requests of a level, once ten have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SloCondition:
+    """One thing that must hold: `ttft_p90_ms <= 2000`, `stream_tps >= 15`."""
+
+    figure: str
+    limit: float
+    at_least: bool = False
+    """True where more is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole sweep."""
+
+    targets: tuple[SweepTarget, ...]
+    concurrency: tuple[int, ...] = (1, 4, 16)
+    pp: int = 128
+    """Prompt tokens of each request."""
+    tg: int = 64
+    """Tokens that each request generates."""
+    runs: int = 3
+    mode: LoadMode = LoadMode.BURST
+    duration_s: float | None = None
+    """Of a steady run."""
+    requests: int | None = None
+    """Bound of a steady run by requests instead of seconds."""
+    order: Order = Order.ASCENDING
+    api: Api = Api.CHAT
+    seed: int = 0
+    warmup: bool = True
+    """One run ahead of each level that is not measured."""
+    timeouts: Timeouts = Timeouts()
+    guard: Guard = Guard()
+    slo: tuple[SloCondition, ...] = ()
+    max_error_share: float = 0.01
+    """Above it a sweep's result is bad (exit 1)."""
+    preset: str | None = None
+    """The name it came from."""
+
+    def level(self, target: SweepTarget, concurrency: int) -> Level:
+        """Give one level of this plan."""
+        return Level(
+            target=target.name,
+            concurrency=concurrency,
+            prompt_tokens=self.pp,
+            output_tokens=self.tg,
+            mode=self.mode,
+            runs=self.runs,
+            duration_s=self.duration_s,
+        )

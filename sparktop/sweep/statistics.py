@@ -1,0 +1,134 @@
+"""Statistics of a few values: means with their spread, quantiles, and Student's t without a library."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.95
+P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
+"""Values from which on a distribution-free 95 % interval of that quantile has two ends."""
+_FRACTION_STEPS = 300
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class RateFigure:
+    """A rate with one value a run."""
+
+    mean: float
+    std: float | None
+    """Of the sample (n - 1); None for a single run."""
+    values: tuple[float, ...]
+    ci95: tuple[float, float] | None
+    """95 % interval of the mean by Student's t, runs as replicates; None for a single run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Figures of values that are no replicates: no interval is given."""
+
+    mean: float
+    std: float | None
+    p50: float
+    p90: float | None
+    """None below 36 values, as p95 below 72 and p99 below 368."""
+    p95: float | None
+    p99: float | None
+    max: float
+    count: int
+
+
+def rate_figure(values: Sequence[float | None]) -> RateFigure | None:
+    """Give mean, spread and interval of one value a run; runs without a value are left out, None for none."""
+    known = tuple(value for value in values if value is not None)
+    if not known:
+        return None
+    mean = statistics.fmean(known)
+    if len(known) == 1:
+        return RateFigure(mean, None, known, None)
+    std = statistics.stdev(known)
+    half = student_t((1 + CONFIDENCE) / 2, len(known) - 1) * std / math.sqrt(len(known))
+    return RateFigure(mean, std, known, (mean - half, mean + half))
+
+
+def distribution(values: Sequence[float]) -> Distribution | None:
+    """Give the figures of values, None for no value at all; quantiles only where there are enough."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    count = len(ordered)
+    return Distribution(
+        mean=statistics.fmean(ordered),
+        std=statistics.stdev(ordered) if count > 1 else None,
+        p50=quantile(ordered, 0.5),
+        p90=quantile(ordered, 0.9) if count >= P90_FROM else None,
+        p95=quantile(ordered, 0.95) if count >= P95_FROM else None,
+        p99=quantile(ordered, 0.99) if count >= P99_FROM else None,
+        max=ordered[-1],
+        count=count,
+    )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Give a quantile of ascending values, straight between neighbours (numpy's default)."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def student_t(share: float, freedom: int) -> float:
+    """Give the quantile of Student's t distribution with so many degrees of freedom, by bisection."""
+    if not 0 < share < 1 or freedom < 1:
+        raise ValueError("a share between 0 and 1 and at least one degree of freedom")
+    if share < 1 / 2:
+        return -student_t(1 - share, freedom)
+    low, high = 0.0, 1.0
+    while student_t_share(high, freedom) < share:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in {low, high}:
+            break
+        if student_t_share(middle, freedom) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def student_t_share(value: float, freedom: int) -> float:
+    """Give the share of Student's t distribution below a value, by the incomplete beta function."""
+    tail = _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5) / 2
+    return 1 - tail if value > 0 else tail
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Regularised, by its continued fraction (DLMF 8.17.22), on the side where that converges fast."""
+    if x in {0.0, 1.0}:
+        return x
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(log_front + a * math.log(x) + b * math.log1p(-x)) / a
+    # Lentz's method.
+    numerator, denominator = 1.0, 0.0
+    value = 1.0
+    for step in range(_FRACTION_STEPS):
+        half = step // 2
+        if step == 0:
+            term = 1.0
+        elif step % 2:
+            term = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            term = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        denominator = 1 / ((1 + term * denominator) or _TINY)
+        numerator = (1 + term / numerator) or _TINY
+        factor = numerator * denominator
+        value *= factor
+        if abs(factor - 1) < 1e-15:  # noqa: PLR2004 - the last bit of a float
+            break
+    return front * (value - 1)

@@ -1,0 +1,117 @@
+"""The pool of KV blocks: nothing is lost, nothing is given twice, prefixes are found again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.simulation.blocks import BlockPool
+
+
+def test_a_new_pool_is_empty() -> None:
+    """All blocks can be allocated and none is held."""
+    pool = BlockPool(8)
+    assert (pool.available, pool.held) == (8, 0)
+
+
+def test_more_than_there_is_is_refused_and_changes_nothing() -> None:
+    """Asking for one block too many raises and leaves the pool as it was."""
+    pool = BlockPool(8)
+    pool.allocate(5)
+    with pytest.raises(ValueError, match="4 blocks wanted, 3 available"):
+        pool.allocate(4)
+    assert (pool.available, pool.held) == (3, 5)
+
+
+def test_a_released_prefix_is_found_and_shared() -> None:
+    """Two requests that hold the same kept blocks hold them once."""
+    pool = BlockPool(8)
+    pool.allocate(3)
+    assert [pool.name(block) for block in (1, 2, 3)] == [True, True, True]
+    pool.release(0, [1, 2, 3])
+    assert (pool.available, pool.held) == (8, 0)
+    assert pool.match([1, 2, 9]) == 2
+    pool.hold([1, 2])
+    pool.hold([1, 2])
+    assert (pool.available, pool.held) == (6, 2)
+    pool.release(0, [1, 2])
+    assert pool.held == 2
+    pool.release(0, [1, 2])
+    assert (pool.available, pool.held) == (8, 0)
+
+
+def test_kept_blocks_go_last_and_the_end_of_a_prefix_first() -> None:
+    """Empty blocks are taken before kept ones, and of a kept prefix its last block goes first."""
+    pool = BlockPool(6)
+    pool.allocate(3)
+    for block in (1, 2, 3):
+        pool.name(block)
+    pool.release(0, [1, 2, 3])
+    pool.allocate(3)
+    assert pool.match([1, 2, 3]) == 3
+    pool.allocate(1)
+    assert pool.match([1, 2, 3]) == 2
+    pool.allocate(1)
+    assert pool.match([1, 2, 3]) == 1
+
+
+def test_the_prefix_unused_longest_goes_first() -> None:
+    """A prefix that was held again outlives one that was not."""
+    pool = BlockPool(2)
+    pool.allocate(2)
+    pool.name(1)
+    pool.name(2)
+    pool.release(0, [1])
+    pool.release(0, [2])
+    pool.hold([1])
+    pool.release(0, [1])
+    pool.allocate(1)
+    assert (pool.match([1]), pool.match([2])) == (1, 0)
+
+
+def test_a_name_is_given_once() -> None:
+    """A second block with the same tokens stays without a name."""
+    pool = BlockPool(4)
+    pool.allocate(2)
+    assert pool.name(7)
+    assert not pool.name(7)
+
+
+def test_forgetting_empties_what_nobody_holds() -> None:
+    """A reset cache finds only prefixes that are in use."""
+    pool = BlockPool(4)
+    pool.allocate(2)
+    pool.name(1)
+    pool.name(2)
+    pool.release(0, [2])
+    pool.forget()
+    assert (pool.match([1]), pool.match([2]), pool.available) == (1, 0, 3)
+
+
+@given(
+    script=st.lists(
+        st.tuples(st.integers(0, 6), st.lists(st.integers(0, 9), unique=True, max_size=4)), max_size=40
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_blocks_are_conserved(script: list[tuple[int, list[int]]]) -> None:
+    """Whatever requests hold, name and give up, what is available and held is what there is."""
+    pool = BlockPool(12)
+    holders: list[tuple[int, list[int]]] = []
+    for anonymous, hashes in script:
+        found = hashes[: pool.match(hashes)]
+        if anonymous + pool.kept_among(found) > pool.available:
+            if holders:
+                pool.release(*holders.pop(0))
+            continue
+        pool.hold(found)
+        pool.allocate(anonymous)
+        fresh = [block for block in hashes[len(found) :][:anonymous] if pool.name(block)]
+        holders.append((anonymous - len(fresh), found + fresh))
+        distinct = {block for _, named in holders for block in named}
+        assert pool.held == sum(own for own, _ in holders) + len(distinct)
+        assert 0 <= pool.available <= pool.capacity
+    for own, named in holders:
+        pool.release(own, named)
+    assert pool.held == 0

@@ -1,0 +1,232 @@
+"""The simulated engine under any load: what must hold whatever arrives, is cancelled or asked in between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
+from sparktop.simulation import engine as engine_module
+from sparktop.simulation.engine import Engine, EngineEvent
+from sparktop.simulation.profile import EngineProfile, StepCost
+from sparktop.simulation.request import Phase, RequestTimeline, SimulatedRequest
+
+COST = StepCost(0.010, 0.5, 0.040, 0.0001, 1e-6, 1e-9)
+SMALL = EngineProfile("small", "m", COST, 200, 6, 32, 30, block_tokens=4, jitter=0.05)
+"""120 tokens of KV cache for six requests of up to 90: it preempts."""
+ROOMY = EngineProfile("roomy", "m", COST, 200, 6, 200, 400, block_tokens=4, capture_sizes=(1, 2, 4))
+FOREVER = 1e6
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of a made-up load."""
+
+    at: float
+    request: SimulatedRequest
+    cancelled_after_s: float | None = None
+
+
+@st.composite
+def loads(draw: st.DrawFn, *, cancelling: bool = False) -> list[Asked]:
+    """Draw some requests in order of arrival; some share prefixes, some are cancelled."""
+    asked: list[Asked] = []
+    at = 0.0
+    for number in range(draw(st.integers(1, 14))):
+        at += draw(st.sampled_from([0.0, 0.0, 0.003, 0.02, 0.11, 0.9]))
+        prompt, output = draw(st.integers(1, 50)), draw(st.integers(1, 40))
+        family = draw(st.integers(0, 2))
+        hashes = () if family == 0 else tuple(1000 * family + block for block in range(prompt // 4))
+        after = draw(st.sampled_from([None, 0.0, 0.03, 0.4])) if cancelling else None
+        request = SimulatedRequest(f"r{number}", prompt, output, block_hashes=hashes)
+        asked.append(Asked(at, request, after))
+    return asked
+
+
+def play(
+    profile: EngineProfile,
+    asked: list[Asked],
+    *,
+    pauses: list[float] | None = None,
+    early: bool = False,
+    check: Callable[[Engine], None] | None = None,
+    token_events: bool = True,
+) -> tuple[list[EngineEvent], Engine, list[RequestTimeline]]:
+    """Run a load to its end; `pauses` are further times to stop at, `early` submits all at the start."""
+    ends: list[RequestTimeline] = []
+    engine = Engine(profile, seed=7, token_events=token_events, on_end=ends.append)
+    moments: list[tuple[float, int, Asked | None]] = [(pause, 2, None) for pause in pauses or []]
+    for one in asked:
+        if early:
+            engine.submit(one.request, one.at)
+        else:
+            moments.append((one.at, 0, one))
+        if one.cancelled_after_s is not None:
+            moments.append((one.at + one.cancelled_after_s, 1, one))
+    events: list[EngineEvent] = []
+    for at, kind, what in sorted(moments, key=lambda moment: moment[:2]):
+        events += engine.advance(at)
+        if what is not None and kind == 0:
+            engine.submit(what.request, at)
+        elif what is not None:
+            engine.cancel(what.request.request_id, at)
+        if check is not None:
+            check(engine)
+    events += engine.advance(FOREVER)
+    return events, engine, ends
+
+
+def tokens_of(events: list[EngineEvent]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event, FirstToken | Tokens):
+            counts[event.request_id] += event.count
+    return counts
+
+
+@pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
+@given(asked=loads(cancelling=True), pauses=st.lists(st.floats(0.0, 6.0), max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_asking_in_between_changes_nothing(
+    profile: EngineProfile, asked: list[Asked], pauses: list[float]
+) -> None:
+    """However time is cut, the same requests and cancellations give the same events at the same times."""
+    assert play(profile, asked, pauses=pauses)[0] == play(profile, asked)[0]
+
+
+@given(asked=loads(cancelling=True))
+@settings(max_examples=40, deadline=None)
+def test_knowing_arrivals_beforehand_changes_nothing(asked: list[Asked]) -> None:
+    """Requests submitted ahead of their time give the same events as when they are submitted on time."""
+    assert play(SMALL, asked, early=True)[0] == play(SMALL, asked)[0]
+
+
+@pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
+@given(asked=loads(cancelling=True))
+@settings(max_examples=40, deadline=None)
+def test_without_token_events_the_rest_is_the_same(profile: EngineProfile, asked: list[Asked]) -> None:
+    """First tokens, ends and counters do not depend on whether each token is told."""
+    full, counting, _ = play(profile, asked)
+    brief, silent, _ = play(profile, asked, token_events=False)
+    assert [event for event in full if not isinstance(event, Tokens)] == brief
+    assert counters(silent) == counters(counting)
+
+
+def counters(engine: Engine) -> tuple[object, ...]:
+    tally = engine.tally
+    return (
+        tally.prompt_tokens,
+        tally.generation_tokens,
+        tally.preemptions,
+        tally.prefix_hits,
+        tally.ended,
+        tally.step_rows,
+        tally.padded_rows,
+    )
+
+
+@pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
+@given(asked=loads(cancelling=True))
+@settings(max_examples=40, deadline=None)
+def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> None:
+    """Each request ends once; one that was not cancelled has all its tokens, told, counted and reported."""
+    events, engine, ends = play(profile, asked)
+    told = tokens_of(events)
+    ended = {event.request_id: event for event in events if isinstance(event, RequestEnded)}
+    assert len(ends) == len(ended) == len(asked)
+    for one in asked:
+        end = ended[one.request.request_id]
+        assert end.generated_tokens == told[end.request_id]
+        if end.reason is not EndReason.ABORT:
+            assert end.generated_tokens == one.request.output_tokens
+    assert engine.tally.generation_tokens == sum(told.values())
+    assert engine.tally.ended.total() == len(asked)
+    assert engine.tally.preemptions >= sum(end.preemptions > 0 for end in ends)
+
+
+@given(asked=loads(cancelling=True))
+@settings(max_examples=40, deadline=None)
+def test_events_come_in_order(asked: list[Asked]) -> None:
+    """Times never fall; of a request the first token is first, and nothing follows its end."""
+    events, _, ends = play(SMALL, asked)
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    seen: dict[str, type] = {}
+    for event in events:
+        before = seen.get(event.request_id)
+        assert before is not RequestEnded
+        assert isinstance(event, FirstToken) == (before is None and not isinstance(event, RequestEnded))
+        seen[event.request_id] = type(event)
+    for end in ends:
+        times = [end.arrived_s, end.admitted_s, end.first_token_s, end.last_token_s, end.ended_s]
+        known = [time for time in times if time is not None]
+        assert known == sorted(known)
+
+
+@given(asked=loads(cancelling=True), pauses=st.lists(st.floats(0.0, 6.0), min_size=4, max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[float]) -> None:
+    """At any moment the running requests fit the slots, and their blocks, each once, are those held."""
+
+    def check(engine: Engine) -> None:
+        batch = engine._batch
+        assert engine.running <= SMALL.max_num_seqs
+        assert 0 <= batch.pool.held <= batch.pool.capacity
+        own = 0
+        shared: set[int] = set()
+        for sequence in batch.running.values():
+            stored = sequence.request.prompt_tokens + batch.made(sequence) - 1
+            stored += batch._reserved_step - batch.steps
+            blocks = -(-stored // 4) if sequence.phase is Phase.DECODE else sequence.blocks
+            own += blocks - len(sequence.shared)
+            shared.update(sequence.shared)
+        assert batch.pool.held == own + len(shared)
+        assert batch.decoding == sum(one.phase is Phase.DECODE for one in batch.running.values())
+        assert sum(batch._crossings) == batch.decoding
+
+    _, engine, _ = play(SMALL, asked, pauses=pauses, check=check)
+    assert (engine.running, engine.waiting, engine.kv_usage) == (0, 0, 0.0)
+    assert engine._batch.context_tokens == 0
+
+
+def test_the_small_engine_does_preempt_and_share() -> None:
+    """The load of these tests reaches what they are about: preemptions and prefix hits."""
+    asked = [
+        Asked(0.001 * number, SimulatedRequest(f"r{number}", 30, 40, block_hashes=(1, 2, 3)))
+        for number in range(6)
+    ]
+    _, engine, ends = play(SMALL, asked)
+    assert engine.tally.preemptions > 2
+    assert engine.tally.prefix_hits > 0
+    assert {end.generated_tokens for end in ends} == {40}
+
+
+@given(asked=loads())
+@settings(max_examples=25, deadline=None)
+def test_many_steps_at_once_are_as_many_single_ones(asked: list[Asked]) -> None:
+    """The closed form of a stretch gives what planning each step anew gives."""
+    stretched = play(ROOMY, asked)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "LONGEST_STRETCH_S", 0.0)
+        single = play(ROOMY, asked)[0]
+    assert [(type(event), event.request_id) for event in single] == [
+        (type(event), event.request_id) for event in stretched
+    ]
+    assert [event.at for event in single] == pytest.approx([event.at for event in stretched], rel=1e-9)
+
+
+def test_the_seed_decides_the_noise() -> None:
+    """With jitter, one seed gives one course and another seed another."""
+    request = SimulatedRequest("a", 20, 20)
+
+    def course(seed: int) -> list[EngineEvent]:
+        engine = Engine(SMALL, seed=seed)
+        engine.submit(request, 0.0)
+        return engine.advance(FOREVER)
+
+    assert course(1) == course(1)
+    assert course(1) != course(2)

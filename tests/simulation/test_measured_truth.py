@@ -1,0 +1,64 @@
+"""The measuring of events against an engine whose true rates are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sparktop.model.load import Level, LoadMode
+from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.sweep.measure import LevelFigures, measure_level
+
+Maker = Callable[..., EngineProfile]
+TRUE_STEP_S = 0.010 * 2 + 0.0001 * 4
+"""A decode step of four rows: 10 ms x 4 ^ 0.5 for weights, 0.1 ms a row."""
+
+
+def measured(profile: EngineProfile, level: Level) -> tuple[LevelFigures, Engine]:
+    time = VirtualTime([Engine(profile)])
+    loop = ClosedLoop(time, DirectWay(time), level, stagger_s=1.0)
+    loop.start()
+    time.run()
+    return measure_level(level, loop.events), time.engines[0]
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        Level("x", 4, 8, 40, runs=3),
+        Level("x", 4, 8, 40, mode=LoadMode.STEADY, duration_s=20.0),
+        Level("x", 4, 60, 40, mode=LoadMode.STEADY, duration_s=20.0),
+    ],
+    ids=["burst", "steady", "steady with long prompts"],
+)
+def test_pure_decode_is_the_true_rate(profile: Maker, level: Level) -> None:
+    """Four streams a step: 4 / step time, whatever prompts are computed between them."""
+    figures, _ = measured(profile(), level)
+    assert figures.pure_decode_tps is not None
+    assert figures.pure_decode_tps.mean == pytest.approx(4 / TRUE_STEP_S, rel=1e-6)
+
+
+def test_the_windows_of_one_burst_differ_as_they_must(profile: Maker) -> None:
+    """Over the whole run less than while decoding, where equal streams begin and end together."""
+    figures, engine = measured(profile(), Level("x", 4, 8, 40))
+    assert figures.decode_tps is not None
+    assert figures.output_tps is not None
+    assert figures.ttft_ms is not None
+    assert figures.decode_tps.mean == pytest.approx(4 / TRUE_STEP_S)
+    ttft_s = 0.02 + 0.040 + 0.0001 * 32
+    assert figures.ttft_ms.mean == pytest.approx(1000 * ttft_s)
+    assert figures.output_tps.mean == pytest.approx(160 / (ttft_s + 39 * TRUE_STEP_S))
+    assert figures.generated_tokens == engine.tally.generation_tokens == 160
+
+
+def test_sustained_is_what_the_engine_made_in_that_time(profile: Maker) -> None:
+    """Over 60 s the sustained rate is the engine's own, ramp left out, to 2 %."""
+    level = Level("x", 4, 8, 40, mode=LoadMode.STEADY, duration_s=60.0)
+    figures, engine = measured(profile(), level)
+    assert figures.sustained_tps is not None
+    assert figures.sustained_tps.mean == pytest.approx(engine.tally.generation_tokens / 60.0, rel=0.02)
+    assert figures.generated_tokens == engine.tally.generation_tokens

@@ -1,0 +1,343 @@
+"""Figures of a level from made-up events, computed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    Level,
+    LevelEnded,
+    LevelStarted,
+    LoadEvent,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+    RunEnded,
+    RunStarted,
+    Tokens,
+    TokenSource,
+)
+from sparktop.sweep.measure import (
+    decode_tps,
+    measure_level,
+    output_tps,
+    peak_tps,
+    prefill_tps,
+    prompt_tokens,
+    pure_decode_tps,
+    run_duration_s,
+    spans_with,
+    split_levels,
+    sustained_tps,
+    total_tps,
+)
+from sparktop.sweep.trace import RequestTrace, collect
+
+
+def request(
+    name: str,
+    start: float,
+    tokens: Sequence[float],
+    *,
+    prompt: int | None = 100,
+    end: float | None = None,
+    run: int = 0,
+    reason: EndReason = EndReason.LENGTH,
+) -> Iterator[LoadEvent]:
+    """Tell a request with a token at each of these times, ending with the last unless said."""
+    yield RequestStarted(name, start, run, prompt)
+    for at, when in enumerate(tokens):
+        yield FirstToken(name, when) if at == 0 else Tokens(name, when)
+    ended = end if end is not None else tokens[-1] if tokens else start
+    error = Failure(FailureKind.HTTP, "500", ended) if reason is EndReason.ERROR else None
+    yield RequestEnded(name, ended, reason, error=error)
+
+
+def traces(*requests: Iterator[LoadEvent]) -> list[RequestTrace]:
+    return collect(event for one in requests for event in one)
+
+
+PAIR = (
+    ("a", 0.0, (1.0, 1.5, 2.0, 2.5)),
+    ("b", 0.1, (1.25, 1.75, 2.25, 2.75, 3.25)),
+)
+"""Two requests, a token each half second; b starts later and makes one token more."""
+
+
+def pair() -> list[RequestTrace]:
+    return traces(*(request(*one) for one in PAIR))
+
+
+def test_prefill_is_all_prompts_until_the_last_first_token() -> None:
+    """200 prompt tokens from the earliest start (0) to the latest first token (1.25 s)."""
+    assert prefill_tps(pair()) == pytest.approx(200 / 1.25)
+
+
+def test_decode_leaves_out_first_tokens_and_runs_to_the_very_last() -> None:
+    """3 + 4 tokens from the earliest first (1.0) to the latest last (3.25)."""
+    assert decode_tps(pair()) == pytest.approx(7 / 2.25)
+
+
+def test_decode_leaves_out_all_that_came_with_the_first() -> None:
+    """A first read of three tokens: none of them was decoded in the window."""
+    run = collect(
+        [
+            RequestStarted("a", 0.0),
+            FirstToken("a", 1.0, 3),
+            Tokens("a", 2.0, 4),
+            RequestEnded("a", 2.0, EndReason.LENGTH),
+        ]
+    )
+    assert decode_tps(run) == pytest.approx(4.0)
+
+
+def test_pure_decode_counts_only_while_all_decode() -> None:
+    """From b's first token (1.25, not counted) to a's last (2.5): a's 1.5, 2.0, 2.5 and b's 1.75, 2.25."""
+    assert pure_decode_tps(pair(), 2) == pytest.approx(5 / 1.25)
+
+
+def test_pure_decode_of_fewer_streams_than_asked_is_unknown() -> None:
+    """When one of three failed before its first token, all three never decoded together."""
+    assert pure_decode_tps(pair(), 3) is None
+
+
+def test_output_and_total_are_over_the_whole_run() -> None:
+    """9 tokens, and 209 with the prompts, in the 3.25 s from the first start to the last end."""
+    assert run_duration_s(pair()) == 3.25
+    assert output_tps(pair()) == pytest.approx(9 / 3.25)
+    assert total_tps(pair()) == pytest.approx(209 / 3.25)
+
+
+def test_the_peak_is_the_fullest_second() -> None:
+    """Five tokens within 0.9 s beat two; a token exactly a second earlier is not in the window."""
+    run = traces(request("a", 0.0, (1.0, 1.5, 3.0, 3.2, 3.4, 3.6, 3.9, 4.0)))
+    assert peak_tps(run) == 5
+
+
+def test_a_run_below_a_second_has_no_peak() -> None:
+    """What is shorter than the window is not reported."""
+    assert peak_tps(traces(request("a", 0.0, (0.5, 0.9)))) is None
+    assert peak_tps(traces(request("a", 0.0, (0.5, 1.0)))) == 2
+
+
+def test_sustained_leaves_out_ramp_and_drain() -> None:
+    """Two clients: from the second's start (1.0) to the last moment with both in flight (5.0)."""
+    run = traces(
+        request("a", 0.0, (0.5, 1.0, 2.0, 3.0)),
+        request("b", 1.0, (1.5, 2.5, 3.5, 4.5, 5.5)),
+        request("c", 3.0, (4.0, 5.0)),
+    )
+    # 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5; a's at 1.0 is the beginning, and b's at 5.5 is the drain.
+    assert sustained_tps(run, 2) == pytest.approx(8 / 4.0)
+
+
+def test_sustained_needs_95_percent_in_flight() -> None:
+    """With 20 wanted 19 are enough, 18 are not."""
+
+    def run(count: int) -> list[RequestTrace]:
+        return traces(*(request(str(one), 0.0, (1.0, 2.0)) for one in range(count)))
+
+    assert sustained_tps(run(19), 20) == pytest.approx(19.0)
+    assert sustained_tps(run(18), 20) is None
+
+
+def test_a_gap_between_requests_is_not_in_the_sustained_window() -> None:
+    """A client that took half a second to send its next request: that time does not count."""
+    run = traces(request("a", 0.0, (1.0, 2.0)), request("b", 2.5, (3.5, 4.5)))
+    assert sustained_tps(run, 1) == pytest.approx(4 / 4.0)
+
+
+def test_unknown_prompts_make_only_what_needs_them_unknown() -> None:
+    """Missing is None, never 0: prefill and total are unknown, decode is not."""
+    run = traces(request("a", 0.0, (1.0, 2.0)), request("b", 0.0, (1.0, 2.0), prompt=None))
+    assert prompt_tokens(run) is None
+    assert prefill_tps(run) is None
+    assert total_tps(run) is None
+    assert decode_tps(run) == pytest.approx(2.0)
+
+
+def test_a_request_without_a_token_adds_no_prompt() -> None:
+    """A refused request's prompt was not computed, known or not."""
+    run = traces(request("a", 0.0, (1.0, 2.0)), request("b", 0.0, (), prompt=None, reason=EndReason.ERROR))
+    assert prefill_tps(run) == pytest.approx(100.0)
+
+
+def test_nothing_at_all_has_no_figures() -> None:
+    """A run of failures has no rates but its duration's zero tokens."""
+    run = traces(request("a", 0.0, (), end=2.0, reason=EndReason.ERROR))
+    assert prefill_tps(run) is None
+    assert decode_tps(run) is None
+    assert pure_decode_tps(run, 1) is None
+    assert output_tps(run) == 0.0
+
+
+def test_a_single_token_has_no_decode_rate() -> None:
+    """No window, no rate."""
+    assert decode_tps(traces(request("a", 0.0, (1.0,)))) is None
+
+
+def test_a_level_has_one_value_a_run() -> None:
+    """Two runs: two values of each rate with their mean and sample deviation; latencies over all requests."""
+    level = Level("x", 1, 100, 3, runs=2)
+    events = [*request("a", 0.0, (1.0, 2.0, 3.0)), *request("b", 10.0, (11.0, 11.5, 12.0), run=1)]
+    figures = measure_level(level, events)
+    assert figures.decode_tps is not None
+    assert (figures.decode_tps.mean, figures.decode_tps.values) == (1.5, (1.0, 2.0))
+    assert figures.decode_tps.std == pytest.approx(0.5**0.5)
+    assert figures.decode_tps.ci95 == pytest.approx((1.5 - 6.353, 1.5 + 6.353), abs=1e-3)
+    assert figures.runs == 2
+    assert figures.duration_s == pytest.approx(5.0)
+    assert figures.ttft_ms is not None
+    assert figures.ttft_ms.mean == pytest.approx(1000.0)
+    assert figures.ttft_ms.count == 2
+    assert figures.itl_ms is not None
+    assert figures.itl_ms.mean == pytest.approx(750.0)
+    assert figures.itl_ms.count == 4
+    assert figures.stream_tps is not None
+    assert figures.stream_tps.p50 == pytest.approx(1.5)
+    assert figures.stream_tps.p10 == pytest.approx(1.1)
+    assert (figures.ok, figures.failed, figures.cancelled) == (2, 0, 0)
+    assert (figures.prompt_tokens, figures.generated_tokens) == (200, 6)
+    assert figures.sustained_tps is None
+
+
+def test_failed_and_cancelled_requests_give_no_latency() -> None:
+    """Their tokens count in the rates, but only finished requests have a TTFT; errors go by kind."""
+    level = Level("x", 3, 100, 3)
+    events = [
+        *request("a", 0.0, (1.0, 2.0)),
+        *request("b", 0.0, (9.0, 10.0), reason=EndReason.ERROR),
+        *request("c", 0.0, (9.0,), reason=EndReason.ABORT),
+    ]
+    figures = measure_level(level, events)
+    assert (figures.ok, figures.failed, figures.cancelled) == (1, 1, 1)
+    assert figures.errors == {FailureKind.HTTP: 1}
+    assert figures.ttft_ms is not None
+    assert (figures.ttft_ms.count, figures.ttft_ms.max) == (1, 1000.0)
+    assert figures.generated_tokens == 5
+
+
+def test_a_steady_level_has_no_burst_figures() -> None:
+    """Prefill and decode over a whole closed loop would mix its requests: None; sustained is told instead."""
+    level = Level("x", 1, 100, 3, mode=LoadMode.STEADY, duration_s=5.0)
+    figures = measure_level(level, request("a", 0.0, (1.0, 2.0, 3.0)))
+    assert figures.prefill_tps is None
+    assert figures.decode_tps is None
+    assert figures.sustained_tps is not None
+    assert figures.sustained_tps.mean == pytest.approx(1.0)
+
+
+def test_the_worst_token_source_is_the_levels() -> None:
+    """One request whose chunks were taken for tokens makes the level's gaps chunk gaps."""
+    events: list[LoadEvent] = [
+        RequestStarted("a", 0.0),
+        FirstToken("a", 1.0),
+        Tokens("a", 3.0, 2),
+        RequestEnded("a", 3.0, EndReason.STOP, token_source=TokenSource.TOKEN_IDS, served_by="left"),
+    ]
+    more: list[LoadEvent] = [
+        RequestStarted("b", 0.0),
+        RequestEnded("b", 3.0, EndReason.STOP, token_source=TokenSource.CHUNKS, served_by="left"),
+    ]
+    level = Level("x", 2, 100, 3)
+    exact, rough = measure_level(level, events), measure_level(level, events + more)
+    assert (exact.token_source, rough.token_source) == (TokenSource.TOKEN_IDS, TokenSource.CHUNKS)
+    assert exact.itl_ms is not None
+    assert rough.itl_ms is not None
+    assert (exact.itl_ms.mean, exact.itl_ms.count) == (1000.0, 2)
+    assert (rough.itl_ms.mean, rough.itl_ms.count) == (2000.0, 1)
+    assert rough.served_by == {"left": 2}
+
+
+def test_levels_are_told_apart() -> None:
+    """Each level gets its own requests; one whose end was never written still counts."""
+    one, two = Level("x", 1, 8, 8), Level("x", 2, 8, 8)
+    events: list[LoadEvent] = [
+        LevelStarted(0.0, one),
+        RunStarted(0.0, 0),
+        *request("a", 0.0, (1.0,)),
+        RunEnded(1.0, 0),
+        LevelEnded(1.0, one),
+        LevelStarted(2.0, two),
+        RunStarted(2.0, 0),
+        *request("b", 2.0, (3.0,)),
+    ]
+    found = [
+        (level, [trace.request_id for trace in collect(inside)]) for level, inside in split_levels(events)
+    ]
+    assert found == [(one, ["a"]), (two, ["b"])]
+
+
+def test_overlaps_are_found_where_enough_spans_meet() -> None:
+    """Two of three spans at least; where one ends as another begins there is a moment of fewer."""
+    spans = [(0.0, 4.0), (1.0, 2.0), (2.0, 3.0)]
+    assert spans_with(spans, 2) == [(1.0, 2.0), (2.0, 3.0)]
+    assert spans_with(spans, 1) == [(0.0, 4.0)]
+    assert spans_with(spans, 3) == []
+
+
+# Multiples of 1/64 s: shifted and scaled by powers of two they stay exact, and ties stay ties.
+runs = st.lists(
+    st.tuples(
+        st.integers(0, 320).map(lambda ticks: ticks / 64),
+        st.lists(st.integers(1, 128).map(lambda ticks: ticks / 64), min_size=1, max_size=12),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(run=runs, scale=st.sampled_from([0.5, 2.0, 4.0]), shift=st.sampled_from([-64.0, 1024.0]))
+@settings(max_examples=40, deadline=None)
+def test_rates_scale_with_time_and_ignore_when_it_began(
+    run: list[tuple[float, list[float]]], scale: float, shift: float
+) -> None:
+    """Twice as slow is half the rate, and the clock's origin does not matter."""
+
+    def rates(scale: float, shift: float) -> list[float | None]:
+        requests = []
+        for number, (start, gaps) in enumerate(run):
+            at, times = start, []
+            for gap in gaps:
+                at += gap
+                times.append(shift + scale * at)
+            requests.append(request(str(number), shift + scale * start, times))
+        found = traces(*requests)
+        count = len(found)
+        return [
+            prefill_tps(found),
+            decode_tps(found),
+            pure_decode_tps(found, count),
+            sustained_tps(found, count),
+            output_tps(found),
+            total_tps(found),
+        ]
+
+    for before, after in zip(rates(1.0, 0.0), rates(scale, shift), strict=True):
+        assert after == (before if before is None else pytest.approx(before / scale, rel=1e-6))
+
+
+@given(run=runs)
+@settings(max_examples=40, deadline=None)
+def test_no_window_loses_or_invents_tokens(run: list[tuple[float, list[float]]]) -> None:
+    """Gaps are one fewer than tokens in each request, and the peak is at most all tokens, at least one."""
+    requests = []
+    for number, (start, gaps) in enumerate(run):
+        at, times = start, []
+        for gap in gaps:
+            at += gap
+            times.append(at)
+        requests.append(request(str(number), start, times))
+    found = traces(*requests)
+    tokens = sum(len(gaps) for _, gaps in run)
+    assert sum(trace.tokens for trace in found) == tokens
+    assert sum(len(list(trace.gaps_s())) for trace in found) == tokens - len(run)
+    peak = peak_tps(found)
+    assert peak is None or 1 <= peak <= tokens

@@ -1,0 +1,120 @@
+"""One request from its events, in hand-computed cases."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Tokens,
+    TokenSource,
+)
+from sparktop.sweep.trace import RequestTrace, collect, spread
+
+
+def one(*events: LoadEvent) -> RequestTrace:
+    (trace,) = collect([RequestStarted("a", 10.0, prompt_tokens=7), *events])
+    return trace
+
+
+def test_a_role_only_event_ends_ttfr_and_not_ttft() -> None:
+    """TTFR is the first event's, TTFT the first token's, and the first answer comes after the reasoning."""
+    trace = one(
+        ResponseStarted("a", 10.1),
+        FirstToken("a", 10.3, reasoning=True),
+        Tokens("a", 10.4, reasoning=True),
+        Tokens("a", 10.6),
+        RequestEnded("a", 10.7, EndReason.STOP),
+    )
+    assert trace.ttfr_s == pytest.approx(0.1)
+    assert trace.ttft_s == pytest.approx(0.3)
+    assert trace.first_answer_s == pytest.approx(0.6)
+    assert trace.e2e_s == pytest.approx(0.7)
+
+
+def test_without_a_role_event_the_first_token_is_the_first_event() -> None:
+    """A completion's first event holds a token: TTFR and TTFT are one."""
+    trace = one(FirstToken("a", 10.3))
+    assert trace.ttfr_s == trace.ttft_s == pytest.approx(0.3)
+
+
+def test_tokens_of_one_read_share_its_gap() -> None:
+    """Three tokens 0.6 s after the one before: three gaps of 0.2 s, or one chunk gap of 0.6."""
+    trace = one(FirstToken("a", 11.0), Tokens("a", 11.6, 3), Tokens("a", 11.7))
+    assert list(trace.gaps_s()) == pytest.approx([0.2, 0.2, 0.2, 0.1])
+    assert list(trace.gaps_s(chunks=True)) == pytest.approx([0.6, 0.1])
+    assert trace.tpot_s == pytest.approx(0.7 / 4)
+    assert trace.stream_tps == pytest.approx(4 / 0.7)
+
+
+def test_events_with_one_timestamp_are_one_read() -> None:
+    """Two events of one read bring no gap of nothing."""
+    trace = one(FirstToken("a", 11.0), Tokens("a", 11.0), Tokens("a", 11.4), Tokens("a", 11.4))
+    assert trace.arrivals == [(11.0, 2), (11.4, 2)]
+    assert list(trace.gaps_s()) == pytest.approx([0.2, 0.2])
+
+
+def test_one_token_or_one_read_has_no_rate() -> None:
+    """A gap has two ends."""
+    assert one(FirstToken("a", 11.0)).tpot_s is None
+    assert one(FirstToken("a", 11.0, 5)).stream_tps is None
+
+
+def test_what_did_not_come_is_unknown() -> None:
+    """A request that has only started has no latency, no tokens and no end."""
+    trace = one()
+    assert [trace.ttfr_s, trace.ttft_s, trace.first_answer_s, trace.e2e_s, trace.tpot_s] == [None] * 5
+    assert (trace.tokens, trace.ok, trace.end) == (0, False, 10.0)
+
+
+def test_an_open_request_lasts_to_the_last_thing_that_came() -> None:
+    """Without an end in the record, its newest token bounds it."""
+    assert one(ResponseStarted("a", 10.5), FirstToken("a", 11.0), Tokens("a", 12.0)).end == 12.0
+    assert one(ResponseStarted("a", 10.5)).end == 10.5
+
+
+def test_the_servers_count_of_the_prompt_wins() -> None:
+    """The sender's own count holds until the server tells."""
+    assert one(FirstToken("a", 11.0)).prompt_tokens == 7
+    assert one(RequestEnded("a", 11.0, EndReason.STOP, prompt_tokens=9)).prompt_tokens == 9
+
+
+def test_a_total_told_at_the_end_is_spread_over_the_reads() -> None:
+    """Six tokens in three chunks: two each; token ids would have been counted already."""
+    events = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
+    end = RequestEnded("a", 13.0, EndReason.STOP, generated_tokens=6, token_source=TokenSource.USAGE)
+    assert one(*events, end).arrivals == [(11.0, 2), (12.0, 2), (13.0, 2)]
+    known = RequestEnded("a", 13.0, EndReason.STOP, generated_tokens=6, token_source=TokenSource.TOKEN_IDS)
+    assert one(*events, known).arrivals == [(11.0, 1), (12.0, 1), (13.0, 1)]
+
+
+@given(chunks=st.lists(st.integers(1, 5), max_size=20), total=st.integers(0, 200))
+def test_spreading_keeps_the_total(chunks: list[int], total: int) -> None:
+    """All tokens are placed, none in an empty read, and the first read keeps at least one."""
+    placed = spread([(float(at), count) for at, count in enumerate(chunks)], total)
+    assert sum(count for _, count in placed) == (total if chunks else 0)
+    assert all(count > 0 for _, count in placed)
+    assert [at for at, _ in placed] == sorted({at for at, _ in placed})
+    if chunks and total:
+        assert placed[0][0] == 0.0
+
+
+def test_requests_stand_in_the_order_of_their_starts() -> None:
+    """Interleaved events are put to their requests; events of a request that never started are left out."""
+    found = collect(
+        [
+            RequestStarted("a", 0.0),
+            RequestStarted("b", 0.1),
+            FirstToken("b", 0.2),
+            FirstToken("ghost", 0.2),
+            FirstToken("a", 0.3),
+        ]
+    )
+    assert [(trace.request_id, trace.first_token) for trace in found] == [("a", 0.3), ("b", 0.2)]
