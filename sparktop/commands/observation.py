@@ -65,7 +65,7 @@ async def wait_for(
 
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
     """Tell whether every source gave two samples (a router one) or failed, and all hosts were looked at."""
-    found = len(snapshot.backends) > len(watch.backends)
+    found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)
     if watch.discover and not found and not _discovery_notes(snapshot):
         return False
     backends = (one.failure is not None or len(one.history.running) > 1 for one in snapshot.backends)

@@ -10,7 +10,8 @@ from sparktop.discovery import Found, discover
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.names import check_names, host_key
 from sparktop.doctor.network import Network, place_of
-from sparktop.doctor.servers import check_backend, check_node, check_router
+from sparktop.doctor.nodes import check_node
+from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
 _AT_ONCE = 16
@@ -75,5 +76,5 @@ def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
     checks = [Check("search", status, note) for note in found.notes]
     return [
         *checks,
-        *(Check("search", Status.OK, f"{agent}: an agent's port is open") for agent in found.agents),
+        *(Check("search", Status.OK, f"{agent}: an agent answers") for agent in found.agents),
     ]

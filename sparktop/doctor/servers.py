@@ -17,7 +17,7 @@ from sparktop.engines.document import parse
 from sparktop.engines.registry import Engine
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
 from sparktop.sources.http_failure import AnswerError, server_words, status_error
@@ -80,16 +80,6 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
         return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
     alive = Check(name, Status.OK, f"alive, answered in {reply.took_ms:.0f} ms")
     return [reach, alive, check_clock(target.name, reply)]
-
-
-async def check_node(target: NodeTarget, network: Network) -> list[Check]:
-    """Check the way to a node that is not this machine."""
-    if target.via == "local":
-        return []
-    if target.via == "agent" and target.url:
-        return [await check_port(f"{target.name} agent", target.url, network)]
-    how = "by ssh" if target.via == "ssh" else f"by {target.via}"
-    return [Check(f"{target.name} node", Status.SKIP, f"read {how}: not checked from here")]
 
 
 async def check_port(name: str, url: str, network: Network) -> Check:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sparktop.hardware.kernel_file import parse_int, read_bytes
-from sparktop.model.node import CpuReading
+from sparktop.hardware.cores import Cores, Design, read_cores
+from sparktop.hardware.kernel_file import read_bytes
+from sparktop.model.node import CoreGroup, CpuReading
 
 _FIELDS = 8
 """user nice system idle iowait irq softirq steal; guest time, behind them, is part of user and nice."""
 _IDLE, _IOWAIT = 3, 4
+_ALL = -1
+"""Stands for the line of all cores together."""
 
 _Ticks = tuple[int, int]
 """All ticks and the idle ones among them."""
@@ -19,28 +23,39 @@ class CpuReader:
     """Reads how busy the cores were since its reading before."""
 
     def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
         self._stat = str(root / "proc/stat")
         self._loadavg = str(root / "proc/loadavg")
         self._at: float | None = None
-        self._before: dict[bytes, _Ticks] = {}
+        self._before: dict[int, _Ticks] = {}
+        self._cores: Cores | None = None
+
+    @property
+    def line(self) -> str | None:
+        """The processors in a line; None before the first reading."""
+        return None if self._cores is None else self._cores.line
 
     def read(self, now: float) -> CpuReading:
         """Take a reading at `now`; the first one knows no shares yet."""
         ticks = _parse_stat(read_bytes(self._stat) or b"")
         before, self._before = self._before, ticks
+        if self._cores is None or ticks.keys() != before.keys():
+            self._cores = read_cores(self._root)  # a core that comes up late was in no list before
         passed = self._at is not None and now > self._at
         self._at = now
-        shares = {
-            name: _busy_percent(before.get(name), value) if passed else None for name, value in ticks.items()
-        }
-        total = shares.pop(b"cpu", None)
-        cores = [share for share in shares.values() if share is not None]
+        earlier = before if passed else {}
+        numbers = [number for number in ticks if number != _ALL]
+        shares = [_busy_percent(earlier.get(number), ticks[number]) for number in numbers]
+        cores = tuple(share for share in shares if share is not None)
+        places = {number: place for place, number in enumerate(numbers)}
+        groups = (_group(design, places, earlier, ticks) for design in self._cores.designs)
         return CpuReading(
-            percent=total,
+            percent=_busy_percent(earlier.get(_ALL), ticks[_ALL]) if _ALL in ticks else None,
             # A graph of cores with one left out would show the others in the wrong places.
-            core_percent=tuple(cores) if len(cores) == len(shares) else (),
-            cores=len(shares) or None,
+            core_percent=cores if len(cores) == len(numbers) else (),
+            cores=len(numbers) or None,
             load1=self._load1(),
+            groups=tuple(group for group in groups if group.cores),
         )
 
     def _load1(self) -> float | None:
@@ -51,17 +66,35 @@ class CpuReader:
             return None
 
 
-def _parse_stat(content: bytes) -> dict[bytes, _Ticks]:
-    """Ticks by line name ("cpu", "cpu0", ...), in the kernel's order."""
-    ticks: dict[bytes, _Ticks] = {}
-    for line in content.splitlines():
-        if not line.startswith(b"cpu"):
-            break  # the lines of the processors come first, and the next one can be kilobytes long
-        name, *fields = line.split()
-        numbers = [parse_int(field) for field in fields[:_FIELDS]]
-        known = [number for number in numbers if number is not None]
-        if len(known) == len(numbers) > _IOWAIT:
-            ticks[name] = (sum(known), known[_IDLE] + known[_IOWAIT])
+def _group(
+    design: Design, places: Mapping[int, int], before: Mapping[int, _Ticks], after: Mapping[int, _Ticks]
+) -> CoreGroup:
+    """The cores of a design that are there now, with what they did together."""
+    here = sorted(design.cores & places.keys())
+    both = [core for core in here if core in before]
+    percent = _busy_percent(_sum(before[core] for core in both), _sum(after[core] for core in both))
+    return CoreGroup(design.name, tuple(places[core] for core in here), percent, design.max_mhz)
+
+
+def _sum(ticks: Iterable[_Ticks]) -> _Ticks:
+    """Ticks of several cores together."""
+    listed = list(ticks)
+    return sum(one[0] for one in listed), sum(one[1] for one in listed)
+
+
+def _parse_stat(content: bytes) -> dict[int, _Ticks]:
+    """Ticks by the core's number, and of all cores together, in the kernel's order."""
+    ticks: dict[int, _Ticks] = {}
+    # The lines of the processors come first; the one behind them, of interrupts, can be kilobytes long.
+    for line in content.partition(b"\nintr")[0].splitlines():
+        name, *fields = line.split(None, _FIELDS + 1)
+        try:
+            number = int(name[3:]) if name != b"cpu" else _ALL
+            figures = [int(field) for field in fields[:_FIELDS]]
+        except ValueError:
+            continue
+        if name.startswith(b"cpu") and len(figures) > _IOWAIT:
+            ticks[number] = (sum(figures), figures[_IDLE] + figures[_IOWAIT])
     return ticks
 
 

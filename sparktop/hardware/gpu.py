@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparktop.hardware.gpu_memory import GpuMemoryReader
 from sparktop.hardware.gpu_process import GpuProcessReader
+from sparktop.hardware.mig import MigReader
 from sparktop.hardware.nvml import GpuLostError, Nvml, NvmlModule
 from sparktop.hardware.throttling import ThrottleShares, reason_words, throttle_fields
 from sparktop.model.node import GpuProcess, GpuReading
 from sparktop.model.text import clean
 
-_TEMPERATURE_GPU = 0
-_CLOCK_SM, _CLOCK_MEMORY = 1, 2
+_TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN, _CLOCK_SM = 0, 1, 1
+"""NVML_TEMPERATURE_GPU, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, NVML_CLOCK_SM."""
+_MARGIN = "nvmlDeviceGetMarginTemperature"
 _MILLI = 1000.0
-_UNIFIED_NAMES = ("GB10",)
-_NEAR = 0.10
-"""A GPU whose memory is that near to the machine's can be the same memory."""
-_MEMORY_V2, _MEMORY_V1, _MEMORY_CLOCK = "memory v2", "memory v1", "memory clock"
-"""Keys of fields that share a function."""
+_LIMIT_AGAIN_S = 30.0
+"""A power limit is set by hand."""
 _RANGES = {
     "utilization": (0.0, 100.0),
     "temperature": (-50.0, 200.0),
+    "threshold": (1.0, 200.0),
     "margin": (-100.0, 200.0),
     "power": (0.0, 20_000.0),
+    "power limit": (1.0, 20_000.0),
     "clock": (0.0, 20_000.0),
+    "energy": (1.0, 2.0**63),
 }
-"""Percent, degrees, degrees, watts, megahertz: what lies outside is no answer."""
+"""Percent, degrees (three times), watts, watts, megahertz, millijoules: what lies outside is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +48,15 @@ class GpuPicture:
     """What the processes of the GPUs in the machine's memory hold."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Device:
-    """What is known of one GPU since the library was opened."""
+    """One GPU since the library was opened."""
 
     index: int
     handle: object
     shares: ThrottleShares
-    name: str | None = None
-    uuid: str | None = None
-    sm_clock_max_mhz: int | None = None
-    unified: bool | None = None
-    """It lives in the machine's memory; None until the driver told."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """A GPU's memory as it answers."""
-
-    unified: bool | None = None
-    total_bytes: int | None = None
-    used_bytes: int | None = None
+    memory: GpuMemoryReader
+    mig: MigReader
 
 
 class GpuReader:
@@ -94,21 +86,21 @@ class GpuReader:
         for index, handle in handles.items():
             try:
                 device = self._devices.get(index) or self._meet(index, handle)
-                reading = self._read_one(now, device, machine_bytes)
+                reading, shares_memory = self._read_one(now, device, machine_bytes)
             except GpuLostError:
                 self._devices.pop(index, None)
                 self._nvml.lose(now, index)
                 continue
             readings.append(reading)
-            if device.unified is not None:
-                unified.append(device.unified)
-            if device.unified and reading.processes is not None:
+            if shares_memory is not None:
+                unified.append(shares_memory)
+            if shares_memory and reading.processes is not None:
                 held.append(_sum_bytes(reading.processes))
         if unified:
             self._unified = any(unified)
         return GpuPicture(
             gpus=tuple(readings),
-            note=self._nvml.note,
+            note=self._nvml.note or _silent_note(readings),
             unified=self._unified,
             processes_bytes=sum(held) if held else None,
         )
@@ -120,55 +112,69 @@ class GpuReader:
     def _meet(self, index: int, handle: object) -> _Device:
         """Begin to know a GPU."""
         shares = ThrottleShares(throttle_fields(self._nvml.driver))
-        return self._devices.setdefault(index, _Device(index, handle, shares))
+        device = _Device(index, handle, shares, GpuMemoryReader(index, handle), MigReader(index, handle))
+        return self._devices.setdefault(index, device)
 
-    def _identify(self, now: float, device: _Device) -> None:
-        """Read what does not change while the library is open, until it has been answered."""
-        if device.name is None:
-            device.name = clean(self._ask(now, device, "nvmlDeviceGetName") or "") or None
-        if device.uuid is None:
-            device.uuid = clean(self._ask(now, device, "nvmlDeviceGetUUID") or "", 96) or None
-        if device.sm_clock_max_mhz is None:
-            clock = self._ask(now, device, "nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
-            device.sm_clock_max_mhz = _whole(_sane("clock", clock))
-
-    def _read_one(self, now: float, device: _Device, machine_bytes: int | None) -> GpuReading:
-        """Read one GPU; raises GpuLostError when it is gone."""
-        self._identify(now, device)
-        memory = self._memory(now, device, machine_bytes)
-        power_limit = self._watts(now, device, "nvmlDeviceGetEnforcedPowerLimit")
-        if power_limit is None:
-            power_limit = self._watts(now, device, "nvmlDeviceGetPowerManagementLimit")
+    def _read_one(
+        self, now: float, device: _Device, machine_bytes: int | None
+    ) -> tuple[GpuReading, bool | None]:
+        """Read one GPU, and tell whether it shares the machine's memory; GpuLostError when it is gone."""
+        nvml, index, handle = self._nvml, device.index, device.handle
+        name = clean(self._seldom(now, device, "nvmlDeviceGetName") or "") or None
+        memory = device.memory.read(nvml, now, name, machine_bytes)
+        mig, slices = device.mig.read(nvml, now, memory.total_bytes)
         rates = self._ask(now, device, "nvmlDeviceGetUtilizationRates")
         clock = self._ask(now, device, "nvmlDeviceGetClockInfo", _CLOCK_SM)
-        return GpuReading(
-            index=device.index,
-            name=device.name,
-            uuid=device.uuid,
+        clock_max = self._seldom(now, device, "nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
+        heat = self._ask(now, device, "nvmlDeviceGetTemperature", _TEMPERATURE_GPU)
+        reading = GpuReading(
+            index=index,
+            name=name,
+            uuid=clean(self._seldom(now, device, "nvmlDeviceGetUUID") or "", 96) or None,
             utilization_percent=_sane("utilization", getattr(rates, "gpu", None)),
-            temperature_c=_sane(
-                "temperature", self._ask(now, device, "nvmlDeviceGetTemperature", _TEMPERATURE_GPU)
-            ),
-            limit_margin_c=_sane("margin", self._ask(now, device, "nvmlDeviceGetMarginTemperature")),
-            power_w=self._watts(now, device, "nvmlDeviceGetPowerUsage"),
-            power_limit_w=power_limit,
+            temperature_c=_sane("temperature", heat),
+            limit_margin_c=_sane("margin", self._ask(now, device, _MARGIN)),
+            slowdown_c=self._slowdown_c(now, device),
+            power_w=_from_milli("power", self._ask(now, device, "nvmlDeviceGetPowerUsage")),
+            power_limit_w=self._power_limit_w(now, device),
+            energy_j=_energy_j(self._ask(now, device, "nvmlDeviceGetTotalEnergyConsumption")),
             sm_clock_mhz=_whole(_sane("clock", clock)),
-            sm_clock_max_mhz=device.sm_clock_max_mhz,
+            sm_clock_max_mhz=_whole(_sane("clock", clock_max)),
             memory_total_bytes=memory.total_bytes,
             memory_used_bytes=memory.used_bytes,
             throttle_reasons=self._throttle_reasons(now, device),
             throttled_percent=self._throttled_percent(now, device),
-            processes=self._processes.read(self._nvml, device.index, device.handle, now),
+            processes=self._processes.read(nvml, index, handle, now, slices),
+            mig=mig,
+            mig_instances=tuple(one.reading for one in slices),
         )
+        return reading, memory.unified
 
     def _ask(self, now: float, device: _Device, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
         """One answer about a GPU."""
         return self._nvml.ask(now, device.index, function, device.handle, *args)
 
-    def _watts(self, now: float, device: _Device, function: str) -> float | None:
-        """An answer in milliwatts."""
-        milliwatts = self._ask(now, device, function)
-        return None if milliwatts is None else _sane("power", milliwatts / _MILLI)
+    def _seldom(
+        self, now: float, device: _Device, function: str, *args: object, every_s: float = math.inf
+    ) -> Any:  # noqa: ANN401 - as Nvml.ask
+        """One answer that changes seldom or never."""
+        return self._nvml.ask_seldom(now, device.index, function, device.handle, *args, every_s=every_s)
+
+    def _power_limit_w(self, now: float, device: _Device) -> float | None:
+        """The limit that holds; else the one that was set."""
+        for function in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
+            answer = self._seldom(now, device, function, every_s=_LIMIT_AGAIN_S)
+            watts = _from_milli("power limit", answer)
+            if watts is not None:
+                return watts
+        return None
+
+    def _slowdown_c(self, now: float, device: _Device) -> float | None:
+        """Where the clock is slowed, for a driver that does not tell the margin to it."""
+        if not self._nvml.is_unknown(now, device.index, _MARGIN):
+            return None
+        threshold = self._seldom(now, device, "nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN)
+        return _sane("threshold", threshold)
 
     def _throttle_reasons(self, now: float, device: _Device) -> tuple[str, ...] | None:
         """The reasons that are active; drivers before 535 know the question by its old name."""
@@ -181,46 +187,35 @@ class GpuReader:
         """Share of the time since the reading before, by reason."""
         return device.shares.read(self._nvml, device.index, device.handle, now)
 
-    def _memory(self, now: float, device: _Device, machine_bytes: int | None) -> _Memory:
-        """The GPU's memory, or that it has none of its own.
-
-        Drivers of a GB10 say so in three ways: NOT_SUPPORTED, a total of 0, or the machine's own total. A
-        discrete GPU can have about as much memory as its machine (an H200 in a machine of 128 GiB), but
-        it has a memory clock.
-        """
-        nvml, index, handle = self._nvml, device.index, device.handle
-        answer, version = None, nvml.constant("nvmlMemory_v2")
-        if version is not None:
-            answer = nvml.ask(now, index, "nvmlDeviceGetMemoryInfo", handle, version, key=_MEMORY_V2)
-        # The first version counts what the driver reserves as used: only for drivers without the second.
-        if answer is None and (version is None or nvml.is_unknown(now, index, _MEMORY_V2)):
-            answer = nvml.ask(now, index, "nvmlDeviceGetMemoryInfo", handle, key=_MEMORY_V1)
-        if answer is None:
-            if nvml.says_unsupported(index, _MEMORY_V1):
-                device.unified = True
-            return _Memory(device.unified)
-        total = int(answer.total)
-        near = machine_bytes is not None and abs(total - machine_bytes) <= _NEAR * machine_bytes
-        device.unified = not total or (near and not self._has_memory_clock(now, device))
-        if device.unified:
-            return _Memory(unified=True)
-        return _Memory(unified=False, total_bytes=total, used_bytes=int(answer.used))
-
-    def _has_memory_clock(self, now: float, device: _Device) -> bool:
-        """True for a GPU with memory of its own, which runs at a clock of its own."""
-        if any(name in (device.name or "") for name in _UNIFIED_NAMES):
-            return False
-        args = (device.handle, _CLOCK_MEMORY)
-        clock = self._nvml.ask(now, device.index, "nvmlDeviceGetMaxClockInfo", *args, key=_MEMORY_CLOCK)
-        if clock is None:
-            return not self._nvml.is_unknown(now, device.index, _MEMORY_CLOCK)
-        return bool(clock)
-
 
 def _sane(quantity: str, value: float | None) -> float | None:
     """`value` as a number within its quantity's range; None otherwise."""
     low, high = _RANGES[quantity]
     return float(value) if value is not None and low <= value <= high else None
+
+
+def _from_milli(quantity: str, value: float | None) -> float | None:
+    """An answer in thousandths, within its quantity's range."""
+    return None if value is None else _sane(quantity, value / _MILLI)
+
+
+def _energy_j(millijoules: int | None) -> float | None:
+    """Energy since the driver was loaded; a GPU that counts none says 0, and none can run on that."""
+    return None if _sane("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
+
+
+def _silent_note(readings: Sequence[GpuReading]) -> str | None:
+    """Name the GPUs that are listed yet tell nothing of this moment; None when there is none."""
+    silent = [
+        str(gpu.index)
+        for gpu in readings
+        if gpu.utilization_percent is gpu.temperature_c is gpu.power_w is gpu.sm_clock_mhz is None
+        and gpu.throttle_reasons is None
+        and gpu.processes is None
+    ]
+    return (
+        f"GPU {', '.join(silent)} tells nothing: the driver answers no question about it" if silent else None
+    )
 
 
 def _whole(value: float | None) -> int | None:

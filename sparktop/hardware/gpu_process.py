@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparktop.hardware.kernel_file import read_text
+from sparktop.hardware.mig import MigSlice
 from sparktop.hardware.nvml import GpuLostError, Nvml
 from sparktop.model.node import GpuProcess
 from sparktop.model.text import clean
 
-_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+_COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
+_GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
+_GRAPHICS_AGAIN_S = 5.0
+"""What draws is looked for this often: it holds little, and serves nothing."""
 _MOST = 256
 """Processes of one GPU shown, at most."""
 _NOT_KNOWN = 2**64 - 1
 """NVML_VALUE_NOT_AVAILABLE."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """What one process holds, of all lists that name it."""
+
+    memory_bytes: int | None
+    kind: str
+    mig_index: int | None
 
 
 class GpuProcessReader:
@@ -24,19 +39,31 @@ class GpuProcessReader:
         self._proc = root / "proc"
         self._names: dict[tuple[int, int], str] = {}
 
-    def read(self, nvml: Nvml, index: int, handle: object, now: float) -> tuple[GpuProcess, ...] | None:
-        """Give the GPU's processes, largest first; None when the driver lists none of either kind."""
-        lists = [nvml.ask(now, index, function, handle) for function in _LISTS]
-        if all(listed is None for listed in lists):
+    def read(
+        self, nvml: Nvml, index: int, handle: object, now: float, slices: Sequence[MigSlice] = ()
+    ) -> tuple[GpuProcess, ...] | None:
+        """Give the GPU's processes, largest first; None when the driver lists none of either kind.
+
+        A GPU split into `slices` tells all of its processes to those who may know them; to others each
+        instance tells its own.
+        """
+        computing = nvml.ask(now, index, _COMPUTE, handle)
+        if computing is None and slices:
+            computing = _of_slices(nvml, index, now, slices)
+        drawing = nvml.ask_seldom(now, index, _GRAPHICS, handle, every_s=_GRAPHICS_AGAIN_S)
+        if computing is None and drawing is None:
             return None
-        held: dict[int, int | None] = {}
-        for process in (process for listed in lists for process in (listed or ())[:_MOST]):
-            pid, memory = int(process.pid), _memory_bytes(process)
-            # One that computes and draws stands in both lists, with the same memory.
-            held[pid] = max((size for size in (held.get(pid), memory) if size is not None), default=None)
+        places = {one.ids: one.reading.index for one in slices if one.ids is not None}
+        held: dict[int, _Held] = {}
+        for kind, listed in (("compute", computing), ("graphics", drawing)):
+            for process in (listed or ())[:_MOST]:
+                _add(held, process, kind, places)
         names = {(index, pid): self._names.get((index, pid)) or self._name(nvml, pid, now) for pid in held}
         self._names = {key: name for key, name in self._names.items() if key[0] != index} | names
-        found = [GpuProcess(pid, names[index, pid], memory) for pid, memory in held.items()]
+        found = [
+            GpuProcess(pid, names[index, pid], one.memory_bytes, one.kind, one.mig_index)
+            for pid, one in held.items()
+        ]
         return tuple(sorted(found, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
     def _name(self, nvml: Nvml, pid: int, now: float) -> str:
@@ -50,6 +77,34 @@ class GpuProcessReader:
         if name.startswith("/"):
             name = name.split()[0].rsplit("/", 1)[-1]
         return clean(name) or f"pid {pid}"
+
+
+def _of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -> list[Any] | None:
+    """What the instances list together; None when none of them does."""
+    lists = []
+    for one in slices:
+        try:
+            lists.append(nvml.ask(now, index, _COMPUTE, one.handle, key=(_COMPUTE, one.reading.index)))
+        except GpuLostError:
+            continue  # an instance that was taken away in this moment
+    if all(listed is None for listed in lists):
+        return None
+    return [process for listed in lists for process in listed or ()]
+
+
+def _add(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int, int], int]) -> None:  # noqa: ANN401 - the library's own structure
+    """Add one line of a list; one that computes and draws stands in both, with the same memory."""
+    pid, memory = int(process.pid), _memory_bytes(process)
+    known = held.get(pid)
+    if known is None:
+        ids = (getattr(process, "gpuInstanceId", -1), getattr(process, "computeInstanceId", -1))
+        held[pid] = _Held(memory, kind, places.get(ids))
+        return
+    if known.kind != kind:
+        known.kind = "both"
+    known.memory_bytes = max(
+        (size for size in (known.memory_bytes, memory) if size is not None), default=None
+    )
 
 
 def _memory_bytes(process: Any) -> int | None:  # noqa: ANN401 - the library's own structure

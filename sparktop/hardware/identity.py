@@ -1,15 +1,20 @@
-"""What a machine is: operating system, product and boot."""
+"""What a machine is: operating system, product, name, addresses and boot."""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
+from sparktop.hardware.addresses import read_addresses
 from sparktop.hardware.kernel_file import read_text
 from sparktop.model.node import NodeIdentity
 from sparktop.model.text import clean
 
 _LONGEST = 120
+_DMI = "sys/devices/virtual/dmi/id"
+_LOOK_AGAIN_S = 60.0
+"""A network can come up and a name can be set while the machine runs; both seldom."""
 _PLACEHOLDERS = frozenset(
     {
         "",
@@ -27,15 +32,57 @@ _PLACEHOLDERS = frozenset(
 """What makers leave in the DMI table where they had nothing to say."""
 
 
-def read_identity(root: Path = Path("/"), *, driver: str | None = None) -> NodeIdentity:
+class IdentityReader:
+    """Knows who the machine is; looks again now and then at what can change while it runs."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._looked_at: float | None = None
+        self._identity: NodeIdentity | None = None
+
+    @property
+    def identity(self) -> NodeIdentity | None:
+        """Who the machine is; None before the first reading, and the same object while nothing changed."""
+        return self._identity
+
+    def read(self, now: float, *, driver: str | None = None, cpu: str | None = None) -> NodeIdentity:
+        """Give who it is at `now`; the driver's version comes from NVML, the processors' line from `cpu`."""
+        known = self._identity
+        if known is None:
+            self._looked_at = now
+            self._identity = read_identity(self._root, driver=driver, cpu=cpu)
+            return self._identity
+        # A driver that went away is the machine's all the same.
+        seen = replace(known, driver=driver or known.driver, cpu=cpu or known.cpu)
+        if self._looked_at is None or not 0 <= now - self._looked_at < _LOOK_AGAIN_S:
+            self._looked_at = now
+            seen = replace(seen, hostname=_hostname(self._root), addresses=read_addresses(self._root))
+        if seen != known:
+            self._identity = seen
+        return self._identity or seen
+
+
+def read_identity(
+    root: Path = Path("/"), *, driver: str | None = None, cpu: str | None = None
+) -> NodeIdentity:
     """Read who the machine below `root` is; `driver` is the NVIDIA driver's version, which NVML tells."""
     boot_id = read_text(str(root / "proc/sys/kernel/random/boot_id"))
+    maker = _dmi(root / _DMI / "sys_vendor")
     return NodeIdentity(
         os=_os(root),
         driver=driver,
         product=_product(root),
         boot_id=clean(boot_id, 64) if boot_id else None,
+        maker=clean(maker, _LONGEST) or None if maker else None,
+        cpu=cpu,
+        addresses=read_addresses(root),
+        hostname=_hostname(root),
     )
+
+
+def _hostname(root: Path) -> str | None:
+    """What the kernel calls the machine."""
+    return clean(read_text(str(root / "proc/sys/kernel/hostname")) or "", 253) or None
 
 
 def _os(root: Path) -> str | None:
@@ -60,7 +107,7 @@ def _pretty_name(root: Path) -> str | None:
 
 def _product(root: Path) -> str | None:
     """Maker and product from DMI, or the model of the device tree where there is no DMI."""
-    dmi = root / "sys/devices/virtual/dmi/id"
+    dmi = root / _DMI
     family, name, vendor = (_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor"))
     # A DGX Spark says so in its family, whoever made it; elsewhere the name can hold the family and more.
     product = name if family and name and family in name else family or name

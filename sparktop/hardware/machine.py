@@ -8,10 +8,12 @@ from pathlib import Path
 
 from sparktop.hardware.cpu import CpuReader
 from sparktop.hardware.gpu import GpuReader
-from sparktop.hardware.identity import read_identity
+from sparktop.hardware.identity import IdentityReader
 from sparktop.hardware.memory import MemoryReader, read_meminfo
 from sparktop.hardware.network import NetworkReader
 from sparktop.hardware.nvml import NvmlModule
+from sparktop.hardware.power_rails import PowerRailReader
+from sparktop.hardware.process_table import ProcessTableReader
 from sparktop.hardware.rdma import RdmaReader
 from sparktop.hardware.sensors import SensorReader
 from sparktop.model.node import NodeIdentity, NodeSample
@@ -30,8 +32,6 @@ class Machine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read /proc and /sys below `root`, and GPUs through `nvml` (nvidia-ml-py when None)."""
-        self.identity: NodeIdentity | None = None
-        """Who the machine is; None before the first reading."""
         self._root = root
         self._clock = clock
         self._cpu = CpuReader(root)
@@ -40,9 +40,17 @@ class Machine:
         self._network = NetworkReader(root)
         self._rdma = RdmaReader(root)
         self._sensors = SensorReader(root)
+        self._rails = PowerRailReader(root)
+        self._processes = ProcessTableReader(root)
+        self._identity = IdentityReader(root)
 
-    def read(self) -> NodeSample:
-        """Take one sample; what this machine does not have is None or empty in it."""
+    @property
+    def identity(self) -> NodeIdentity | None:
+        """Who the machine is; None before the first reading, and the same object while nothing changed."""
+        return self._identity.identity
+
+    def read(self, *, processes: bool = False) -> NodeSample:
+        """Take one sample, with the process table if asked; what the machine lacks is None or empty in it."""
         now = self._clock()
         cpu = self._cpu.read(now)
         meminfo = read_meminfo(self._root)
@@ -52,9 +60,9 @@ class Machine:
             now, meminfo, unified=picture.unified, gpu_processes_bytes=picture.processes_bytes
         )
         sensors = self._sensors.read(now)
-        driver = self._gpu.driver
-        if self.identity is None or (driver is not None and self.identity.driver != driver):
-            self.identity = read_identity(self._root, driver=driver)
+        rails = self._rails.read(now)
+        table = self._processes.read(now) if processes else None
+        self._identity.read(now, driver=self._gpu.driver, cpu=self._cpu.line)
         return NodeSample(
             at=now,
             cpu=cpu,
@@ -63,6 +71,8 @@ class Machine:
             gpu_note=picture.note,
             network=network,
             sensors=sensors,
+            rails=rails,
+            processes=table,
             cost_ms=(self._clock() - now) * _MILLI,
         )
 

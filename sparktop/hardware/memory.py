@@ -12,20 +12,21 @@ from pathlib import Path
 
 from sparktop.hardware.counters import CounterRates
 from sparktop.hardware.kernel_file import parse_int, read_bytes
+from sparktop.hardware.memory_bar import Meminfo, MemoryBar, lay_out, page_cache_bytes
 from sparktop.model.node import MemoryReading
 
 _KIB = 1024
-_NAMED_USE = ("AnonPages", "Shmem", "Slab", "PageTables", "SecPageTables", "KernelStack", "Percpu", "Hugetlb")
-"""Lines of /proc/meminfo that say what memory in use is for and do not overlap."""
-
-Meminfo = Mapping[str, int]
-"""/proc/meminfo by name: bytes, or pages where the line counts pages."""
 
 
 def read_meminfo(root: Path = Path("/")) -> Meminfo:
     """Give /proc/meminfo below `root`; empty when there is none."""
+    return _parse_meminfo(read_bytes(str(root / "proc/meminfo")) or b"")
+
+
+def _parse_meminfo(content: bytes) -> Meminfo:
+    """Every line that holds a number."""
     figures: dict[str, int] = {}
-    for line in (read_bytes(str(root / "proc/meminfo")) or b"").splitlines():
+    for line in content.splitlines():
         name, _, rest = line.partition(b":")
         fields = rest.split()
         value = parse_int(fields[0]) if fields else None
@@ -58,6 +59,7 @@ class MemoryReader:
         if huge_pages:
             available = _free_huge_pages_bytes(meminfo)
         gpu_bytes = gpu_processes_bytes if unified else None
+        bar = lay_out(meminfo, gpu_bytes) or MemoryBar()
         swap_in, swap_out = self._swap_rates(now)
         swap_total = meminfo.get("SwapTotal")
         return MemoryReading(
@@ -65,19 +67,21 @@ class MemoryReader:
             total_bytes=total,
             used_bytes=_difference(total, available),
             available_bytes=available,
-            page_cache_bytes=_page_cache_bytes(meminfo),
+            page_cache_bytes=page_cache_bytes(meminfo),
             cma_free_bytes=meminfo.get("CmaFree"),
             # Free huge pages lie outside of MemAvailable and of the CMA pages counted in it. A kernel that
             # has no CMA has no such line.
             headroom_bytes=available if huge_pages else _difference(available, meminfo.get("CmaFree", 0)),
             gpu_processes_bytes=gpu_bytes,
-            unattributed_bytes=_unattributed_bytes(meminfo, gpu_bytes or 0),
+            unattributed_bytes=bar.unattributed_bytes,
             swap_total_bytes=swap_total,
             swap_used_bytes=_difference(swap_total, meminfo.get("SwapFree")),
             swap_in_bytes_per_s=swap_in,
             swap_out_bytes_per_s=swap_out,
             pressure_full_avg10=_full_avg10(read_bytes(self._pressure)),
             huge_pages=huge_pages,
+            parts=bar.parts,
+            overlap_bytes=bar.overlap_bytes,
         )
 
     def _swap_rates(self, now: float) -> tuple[float | None, float | None]:
@@ -104,30 +108,10 @@ def _difference(whole: int | None, part: int | None) -> int | None:
     return None if whole is None or part is None else max(0, whole - part)
 
 
-def _free_huge_pages_bytes(meminfo: Meminfo) -> int | None:
+def _free_huge_pages_bytes(meminfo: Mapping[str, int]) -> int | None:
     """What unified memory can still give when huge pages are set aside (the vendor's porting rule)."""
     free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
     return None if free is None or size is None else free * size
-
-
-def _page_cache_bytes(meminfo: Meminfo) -> int | None:
-    """Buffers + Cached - Shmem: Shmem sits in Cached, yet cannot be dropped."""
-    cached = meminfo.get("Cached")
-    if cached is None:
-        return None
-    return max(0, meminfo.get("Buffers", 0) + cached - meminfo.get("Shmem", 0))
-
-
-def _unattributed_bytes(meminfo: Meminfo, gpu_bytes: int) -> int | None:
-    """What is neither free, nor cache, nor named, nor a GPU process's.
-
-    Clamped at 0: what a GPU process shares with the host stands in both its own figure and /proc/meminfo's.
-    """
-    total, free, cache = meminfo.get("MemTotal"), meminfo.get("MemFree"), _page_cache_bytes(meminfo)
-    if total is None or free is None or cache is None:
-        return None
-    named = sum(meminfo.get(name, 0) for name in _NAMED_USE)
-    return max(0, total - free - cache - named - gpu_bytes)
 
 
 def _full_avg10(content: bytes | None) -> float | None:

@@ -5,11 +5,12 @@ Traffic of RDMA does not pass through these counters: `rdma` reads its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparktop.hardware.counters import CounterRates
 from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_text
+from sparktop.hardware.pcie import link_bits_per_s
 from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
 
@@ -17,14 +18,19 @@ _LEFT_OUT = ("docker", "veth", "br-")
 """Prefixes of the interfaces that container engines make: their traffic is counted once more elsewhere."""
 _MOST = 64
 """Interfaces shown, at most."""
+_STATE_AGAIN_S = 5.0
 _LOOK_AGAIN_S = 60.0
 """A link's speed is asked for this often: the question can go through to the firmware of the card."""
 _ETHERNET_TYPE = 1
 """ARPHRD_ETHER in /sys/class/net/*/type."""
 _SPEED_MAX_MBPS = 100_000_000
 _BITS_PER_MEGABIT = 1_000_000
-_RX_BYTES, _RX_ERRORS, _TX_BYTES, _TX_ERRORS, _COLUMNS = 0, 2, 8, 10, 16
-"""Columns of /proc/net/dev."""
+_MARGIN = 1.25
+"""A counter can be read a little late: a link that is this much faster than itself is still believed."""
+_COLUMNS = 16
+_RATES = {"rx": 0, "rx packets": 1, "tx": 8, "tx packets": 9}
+_ERRORS = {"rx_errors": 2, "tx_errors": 10}
+"""Columns of /proc/net/dev; errors have the names that /sys gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ class _Link:
     up: bool | None
     kind: str
     bits_per_s: float | None
+    bus_bits_per_s: float | None
+    state_at: float
     looked_at: float
 
 
@@ -50,34 +58,51 @@ class NetworkReader:
         """Take a reading at `now`, in the kernel's order; the first one knows no rates yet."""
         counters = _parse_dev(read_bytes(self._dev) or b"")
         flat = {(name, part): value for name, parts in counters.items() for part, value in parts.items()}
-        rates = self._rates.step(flat, now)
         self._links = {name: self._link(name, now) for name in counters}
-        return tuple(
-            NetworkReading(
-                name=clean(name, 64),
-                kind=link.kind,
-                up=link.up,
-                rx_bytes_per_s=rates[name, "rx"],
-                tx_bytes_per_s=rates[name, "tx"],
-                link_bits_per_s=link.bits_per_s,
-                errors_per_s=rates[name, "errors"],
-            )
+        # Counters of some cards are 32 bits wide: a fast one passes their end every few seconds.
+        most = {
+            (name, part): link.bits_per_s / 8 * _MARGIN
             for name, link in self._links.items()
-        )
+            if link.bits_per_s is not None
+            for part in ("rx", "tx")
+        }
+        rates = self._rates.step(flat, now, most)
+        return tuple(_reading(name, link, rates) for name, link in self._links.items())
 
     def _link(self, name: str, now: float) -> _Link:
-        """What the interface is; looked up again when it came up or went down, or after a while."""
+        """What the interface is; looked up again after it came up or went down, or after a while."""
+        known = self._links.get(name)
+        if known is not None and 0 <= now - known.state_at < _STATE_AGAIN_S:
+            return known
         folder = self._class / name
         up = {"up": True, "down": False, "lowerlayerdown": False, "notpresent": False}.get(
             read_text(f"{folder}/operstate") or ""
         )
-        known = self._links.get(name)
         if known is not None and known.up == up and 0 <= now - known.looked_at < _LOOK_AGAIN_S:
-            return known
+            return replace(known, state_at=now)
         megabits = read_int(f"{folder}/speed") if up is not False else None
         fast = megabits is not None and 0 < megabits < _SPEED_MAX_MBPS
         bits_per_s = float(megabits * _BITS_PER_MEGABIT) if megabits is not None and fast else None
-        return _Link(up, _kind(name, folder), bits_per_s, now)
+        return _Link(up, _kind(name, folder), bits_per_s, link_bits_per_s(f"{folder}/device"), now, now)
+
+
+def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
+    """One interface as a value."""
+    errors = {counter: rates[name, counter] for counter in _ERRORS}
+    known = {counter: rate for counter, rate in errors.items() if rate is not None}
+    return NetworkReading(
+        name=clean(name, 64),
+        kind=link.kind,
+        up=link.up,
+        rx_bytes_per_s=rates[name, "rx"],
+        tx_bytes_per_s=rates[name, "tx"],
+        rx_packets_per_s=rates[name, "rx packets"],
+        tx_packets_per_s=rates[name, "tx packets"],
+        link_bits_per_s=link.bits_per_s,
+        bus_bits_per_s=link.bus_bits_per_s,
+        errors_per_s=sum(known.values()) if len(known) == len(errors) else None,
+        errors={counter: rate for counter, rate in known.items() if rate},
+    )
 
 
 def _kind(name: str, folder: Path) -> str:
@@ -86,10 +111,13 @@ def _kind(name: str, folder: Path) -> str:
         return {"wl": "wifi", "en": "ethernet", "et": "ethernet"}.get(name[:2], "other")
     if (folder / "wireless").exists() or (folder / "phy80211").exists():
         return "wifi"
-    # Bridges, bonds and tunnels are of Ethernet's type too, but have no device. A container's one has none
-    # either: there the name must do.
-    ethernet = read_int(f"{folder}/type") == _ETHERNET_TYPE
-    return "ethernet" if ethernet and ((folder / "device").exists() or name[:2] in {"en", "et"}) else "other"
+    # Bridges, bonds, VLANs and tunnels are of Ethernet's type too, whatever they are called; the kernel names
+    # their kind, or they have no device. A container's interface has neither: there the name must do.
+    if read_int(f"{folder}/type") != _ETHERNET_TYPE or "DEVTYPE=" in (read_text(f"{folder}/uevent") or ""):
+        return "other"
+    virtual = (folder / "bridge").exists() or (folder / "bonding").exists() or (folder / "tun_flags").exists()
+    real = (folder / "device").exists() or name[:2] in {"en", "et"}
+    return "ethernet" if real and not virtual else "other"
 
 
 def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
@@ -103,9 +131,5 @@ def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
         if not name or name == "lo" or name.startswith(_LEFT_OUT) or "/" in name:
             continue
         if len(known) == len(columns) >= _COLUMNS and len(found) < _MOST:
-            found[name] = {
-                "rx": known[_RX_BYTES],
-                "tx": known[_TX_BYTES],
-                "errors": known[_RX_ERRORS] + known[_TX_ERRORS],
-            }
+            found[name] = {part: known[column] for part, column in (_RATES | _ERRORS).items()}
     return found

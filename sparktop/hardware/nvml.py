@@ -6,6 +6,7 @@ NVML belongs to the thread that takes the samples: nothing here locks.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Hashable
 from enum import IntEnum
 from typing import Any, Protocol
@@ -110,6 +111,7 @@ class Nvml:
         self._handles: dict[int, object] | None = None
         self._open_again_at: float | None = None
         self._unknown: dict[tuple[int | None, Hashable], tuple[float, int | None]] = {}
+        self._kept: dict[tuple[int | None, Hashable], tuple[float, Any]] = {}
 
     def handles(self, now: float) -> dict[int, object]:
         """Give the GPUs that answer, by index; opens the library when that is due."""
@@ -140,6 +142,28 @@ class Nvml:
         except UnicodeDecodeError:
             pass  # nvidia-ml-py decodes names by itself, and a name can be anything
         return None
+
+    def ask_seldom(
+        self,
+        now: float,
+        index: int | None,
+        function: str,
+        *args: object,
+        every_s: float = math.inf,
+        key: Hashable = None,
+    ) -> Any:  # noqa: ANN401 - as ask
+        """As `ask`, for what changes seldom: an answer holds for `every_s`, or while the library is open.
+
+        Only answers are kept: what failed in passing is asked again at once.
+        """
+        field = (index, key or function)
+        kept = self._kept.get(field)
+        if kept is not None and now < kept[0]:
+            return kept[1]
+        answer = self.ask(now, index, function, *args, key=key)
+        if answer is not None:
+            self._kept[field] = (now + every_s, answer)
+        return answer
 
     def says_unsupported(self, index: int, key: Hashable) -> bool:
         """True when the driver's last word on a field was NOT_SUPPORTED."""
@@ -172,7 +196,7 @@ class Nvml:
 
     def _open(self, now: float) -> None:
         """Open the library and find its GPUs; leaves a note where one is missing."""
-        self.note, self.driver, self._unknown = None, None, {}
+        self.note, self.driver, self._unknown, self._kept = None, None, {}, {}
         self.generation += 1
         try:
             module = self._load()

@@ -1,23 +1,31 @@
 """RDMA ports (InfiniBand, RoCE), from /sys/class/infiniband.
 
 Their traffic never shows in the counters of the network interface: 5.6 MB were seen there while 325 GB moved.
+Each counter read is a question to the card's firmware (0.4 ms), so that only those are read that are shown,
+each no oftener than it must be, and none of a port that is down.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparktop.hardware.counters import CounterRates
 from sparktop.hardware.kernel_file import entries, read_int, read_text
+from sparktop.hardware.pcie import link_bits_per_s
 from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
 
 _WORD_BYTES = 4
 """`port_rcv_data` and `port_xmit_data` count words of 32 bits."""
+_BITS_PER_WORD = 8 * _WORD_BYTES
 _LOOK_AGAIN_S = 5.0
-"""State, link speed and error counters are read this often: each read is a question to the firmware."""
+"""Ports, their state and speed, and packets."""
+_ERRORS_AGAIN_S = 10.0
+_PLACE_AGAIN_S = 60.0
+"""What hardware a port is on."""
 _MOST = 32
 """Ports shown, at most."""
 _ERRORS = (
@@ -28,17 +36,44 @@ _ERRORS = (
     "req_transport_retries_exceeded",
     "local_ack_timeout_err",
 )
-"""Counters below hw_counters that are errors, by name: reading all that lie there takes 100 ms."""
+CONGESTION_COUNTERS = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
+"""Congestion control at work: named with the errors, yet none, and not in their sum."""
+_FULL_32_BITS = 2**32 - 1
+"""InfiniBand's old counters of 32 bits stay there instead of beginning anew: they tell nothing any more."""
+_LINK_MAX_BITS_PER_S = 1.6e12
+"""No port is faster; of one that does not tell its speed."""
+_MARGIN = 1.25
+"""A counter can be read a little late: a link that is this much faster than itself is still believed."""
 _GIGA = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The hardware that a port is on."""
+
+    bus_bits_per_s: float | None
+    netdev: str | None
+    looked_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Port:
     """What is read seldom about a port."""
 
-    up: bool | None
-    link_bits_per_s: float | None
-    errors_per_s: float | None
+    folder: str
+    place: _Place
+    up: bool | None = None
+    link_bits_per_s: float | None = None
+    packets: Mapping[str, float | None] = field(default_factory=dict)
+    """Per second, by direction."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    """What the counters of errors and congestion did between the last two looks at them."""
+
+    total_per_s: float | None = None
+    moved: Mapping[str, float] = field(default_factory=dict)
 
 
 class RdmaReader:
@@ -47,70 +82,143 @@ class RdmaReader:
     def __init__(self, root: Path = Path("/")) -> None:
         self._class = root / "sys/class/infiniband"
         self._rates: CounterRates[tuple[str, str]] = CounterRates()
-        self._error_rates: CounterRates[str] = CounterRates()
+        self._packet_rates: CounterRates[tuple[str, str]] = CounterRates()
+        self._error_rates: CounterRates[tuple[str, str]] = CounterRates()
         self._looked_at: float | None = None
-        self._folders: dict[str, Path] = {}
+        self._errors_at: float | None = None
         self._ports: dict[str, _Port] = {}
+        self._errors: dict[str, _Errors] = {}
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
         """Take a reading at `now`; no device is a normal state."""
         if self._looked_at is None or not 0 <= now - self._looked_at < _LOOK_AGAIN_S:
             self._look(now)
-        counted: dict[tuple[str, str], int] = {}
-        for name, folder in self._folders.items():
-            for part, counter in (("rx", "port_rcv_data"), ("tx", "port_xmit_data")):
-                words = read_int(f"{folder}/counters/{counter}")
-                if words is not None:
-                    counted[name, part] = words * _WORD_BYTES
-        rates = self._rates.step(counted, now)
-        return tuple(
-            NetworkReading(
-                name=clean(name, 64),
-                kind="rdma",
-                up=port.up,
-                rx_bytes_per_s=rates.get((name, "rx")),
-                tx_bytes_per_s=rates.get((name, "tx")),
-                link_bits_per_s=port.link_bits_per_s,
-                errors_per_s=port.errors_per_s,
-            )
-            for name, port in self._ports.items()
+        if self._errors_at is None or not 0 <= now - self._errors_at < _ERRORS_AGAIN_S:
+            self._look_at_errors(now)
+        names = (("rx", "port_rcv_data"), ("tx", "port_xmit_data"))
+        words = {
+            (name, way): count
+            for name, port in self._live()
+            for way, counter in names
+            if (count := _counter(f"{port.folder}/counters/{counter}")) is not None
+        }
+        most = {key: _most_words_per_s(self._ports[key[0]]) for key in words}
+        rates = self._rates.step(words, now, most)
+        return tuple(self._reading(name, port, rates) for name, port in self._ports.items())
+
+    def _live(self) -> list[tuple[str, _Port]]:
+        """The ports that something can pass through."""
+        return [(name, port) for name, port in self._ports.items() if port.up is not False]
+
+    def _reading(
+        self, name: str, port: _Port, rates: Mapping[tuple[str, str], float | None]
+    ) -> NetworkReading:
+        """One port as a value."""
+        rx, tx = (rates.get((name, way)) for way in ("rx", "tx"))
+        errors = self._errors.get(name, _Errors())
+        return NetworkReading(
+            name=clean(name, 64),
+            kind="rdma",
+            up=port.up,
+            rx_bytes_per_s=None if rx is None else rx * _WORD_BYTES,
+            tx_bytes_per_s=None if tx is None else tx * _WORD_BYTES,
+            rx_packets_per_s=port.packets.get("rx"),
+            tx_packets_per_s=port.packets.get("tx"),
+            link_bits_per_s=port.link_bits_per_s,
+            bus_bits_per_s=port.place.bus_bits_per_s,
+            errors_per_s=errors.total_per_s,
+            errors=errors.moved,
+            netdev=port.place.netdev,
         )
 
     def _look(self, now: float) -> None:
         """Find the ports and read what is read seldom."""
         self._looked_at = now
-        found = _find_ports(self._class)
-        self._folders = dict(found[:_MOST])
-        errors = {name: _errors(folder) for name, folder in self._folders.items()}
-        known = {name: count for name, count in errors.items() if count is not None}
-        rates = self._error_rates.step(known, now)
-        self._ports = {
-            name: _Port(
+        found = {}
+        for name, device, number in _find_ports(self._class)[:_MOST]:
+            folder = f"{device}/ports/{number}"
+            known = self._ports.get(name)
+            fresh = known is not None and 0 <= now - known.place.looked_at < _PLACE_AGAIN_S
+            found[name] = _Port(
+                folder=folder,
+                place=known.place if known is not None and fresh else _place(device, number, now),
                 up=_is_active(read_text(f"{folder}/state")),
-                link_bits_per_s=_link_bits_per_s(read_text(f"{folder}/rate")),
-                errors_per_s=rates.get(name),
+                link_bits_per_s=_rate_bits_per_s(read_text(f"{folder}/rate")),
             )
-            for name, folder in self._folders.items()
+        self._ports = found
+        names = (("rx", "port_rcv_packets"), ("tx", "port_xmit_packets"))
+        counted = {
+            (name, way): count
+            for name, port in self._live()
+            for way, counter in names
+            if (count := _counter(f"{port.folder}/counters/{counter}")) is not None
+        }
+        # No packet is smaller than a word, and most are far larger.
+        most = {key: _most_words_per_s(found[key[0]]) for key in counted}
+        rates = self._packet_rates.step(counted, now, most)
+        for name, port in found.items():
+            packets = {way: rates.get((name, way)) for way in ("rx", "tx")}
+            found[name] = _Port(port.folder, port.place, port.up, port.link_bits_per_s, packets)
+
+    def _look_at_errors(self, now: float) -> None:
+        """Read the counters of errors and congestion that this driver has."""
+        self._errors_at = now
+        counted = {
+            (name, counter): count
+            for name, port in self._live()
+            for counter in (*_ERRORS, *CONGESTION_COUNTERS)
+            if (count := read_int(f"{port.folder}/hw_counters/{counter}")) is not None
+        }
+        rates = self._error_rates.step(counted, now)
+        self._errors = {
+            name: _sum_up(
+                {counter: rates.get((name, counter)) for counter in (*_ERRORS, *CONGESTION_COUNTERS)}
+            )
+            for name in self._ports
         }
 
 
-def _find_ports(folder: Path) -> list[tuple[str, Path]]:
-    """Ports with their folders; a port is named after its device, with its number where there are several."""
-    found: list[tuple[str, Path]] = []
+def _sum_up(rates: Mapping[str, float | None]) -> _Errors:
+    """Errors together, and every counter that moved."""
+    errors = [rate for counter in _ERRORS if (rate := rates.get(counter)) is not None]
+    moved = {counter: rate for counter, rate in rates.items() if rate}
+    return _Errors(sum(errors) if errors else None, moved)
+
+
+def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
+    """Ports: name, folder of the device, number; with several, the number is in the name too."""
+    found: list[tuple[str, str, str]] = []
     for device in entries(folder):
-        ports = folder / device / "ports"
-        numbers = entries(ports)
+        numbers = entries(folder / device / "ports")
         found += [
-            (device if len(numbers) == 1 else f"{device}/{number}", ports / number) for number in numbers
+            (device if len(numbers) == 1 else f"{device}/{number}", str(folder / device), number)
+            for number in numbers
         ]
     return found
 
 
-def _errors(port: Path) -> int | None:
-    """Sum of the error counters that this driver has; None when it has none."""
-    counts = [read_int(f"{port}/hw_counters/{name}") for name in _ERRORS]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+def _place(device: str, number: str, now: float) -> _Place:
+    """The hardware below a port; its interface is that of its first address, else the only one there."""
+    netdev = read_text(f"{device}/ports/{number}/gid_attrs/ndevs/0")
+    if netdev is None:
+        beside = entries(Path(device) / "device/net")
+        netdev = beside[0] if len(beside) == 1 else None
+    return _Place(
+        bus_bits_per_s=link_bits_per_s(f"{device}/device"),
+        netdev=None if netdev is None else clean(netdev, 64) or None,
+        looked_at=now,
+    )
+
+
+def _counter(path: str) -> int | None:
+    """A counter's value; None when there is none or it is full."""
+    count = read_int(path)
+    return None if count == _FULL_32_BITS else count
+
+
+def _most_words_per_s(port: _Port) -> float:
+    """How fast a counter of words can grow."""
+    return (port.link_bits_per_s or _LINK_MAX_BITS_PER_S) * _MARGIN / _BITS_PER_WORD
 
 
 def _is_active(state: str | None) -> bool | None:
@@ -118,7 +226,7 @@ def _is_active(state: str | None) -> bool | None:
     return None if state is None else state.endswith("ACTIVE")
 
 
-def _link_bits_per_s(rate: str | None) -> float | None:
+def _rate_bits_per_s(rate: str | None) -> float | None:
     """`200 Gb/sec (4X HDR)` as a number."""
     fields = (rate or "").split()
     if len(fields) < len(("200", "Gb/sec")) or fields[1] != "Gb/sec":

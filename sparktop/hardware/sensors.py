@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparktop.hardware.kernel_file import entries, read_int, read_text
+from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
 from sparktop.model.node import SensorReading
 from sparktop.model.text import clean
 
@@ -67,11 +67,11 @@ def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
     found: list[_Sensor] = []
     rdma_names = _rdma_names(root)
     chips = root / "sys/class/hwmon"
-    for chip in sorted(entries(chips), key=_by_number):
+    for chip in sorted(entries(chips), key=by_number):
         folder = chips / chip
         chip_name = rdma_names.get(_device(folder / "device")) or read_text(f"{folder}/name") or chip
         inputs = [name for name in entries(folder) if name.startswith("temp") and name.endswith("_input")]
-        for name in sorted(inputs, key=_by_number):
+        for name in sorted(inputs, key=by_number):
             stem = str(folder / name.removesuffix("_input"))
             label = read_text(f"{stem}_label")
             critical_c = _celsius(f"{stem}_crit")
@@ -105,9 +105,3 @@ def _numbered(sensors: list[_Sensor]) -> tuple[_Sensor, ...]:
         name = f"{sensor.name} {seen[sensor.name]}" if sensor.name in shared else sensor.name
         named.append(_Sensor(name, sensor.input, sensor.critical_c))
     return tuple(named)
-
-
-def _by_number(name: str) -> tuple[int, str]:
-    """Sort key that puts hwmon10 behind hwmon9."""
-    digits = "".join(char for char in name if char in "0123456789")
-    return int(digits or 0), name

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -35,6 +36,8 @@ class LocalSource:
     ) -> None:
         """Read /proc and /sys below `root`, and GPUs through `nvml` (nvidia-ml-py when None)."""
         self.name = name
+        self.show_processes = False
+        """Whether samples hold the process table, which costs more than the rest: somebody looks at it."""
         self._clock = clock
         self._machine = Machine(root, nvml=nvml, clock=clock)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -56,7 +59,7 @@ class LocalSource:
             since_s = self._clock() - self._running_since
             return self._late(f"reading this machine has hung for {since_s:.0f} s")
         self._running_since = self._clock()
-        job = self._running = self._submit(self._machine.read)
+        job = self._running = self._submit(partial(self._machine.read, processes=self.show_processes))
         answer = asyncio.wrap_future(job)
         try:
             await asyncio.wait({answer}, timeout=deadline_s)

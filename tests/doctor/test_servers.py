@@ -12,8 +12,8 @@ import pytest
 
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.network import RealNetwork, Reply
-from sparktop.doctor.servers import check_backend, check_node, check_router
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.doctor.servers import check_backend, check_router
+from sparktop.model.targets import BackendTarget, RouterTarget
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 READING = {"/metrics", "/version", "/v1/models", "/api/ps", "/api/version", "/prometheus/metrics", "/props"}
@@ -196,14 +196,3 @@ async def test_another_router_is_a_warning(serve: Serve, network: RealNetwork) -
     checks = by_name(await check_router(RouterTarget("b", server.url), network))
     assert checks["router"].status is Status.WARN
     assert "404" in checks["router"].message
-
-
-async def test_nodes_elsewhere(serve: Serve, network: RealNetwork) -> None:
-    """An agent's port is tried and nothing is sent to it; ssh is not checked; this machine needs no way."""
-    server = await serve({})
-    (agent,) = await check_node(NodeTarget("n", "agent", server.url), network)
-    assert (agent.name, agent.status) == ("n agent port", Status.OK)
-    assert server.heads == []
-    (ssh,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network)
-    assert (ssh.name, ssh.status) == ("n node", Status.SKIP)
-    assert await check_node(NodeTarget("n"), network) == []

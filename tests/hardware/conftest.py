@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.hardware.gb10_root import build
+from tests.hardware.gb10_root import write as write  # noqa: PLC0414 - tests know it from here
+
 MEMINFO = """\
 MemTotal:       124609375 kB
 MemFree:        14680064 kB
@@ -120,11 +123,12 @@ SPARK_LINKS = {
 }
 
 
-def write(root: Path, path: str, content: str | bytes) -> None:
-    """Put a file into a tree."""
-    target = root / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content if isinstance(content, bytes) else content.encode())
+def stat_line(
+    pid: int, name: str, *, ticks: int = 0, start: int = 1, rss_pages: int = 1, flags: int = 0x400000
+) -> str:
+    """/proc/PID/stat of a process."""
+    behind = f"{'0 ' * 2}{start} 1000000 {rss_pages} 18446744073709551615 0 0"
+    return f"{pid} ({name}) S 1 {pid} {pid} 0 -1 {flags} 10 0 0 0 {ticks} 0 0 0 20 0 {behind}\n"
 
 
 @pytest.fixture
@@ -143,3 +147,9 @@ def bare(tmp_path: Path) -> Path:
     write(tmp_path, "proc/meminfo", "MemTotal:        4194304 kB\nMemFree:         2097152 kB\n")
     write(tmp_path, "proc/net/dev", NET_DEV.replace("enP7s7", "  eth0"))
     return tmp_path
+
+
+@pytest.fixture
+def gb10_tree(tmp_path: Path) -> Path:
+    """The root of a whole DGX Spark that serves a large model: see `gb10_root`."""
+    return build(tmp_path)

@@ -12,7 +12,9 @@ import pynvml
 GIB = 1024**3
 MACHINE_BYTES = 127_600_000_000
 """MemTotal of the fake machine with unified memory."""
+Handle = int | tuple[int, int]
 NOT_SUPPORTED = 3
+NOT_FOUND = 6
 FUNCTION_NOT_FOUND = 13
 LOST = 15
 UNKNOWN_ERROR = 999
@@ -28,8 +30,9 @@ def refuse(code: int) -> Exception:
     return error
 
 
-def process(pid: int, used_bytes: int | None) -> SimpleNamespace:
-    return SimpleNamespace(pid=pid, usedGpuMemory=used_bytes)
+def process(pid: int, used_bytes: int | None, ids: tuple[int, int] = (2**32 - 1,) * 2) -> SimpleNamespace:
+    """One line of a list; `ids` are GPU instance and compute instance, all bits set without MIG."""
+    return SimpleNamespace(pid=pid, usedGpuMemory=used_bytes, gpuInstanceId=ids[0], computeInstanceId=ids[1])
 
 
 def memory(total: int, used: int = 0) -> SimpleNamespace:
@@ -61,6 +64,9 @@ def gb10(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - answers have as ma
         "nvmlDeviceGetClockInfo": 2411,
         "nvmlDeviceGetMaxClockInfo": 3003,
         MEMORY_CLOCK: refuse(NOT_SUPPORTED),
+        "nvmlDeviceGetMigMode": refuse(NOT_SUPPORTED),
+        "nvmlDeviceGetTotalEnergyConsumption": refuse(NOT_SUPPORTED),
+        "nvmlDeviceGetTemperatureThreshold": refuse(NOT_SUPPORTED),
         "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
         "fields": dict(FIELDS_AT_0),
         "nvmlDeviceGetComputeRunningProcesses": [process(4242, 102_625 * 1024**2)],
@@ -82,13 +88,43 @@ def h200(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
         "nvmlDeviceGetClockInfo": 1830,
         "nvmlDeviceGetMaxClockInfo": 1980,
         MEMORY_CLOCK: 3201,
+        "nvmlDeviceGetMigMode": [0, 0],
+        "nvmlDeviceGetTotalEnergyConsumption": 5_123_456_789,
+        "nvmlDeviceGetTemperatureThreshold": 87,
         "nvmlDeviceGetCurrentClocksEventReasons": 0,
     }
     return gb10() | discrete | changes
 
 
+def mig_slice(ids: tuple[int, int] = (7, 0), **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
+    """A MIG instance as it answers."""
+    answers: dict[str, Any] = {
+        "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        "nvmlDeviceGetUUID": f"MIG-{ids[0]:08}-0000-0000-0000-{ids[1]:012}",
+        "nvmlDeviceGetMemoryInfo": memory(10 * GIB, 3 * GIB),
+        "nvmlDeviceGetGpuInstanceId": ids[0],
+        "nvmlDeviceGetComputeInstanceId": ids[1],
+    }
+    return answers | changes
+
+
+def h100(*slices: dict[str, Any] | None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
+    """A GPU in MIG mode with `slices` in its places; None is an empty place."""
+    return h200(
+        **{
+            "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
+            "nvmlDeviceGetMemoryInfo": memory(80 * GIB, 20 * GIB),
+            "nvmlDeviceGetUtilizationRates": refuse(NOT_SUPPORTED),
+            "nvmlDeviceGetMigMode": [1, 1],
+            "nvmlDeviceGetMaxMigDeviceCount": 7,
+            "slices": slices,
+            **changes,
+        }
+    )
+
+
 class FakeDriver:
-    """Answers like the module `pynvml`; a handle is the GPU's number."""
+    """Answers like the module `pynvml`; a handle is the GPU's number, and the place behind it for a slice."""
 
     NVMLError = pynvml.NVMLError
     NVMLLibraryMismatchError = pynvml.NVMLLibraryMismatchError
@@ -100,7 +136,7 @@ class FakeDriver:
         self.init_error: Exception | None = None
         self.failing: dict[str, Exception] = {}
         """Functions that fail for every GPU."""
-        self.lost: set[int] = set()
+        self.lost: set[Handle] = set()
         self.names: dict[int, str] = {4242: "VLLM::Worker_TP0", 900: "/usr/lib/xorg/Xorg -core :0"}
         self.old_memory_only = False
         """Knows the first version of the memory call only."""
@@ -140,8 +176,16 @@ class FakeDriver:
         """Give the name; NVML_ERROR_NOT_FOUND for an unknown process."""
         self._count("nvmlSystemGetProcessName")
         if pid not in self.names:
-            raise refuse(6)
+            raise refuse(NOT_FOUND)
         return self.names[pid]
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, place: int) -> object:  # noqa: N802 - its name
+        """Give the handle of a slice; NVML_ERROR_NOT_FOUND for an empty place."""
+        self._count("nvmlDeviceGetMigDeviceHandleByIndex")
+        slices = self.gpus[handle].get("slices", ())
+        if place >= len(slices) or slices[place] is None:
+            raise refuse(NOT_FOUND)
+        return (handle, place)
 
     def nvmlDeviceGetFieldValues(self, handle: int, numbers: list[int]) -> list[Any]:  # noqa: N802 - its name
         """Give the answer to each field."""
@@ -152,7 +196,7 @@ class FakeDriver:
         if not name.startswith("nvmlDeviceGet"):
             raise AttributeError(name)
 
-        def ask(handle: int, argument: int = 0, **_: object) -> Any:  # noqa: ANN401 - as many types as fields
+        def ask(handle: Handle, argument: int = 0, **_: object) -> Any:  # noqa: ANN401 - as many types as fields
             memory_clock = name == "nvmlDeviceGetMaxClockInfo" and argument == pynvml.NVML_CLOCK_MEM
             if name == "nvmlDeviceGetMemoryInfo" and argument and self.old_memory_only:
                 raise refuse(FUNCTION_NOT_FOUND)
@@ -165,11 +209,13 @@ class FakeDriver:
         if name in self.failing:
             raise self.failing[name]
 
-    def _answer(self, name: str, handle: int, key: str) -> Any:  # noqa: ANN401 - as many types as fields
+    def _answer(self, name: str, handle: Handle, key: str) -> Any:  # noqa: ANN401 - as many types as fields
         self._count(name)
-        if handle in self.lost:
+        gpu, place = handle if isinstance(handle, tuple) else (handle, None)
+        if gpu in self.lost or (gpu, place) in self.lost:
             raise refuse(LOST)
-        answer = self.gpus[handle].get(key, refuse(FUNCTION_NOT_FOUND))
+        answers = self.gpus[gpu] if place is None else self.gpus[gpu]["slices"][place]
+        answer = answers.get(key, refuse(FUNCTION_NOT_FOUND))
         if isinstance(answer, Exception):
             raise answer
         return answer

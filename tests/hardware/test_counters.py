@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.counters import CounterRates
+from sparktop.hardware.counters import CounterRates, wrapped
 
 
 def test_a_first_reading_has_no_rate() -> None:
@@ -61,3 +62,52 @@ def test_no_rate_is_ever_negative(readings: list[tuple[dict[str, int], float]]) 
         given_rates = rates.step(values, now)
         assert given_rates.keys() == values.keys()
         assert all(rate is None or rate >= 0 for rate in given_rates.values())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "most", "grown"),
+    [
+        (2**32 - 10, 5, 100, 15),
+        (2**64 - 10, 5, 100, 15),
+        (2**64 - 10, 5, 2**62, 15),
+        (2**32 - 10, 500, 100, None),
+        (2**31, 5, 100, None),
+        (2**40, 5, 2**39, None),
+        (3, 1, 100, None),
+        (2**32 - 10, 5, 2**31, None),
+        (2**64, 5, 2**70, None),
+    ],
+    ids=[
+        "32 bits",
+        "64 bits",
+        "64 bits, a fast link",
+        "more than can pass",
+        "set back from the middle",
+        "set back, far from 64 bits",
+        "set back at the bottom",
+        "too fast to tell",
+        "wider than any counter",
+    ],
+)
+def test_a_wrap_is_believed_near_the_end_of_a_width(
+    before: int, after: int, most: float, grown: int | None
+) -> None:
+    """What went back began anew, unless the way over the end of 32 or 64 bits fits into the time."""
+    assert wrapped(before, after, most) == grown
+
+
+def test_a_counter_that_wrapped_keeps_its_rate() -> None:
+    """For counters whose pace is known; others that went back have no rate."""
+    rates = CounterRates[str]()
+    rates.step({"a": 2**64 - 10, "b": 2**64 - 10}, 0.0)
+    assert rates.step({"a": 10, "b": 10}, 2.0, {"a": 100.0}) == {"a": 10.0, "b": None}
+
+
+@settings(max_examples=80)
+@given(st.sampled_from((32, 64)), st.integers(1, 2**30), st.integers(0, 2**30))
+def test_a_wrap_within_the_pace_is_always_exact(bits: int, grown: int, before_end: int) -> None:
+    """However a counter passes the end of its width, what it grew by is what it grew by."""
+    before = 2**bits - 1 - before_end % grown
+    after = (before + grown) % 2**bits
+    assert after < before
+    assert wrapped(before, after, 2**30) == grown

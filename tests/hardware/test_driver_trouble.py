@@ -134,3 +134,20 @@ def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:
     assert sample.sensors
     assert machine.identity is not None
     assert machine.identity.driver == "580.126.09"
+
+
+def test_a_reloaded_driver_is_asked_everything_anew() -> None:
+    """What one driver did not know or said once may differ with the next: no answer outlives the library."""
+    driver = FakeDriver(gb10(nvmlDeviceGetTotalEnergyConsumption=refuse(3)))
+    reader = GpuReader(NOWHERE, driver)
+    (gpu,) = reader.read(0.0).gpus
+    assert (gpu.name, gpu.energy_j) == ("NVIDIA GB10", None)
+    driver.lost = {0}
+    assert reader.read(1.0).gpus == ()
+    driver.lost = set()
+    driver.gpus = [h200()]
+    driver.driver = "590.10.01"
+    (gpu,) = reader.read(31.0).gpus
+    assert (gpu.name, gpu.sm_clock_max_mhz, gpu.power_limit_w) == ("NVIDIA H200", 1980, 700.0)
+    assert gpu.energy_j == 5_123_456.789
+    assert reader.driver == "590.10.01"

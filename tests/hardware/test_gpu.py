@@ -19,8 +19,10 @@ from tests.hardware.fake_driver import (
     UNKNOWN_ERROR,
     FakeDriver,
     gb10,
+    h100,
     h200,
     memory,
+    mig_slice,
     process,
     refuse,
 )
@@ -40,6 +42,8 @@ UNKNOWN_AFTER = {
     "nvmlDeviceGetMaxClockInfo": {"sm_clock_max_mhz"},
     "nvmlDeviceGetCurrentClocksEventReasons": {"throttle_reasons"},
     "nvmlDeviceGetFieldValues": {"throttled_percent"},
+    "nvmlDeviceGetMigMode": {"mig"},
+    "nvmlDeviceGetTotalEnergyConsumption": {"energy_j"},
     "nvmlDeviceGetComputeRunningProcesses": {"processes"},
     "nvmlDeviceGetGraphicsRunningProcesses": {"processes"},
     "nvmlSystemGetProcessName": {"processes"},
@@ -80,8 +84,8 @@ def test_a_gb10_tells_all_but_its_memory() -> None:
         throttle_reasons=("software power cap",),
         throttled_percent=dict.fromkeys(reasons),
         processes=(
-            GpuProcess(4242, "VLLM::Worker_TP0", 102_625 * 1024**2),
-            GpuProcess(900, "Xorg", 60 * 1024**2),
+            GpuProcess(4242, "VLLM::Worker_TP0", 102_625 * 1024**2, "compute"),
+            GpuProcess(900, "Xorg", 60 * 1024**2, "graphics"),
         ),
     )
     assert picture.note is None
@@ -120,6 +124,14 @@ def test_a_gb10_is_unified_whatever_clock_it_tells() -> None:
     """Were a driver to tell a memory clock for a GB10, its name still says what it is."""
     answers = gb10(nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES)) | {MEMORY_CLOCK: 8533}
     assert read(FakeDriver(answers)).unified is True
+    other = h200(nvmlDeviceGetName="NVIDIA GB100", nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES))
+    assert read(FakeDriver(other)).unified is False
+
+
+def test_a_gb10_is_unified_though_its_memory_cannot_be_asked_for() -> None:
+    """An error that says nothing costs neither the bar nor what its processes hold."""
+    picture = read(FakeDriver(gb10(nvmlDeviceGetMemoryInfo=refuse(UNKNOWN_ERROR))))
+    assert (picture.unified, picture.processes_bytes) == (True, (102_625 + 60) * 1024**2)
 
 
 def test_a_passing_error_does_not_make_memory_unified() -> None:
@@ -128,9 +140,17 @@ def test_a_passing_error_does_not_make_memory_unified() -> None:
     assert GpuReader(NOWHERE, FakeDriver(answers)).read(0.0, 141 * GIB).unified is False
 
 
+def test_a_discrete_gpu_without_the_memory_call_is_not_unified() -> None:
+    """NOT_SUPPORTED alone makes no GPU the machine's: one with a memory clock has memory of its own."""
+    picture = read(FakeDriver(h200(nvmlDeviceGetMemoryInfo=refuse(NOT_SUPPORTED))))
+    assert (picture.unified, picture.processes_bytes) == (False, None)
+
+
 def test_memory_that_fails_leaves_the_question_open() -> None:
-    """An error other than NOT_SUPPORTED says nothing about the kind of memory."""
-    assert read(FakeDriver(h200(nvmlDeviceGetMemoryInfo=refuse(UNKNOWN_ERROR)))).unified is None
+    """An error other than NOT_SUPPORTED says nothing about the kind of memory; a memory clock does."""
+    answers = h200(nvmlDeviceGetMemoryInfo=refuse(UNKNOWN_ERROR))
+    assert read(FakeDriver(answers)).unified is False
+    assert read(FakeDriver(answers | {MEMORY_CLOCK: refuse(NOT_SUPPORTED)})).unified is None
 
 
 def test_an_old_driver_is_asked_in_the_old_way() -> None:
@@ -159,6 +179,10 @@ def test_one_failing_call_costs_no_other_reading(call: str, code: int) -> None:
     picture = GpuReader(NOWHERE, driver).read(0.0, machine_bytes)
     gpu = only(picture)
     lost = {name for name in GpuReading.__slots__ if getattr(gpu, name) != getattr(whole, name)}
+    # Only a driver that knows no margin is asked for the threshold; then the one stands in for the other.
+    if call == "nvmlDeviceGetMarginTemperature" and code != UNKNOWN_ERROR:
+        assert gpu.slowdown_c == 87.0
+        lost.remove("slowdown_c")
     assert lost == UNKNOWN_AFTER[call]
     assert all(getattr(gpu, name) is None for name in lost - {"processes", "throttled_percent"})
     assert picture.note is None
@@ -193,7 +217,7 @@ def test_what_the_driver_does_not_know_is_not_asked_for_ten_minutes() -> None:
 
 def test_memory_stays_unified_while_it_is_not_asked_for() -> None:
     """Both versions of the question are asked once, and their answer holds."""
-    driver = FakeDriver(gb10())
+    driver = FakeDriver(gb10(nvmlDeviceGetName="NVIDIA Thor"))
     reader = GpuReader(NOWHERE, driver)
     assert [reader.read(now, MACHINE_BYTES).unified for now in (0.0, 1.0, 2.0)] == [True, True, True]
     assert driver.calls["nvmlDeviceGetMemoryInfo"] == 2
@@ -233,8 +257,8 @@ def test_a_process_that_computes_and_draws_is_one() -> None:
         "nvmlDeviceGetGraphicsRunningProcesses": [process(7, 5 * GIB), process(9, 2**64 - 1)],
     }
     picture = read(FakeDriver(gb10(**answers)))
-    held = [(entry.pid, entry.memory_bytes) for entry in only(picture).processes or ()]
-    assert held == [(7, 5 * GIB), (8, None), (9, None)]
+    held = [(entry.pid, entry.memory_bytes, entry.kind) for entry in only(picture).processes or ()]
+    assert held == [(7, 5 * GIB, "both"), (8, None, "compute"), (9, None, "graphics")]
     assert picture.processes_bytes == 5 * GIB
 
 
@@ -285,3 +309,67 @@ def test_several_gpus_are_read_each_for_itself() -> None:
     picture = read(driver)
     assert [(gpu.index, gpu.temperature_c) for gpu in picture.gpus] == [(i, 40.0 + i) for i in range(8)]
     assert picture.unified is False
+
+
+def test_energy_is_in_joules_where_the_driver_counts_it() -> None:
+    """NVML counts millijoules since the driver was loaded; 0 is a driver that counts none."""
+    assert only(read(FakeDriver(h200()))).energy_j == 5_123_456.789
+    assert only(read(FakeDriver(gb10()))).energy_j is None
+    assert only(read(FakeDriver(h200(nvmlDeviceGetTotalEnergyConsumption=0)))).energy_j is None
+
+
+def test_the_slowdown_threshold_is_for_drivers_that_tell_no_margin() -> None:
+    """With a margin it is not even asked for: newer drivers call it deprecated."""
+    driver = FakeDriver(h200(), h200(nvmlDeviceGetMarginTemperature=refuse(FUNCTION_NOT_FOUND)))
+    first, second = read(driver).gpus
+    assert (first.limit_margin_c, first.slowdown_c) == (13.0, None)
+    assert (second.limit_margin_c, second.slowdown_c) == (None, 87.0)
+    assert driver.calls["nvmlDeviceGetTemperatureThreshold"] == 1
+
+
+def test_a_power_limit_of_nothing_is_no_limit() -> None:
+    """0 W from a driver that has none is not drawn as a limit that is passed."""
+    assert only(read(FakeDriver(h200(nvmlDeviceGetEnforcedPowerLimit=0)))).power_limit_w == 700.0
+
+
+def test_a_changed_power_limit_is_seen_within_half_a_minute() -> None:
+    """It is asked for seldom, not once."""
+    driver = FakeDriver(h200())
+    reader = GpuReader(NOWHERE, driver)
+    reader.read(0.0)
+    driver.gpus[0]["nvmlDeviceGetEnforcedPowerLimit"] = 500_000
+    assert only(reader.read(29.0)).power_limit_w == 700.0
+    assert only(reader.read(30.0)).power_limit_w == 500.0
+
+
+def test_a_gpu_that_answers_nothing_is_said() -> None:
+    """Listed, named, and silent: a row of dashes without a word would look like a fault of the screen."""
+    silent = {"nvmlDeviceGetName": "NVIDIA GB10", "nvmlDeviceGetUUID": "GPU-1"}
+    picture = GpuReader(NOWHERE, FakeDriver(h200(), silent)).read(0.0)
+    assert [gpu.name for gpu in picture.gpus] == ["NVIDIA H200", "NVIDIA GB10"]
+    assert picture.note == "GPU 1 tells nothing: the driver answers no question about it"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "most"),
+    [
+        ([gb10()], 8.5),
+        ([gb10(nvmlDeviceGetName="Thor", nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES))], 8.5),
+        ([gb10(nvmlDeviceGetName="Thor", nvmlDeviceGetMemoryInfo=memory(0))], 8.5),
+        ([h200()], 10.5),
+        ([h200()] * 8, 84.0),
+        ([h100(*[mig_slice((place, 0)) for place in range(7)])], 12.0),
+    ],
+    ids=["GB10", "with the machine's total", "with total 0", "H200", "eight", "seven slices"],
+)
+def test_a_sample_costs_few_calls(gpus: list[dict[str, Any]], most: float) -> None:
+    """What never changes is asked once, what changes seldom seldom: counted over a minute at one a second."""
+    driver = FakeDriver(*gpus)
+    reader = GpuReader(NOWHERE, driver)
+    reader.read(0.0, MACHINE_BYTES)
+    driver.calls.clear()
+    for second in range(1, 61):
+        reader.read(float(second), MACHINE_BYTES)
+    assert driver.calls.total() / 60 <= most
+    once = {"nvmlDeviceGetName", "nvmlDeviceGetMaxClockInfo", "nvmlSystemGetDriverVersion"}
+    assert not once & driver.calls.keys()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.identity import read_identity
+from sparktop.hardware.addresses import read_addresses
+from sparktop.hardware.identity import IdentityReader, read_identity
 from sparktop.model.node import NodeIdentity
 from tests.hardware.conftest import write
 
@@ -20,7 +21,59 @@ def test_a_spark_says_who_it_is(spark: Path) -> None:
         driver="580.126.09",
         product="NVIDIA DGX Spark",
         boot_id="0f1e2d3c-0000-4000-8000-000000000001",
+        maker="NVIDIA",
     )
+
+
+def test_a_whole_machine_has_a_name_and_addresses(gb10_tree: Path) -> None:
+    """What others reach it by: no loopback, no address of one link only, each once, IPv4 first."""
+    identity = read_identity(gb10_tree, cpu="10 x Cortex-X925 + 10 x Cortex-A725")
+    assert (identity.hostname, identity.maker) == ("spark-1", "NVIDIA")
+    assert identity.cpu == "10 x Cortex-X925 + 10 x Cortex-A725"
+    assert identity.addresses == ("10.100.0.11", "192.168.1.11", "2001:db8::11", "fd00::11")
+
+
+def test_a_maker_that_left_its_name_out_is_unknown(spark: Path) -> None:
+    """A placeholder is no maker."""
+    write(spark, f"{DMI}/sys_vendor", "To Be Filled By O.E.M.\n")
+    assert read_identity(spark).maker is None
+
+
+def test_an_identity_is_the_same_object_while_nothing_changed(gb10_tree: Path) -> None:
+    """Who compares by `is` sees a change only where there is one; what can change is read once a minute."""
+    reader = IdentityReader(gb10_tree)
+    first = reader.read(0.0)
+    assert reader.read(30.0) is reader.read(90.0) is reader.identity is first
+    write(gb10_tree, "proc/sys/kernel/hostname", "spark-2\n")
+    assert reader.read(149.0) is first
+    renamed = reader.read(150.0)
+    assert (renamed.hostname, renamed.addresses) == ("spark-2", first.addresses)
+    assert reader.identity is renamed
+
+
+def test_a_driver_is_told_as_soon_as_it_is_known(gb10_tree: Path) -> None:
+    """It does not wait for the minute, and a driver that went away does not change who the machine is."""
+    reader = IdentityReader(gb10_tree)
+    assert reader.read(0.0).driver is None
+    loaded = reader.read(1.0, driver="580.126.09")
+    assert loaded.driver == "580.126.09"
+    assert reader.read(2.0) is loaded
+
+
+def test_an_address_that_came_and_went_shows_within_a_minute(gb10_tree: Path) -> None:
+    """A cable that is pulled takes its address with it."""
+    reader = IdentityReader(gb10_tree)
+    reader.read(0.0)
+    write(gb10_tree, "proc/net/fib_trie", "Local:\n  |-- 10.0.0.9\n     /32 host LOCAL\n")
+    (gb10_tree / "proc/net/if_inet6").unlink()
+    assert reader.read(60.0).addresses == ("10.0.0.9",)
+
+
+def test_addresses_that_are_none_are_left_out(tmp_path: Path) -> None:
+    """Garbage where the kernel writes addresses gives no address and no error."""
+    write(tmp_path, "proc/net/fib_trie", b"  |-- 10.0.0\xff\n /32 host LOCAL\n/32 host LOCAL\n |-- 0.0.0.0\n")
+    write(tmp_path, "proc/net/if_inet6", b"zz 01\n\nfd00\n\xff\xfe\n")
+    assert read_addresses(tmp_path) == ()
 
 
 def test_a_bare_container_is_nobody(bare: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
 from sparktop.hardware.machine import Machine
-from sparktop.model.node import MemoryReading, NodeIdentity
-from tests.hardware.conftest import STAT, write
+from sparktop.model.node import MemoryPart, MemoryReading, NodeIdentity, ProcessTable
+from tests.hardware.conftest import STAT, stat_line, write
 from tests.hardware.fake_driver import FakeDriver, gb10, refuse
+from tests.hardware.gb10_root import advance
 
 
 def ticking() -> Callable[[], float]:
@@ -49,6 +50,48 @@ def test_a_spark_gives_a_whole_sample(spark: Path) -> None:
     assert before is None
     assert machine.identity is not None
     assert (machine.identity.product, machine.identity.driver) == ("NVIDIA DGX Spark", "580.126.09")
+
+
+def test_a_whole_spark_is_read_to_the_last_rail(gb10_tree: Path) -> None:
+    """A sample has core groups, the memory bar with the driver's share, rails and card temperatures."""
+    machine = Machine(gb10_tree, nvml=FakeDriver(gb10()), clock=ticking())
+    machine.read()
+    advance(gb10_tree, 1)
+    sample = machine.read()
+    assert [(group.name, group.percent) for group in sample.cpu.groups] == [
+        ("Cortex-X925", 50.0),
+        ("Cortex-A725", 10.0),
+    ]
+    assert sample.memory.parts[0] == MemoryPart("GPU processes", sample.memory.gpu_processes_bytes or 0)
+    assert sum(part.size_bytes for part in sample.memory.parts) == sample.memory.total_bytes
+    assert [rail.name for rail in sample.rails][:2] == ["sys_total", "soc_pkg"]
+    assert {sensor.critical_c for sensor in sample.sensors if sensor.name.startswith("roce")} == {105.0}
+    assert machine.identity is not None
+    assert machine.identity.cpu == "10 x Cortex-X925 + 10 x Cortex-A725"
+    assert sample.processes is None
+
+
+def test_the_process_table_is_read_when_asked_for(gb10_tree: Path) -> None:
+    """A sample that nobody wants processes in does not look at them; a tree without any has no count of 0."""
+    machine = Machine(gb10_tree, nvml=FakeDriver(), clock=ticking())
+    assert machine.read(processes=True).processes == ProcessTable(age_s=0.0)
+    write(gb10_tree, "proc/4242/stat", stat_line(4242, "vllm", rss_pages=100))
+    assert machine.read().processes is None
+    table = Machine(gb10_tree, nvml=FakeDriver(), clock=ticking()).read(processes=True).processes
+    assert table is not None
+    assert (table.count, table.processes[0].name) == (1, "vllm")
+
+
+def test_what_is_static_is_read_once(gb10_tree: Path) -> None:
+    """Without the files of the inventory, a machine that was read before says the same."""
+    machine = Machine(gb10_tree, nvml=FakeDriver(), clock=ticking())
+    machine.read()
+    before = machine.identity
+    for path in ("proc/cpuinfo", "etc/os-release", "sys/devices/virtual/dmi/id/product_family"):
+        (gb10_tree / path).unlink()
+    advance(gb10_tree, 1)
+    assert [group.name for group in machine.read().cpu.groups] == ["Cortex-X925", "Cortex-A725"]
+    assert machine.identity is before
 
 
 def test_a_bare_container_gives_a_sample_too(bare: Path) -> None:

@@ -5,12 +5,26 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.memory import _NAMED_USE, MemoryReader, read_meminfo
-from sparktop.model.node import MemoryReading
+from sparktop.hardware.memory import MemoryReader, _parse_meminfo, read_meminfo
+from sparktop.hardware.memory_bar import NAMED_USE, Meminfo, lay_out
+from sparktop.model.node import (
+    CACHE_PART,
+    CMA_FREE_PART,
+    CMA_PART,
+    FREE_PART,
+    GPU_PART,
+    HUGE_PART,
+    OTHER_PART,
+    PROGRAMS_PART,
+    MemoryPart,
+    MemoryReading,
+)
 from tests.hardware.conftest import MEMINFO, write
+from tests.hardware.gb10_root import GPU_PROCESS_BYTES, HUGE_PAGES_FREE, build, meminfo
 
 KIB = 1024
 FIGURES = (
@@ -21,13 +35,34 @@ FIGURES = (
     "Cached",
     "Shmem",
     "AnonPages",
+    "Slab",
+    "KernelStack",
+    "VmallocUsed",
+    "CmaTotal",
     "CmaFree",
     "SwapTotal",
     "SwapFree",
     "HugePages_Total",
     "HugePages_Free",
     "Hugepagesize",
+    "Hugetlb",
 )
+
+
+ORDER = (GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_PART, FREE_PART)
+
+
+def parse(text: str) -> Meminfo:
+    return _parse_meminfo(text.encode())
+
+
+def sizes_of(parts: tuple[MemoryPart, ...]) -> dict[str, int]:
+    return {part.name: part.size_bytes for part in parts}
+
+
+def judge(figures: dict[str, int], unified: bool | None, gpu_bytes: int | None) -> MemoryReading:  # noqa: FBT001 - as its callers
+    reader = MemoryReader(Path("/nonexistent"), page_bytes=4096)
+    return reader.read(0.0, figures, unified=unified, gpu_processes_bytes=gpu_bytes)
 
 
 def read(root: Path, *, unified: bool | None = True, gpu_processes_bytes: int | None = None) -> MemoryReading:
@@ -79,20 +114,90 @@ def test_huge_pages_say_nothing_on_other_machines(spark: Path) -> None:
 
 
 def test_the_pool_adds_up(spark: Path) -> None:
-    """GPU processes, named use, cache, free and unattributed memory are the whole."""
+    """GPU processes, named use, cache, CMA in use, free and unattributed memory are the whole."""
     gpu_bytes = 80 * 1024**3
     reading = read(spark, gpu_processes_bytes=gpu_bytes)
     meminfo = read_meminfo(spark)
-    named = sum(meminfo.get(name, 0) for name in _NAMED_USE)
+    named = sum(meminfo.get(name, 0) for name in NAMED_USE)
     assert reading.unattributed_bytes
     assert reading.page_cache_bytes is not None
-    whole = gpu_bytes + named + reading.page_cache_bytes + meminfo["MemFree"] + reading.unattributed_bytes
-    assert whole == reading.total_bytes
+    cma = meminfo["CmaTotal"] - meminfo["CmaFree"]
+    whole = gpu_bytes + named + reading.page_cache_bytes + cma + meminfo["MemFree"]
+    assert whole + reading.unattributed_bytes == reading.total_bytes
 
 
 def test_unattributed_is_never_negative(spark: Path) -> None:
     """A GPU process can hold what the host counts as well; the overlap is not less than nothing."""
     assert read(spark, gpu_processes_bytes=200 * 1024**3).unattributed_bytes == 0
+
+
+def test_the_bar_of_a_spark_in_its_order(gb10_tree: Path) -> None:
+    """Each part is what the kernel's lines and the driver say, and they are in the order of the legend."""
+    reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES)
+    programs = 5_242_880 + 409_600 + 1_468_006 + 92_160 + 4_096 + 31_744 + 45_056 + (163_840 - 31_744)
+    kib = [(part.name, part.size_bytes // KIB) for part in reading.parts]
+    assert kib == [
+        (GPU_PART, GPU_PROCESS_BYTES // KIB),
+        (PROGRAMS_PART, programs),
+        (CACHE_PART, 262_144 + 3_145_728 - 409_600),
+        (CMA_PART, 10_485_760 - 9_227_469),
+        (OTHER_PART, 894_007),
+        (CMA_FREE_PART, 9_227_469),
+        (FREE_PART, 9_871_204 - 9_227_469),
+    ]
+    assert (reading.overlap_bytes, reading.unattributed_bytes) == (0, 894_007 * KIB)
+
+
+def test_huge_pages_have_a_part_of_their_own(tmp_path: Path) -> None:
+    """Free ones are neither a program's nor free for others; those in use are a program's."""
+    build(tmp_path, huge_pages=True)
+    reading = read(tmp_path, gpu_processes_bytes=GPU_PROCESS_BYTES)
+    plain = lay_out(parse(meminfo()), GPU_PROCESS_BYTES)
+    sizes, before = sizes_of(reading.parts), sizes_of(plain.parts if plain else ())
+    assert sizes[HUGE_PART] == HUGE_PAGES_FREE * 2048 * KIB
+    assert HUGE_PART not in before
+    assert sizes[OTHER_PART] == before[OTHER_PART]
+    assert reading.headroom_bytes == HUGE_PAGES_FREE * 2048 * KIB
+    assert sum(sizes.values()) == reading.total_bytes
+
+
+def test_cma_pages_that_others_count_are_not_counted_again(gb10_tree: Path) -> None:
+    """Pages of CMA lent to programs and cache stand there; only what nothing explains can be a driver's."""
+    left_kib = 894_007 + 10_485_760 - 9_227_469
+    reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES + (left_kib - 1000) * KIB)
+    sizes = sizes_of(reading.parts)
+    assert sizes[CMA_PART] == 1000 * KIB
+    assert reading.overlap_bytes == (10_485_760 - 9_227_469 - 1000) * KIB
+    assert OTHER_PART not in sizes
+    assert reading.unattributed_bytes == 0
+
+
+def test_pages_shared_with_the_host_are_the_gpus(gb10_tree: Path) -> None:
+    """Where the driver's figure and the kernel's overlap, the programs' part gives way, then the cache."""
+    explained_kib = 894_007 + 10_485_760 - 9_227_469
+    reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES + (explained_kib + 500_000) * KIB)
+    before = sizes_of(read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES).parts)
+    sizes = sizes_of(reading.parts)
+    assert before[PROGRAMS_PART] - sizes[PROGRAMS_PART] == 500_000 * KIB
+    assert sizes[CACHE_PART] == before[CACHE_PART]
+    assert sizes[GPU_PART] == reading.gpu_processes_bytes
+    assert reading.overlap_bytes == (10_485_760 - 9_227_469 + 500_000) * KIB
+
+
+def test_a_bar_without_a_unified_gpu_has_no_part_for_it(gb10_tree: Path) -> None:
+    """What processes hold on a card of its own is other memory."""
+    reading = read(gb10_tree, unified=False, gpu_processes_bytes=GPU_PROCESS_BYTES)
+    assert GPU_PART not in sizes_of(reading.parts)
+    assert sum(sizes_of(reading.parts).values()) == reading.total_bytes
+
+
+@pytest.mark.parametrize("missing", ["MemTotal", "MemFree", "Cached"])
+def test_a_bar_that_cannot_be_told_is_empty(gb10_tree: Path, missing: str) -> None:
+    """Without total, free or cache there is no bar, and nothing is said of the overlap."""
+    lines = (gb10_tree / "proc/meminfo").read_text().splitlines(keepends=True)
+    write(gb10_tree, "proc/meminfo", "".join(line for line in lines if not line.startswith(f"{missing}:")))
+    reading = read(gb10_tree)
+    assert (reading.parts, reading.overlap_bytes, reading.unattributed_bytes) == ((), None, None)
 
 
 def test_gpu_processes_count_on_unified_memory_only(spark: Path) -> None:
@@ -140,26 +245,50 @@ def test_a_bare_container_knows_little(bare: Path) -> None:
     )
 
 
-@settings(max_examples=60)
-@given(
-    st.dictionaries(
-        st.sampled_from(FIGURES),
-        st.integers(0, 2**50),
-    ),
-    st.sampled_from([None, False, True]),
-    st.none() | st.integers(0, 2**50),
+_meminfos = st.dictionaries(
+    st.sampled_from(FIGURES), st.one_of(st.integers(0, 2**40), st.integers(0, 100), st.just(0))
 )
+_gpu_bytes = st.none() | st.integers(0, 2**41)
+
+
+@settings(max_examples=200)
+@given(_meminfos, st.sampled_from([None, False, True]), _gpu_bytes)
+def test_the_bar_adds_up_whatever_is_said(
+    meminfo: dict[str, int],
+    unified: bool | None,  # noqa: FBT001 - hypothesis passes it
+    gpu_bytes: int | None,
+) -> None:
+    """The parts are the whole to the byte, each above 0, in the one order; unattributed is its part."""
+    reading = judge(meminfo | {"MemTotal": meminfo.get("MemTotal", 2**35)}, unified, gpu_bytes)
+    names = [part.name for part in reading.parts]
+    assert names == [name for name in ORDER if name in names]
+    assert all(part.size_bytes > 0 for part in reading.parts)
+    if {"MemFree", "Cached"} <= meminfo.keys():
+        assert sum(part.size_bytes for part in reading.parts) == reading.total_bytes
+        assert sizes_of(reading.parts).get(OTHER_PART, 0) == reading.unattributed_bytes
+        assert not (reading.overlap_bytes and reading.unattributed_bytes)
+    else:
+        assert (names, reading.overlap_bytes) == ([], None)
+
+
+@settings(max_examples=60)
+@given(_meminfos, st.sampled_from([None, False, True]), _gpu_bytes)
 def test_no_figure_is_ever_negative(
     meminfo: dict[str, int],
     unified: bool | None,  # noqa: FBT001 - hypothesis passes it
     gpu_bytes: int | None,
 ) -> None:
     """Whatever the kernel and the driver say, each figure is None or at least 0."""
-    reading = MemoryReader(Path("/nonexistent"), page_bytes=4096).read(
-        0.0, meminfo, unified=unified, gpu_processes_bytes=gpu_bytes
-    )
+    reading = judge(meminfo, unified, gpu_bytes)
     figures = [value for value in dataclasses.astuple(reading) if isinstance(value, int | float)]
     assert all(value >= 0 for value in figures)
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=200))
+def test_whatever_meminfo_holds_is_figures_or_nothing(content: bytes) -> None:
+    """No content is an error, and no figure is below 0."""
+    assert all(value >= 0 for value in _parse_meminfo(content).values())
 
 
 def _with_huge_pages(*, total: int, free: int) -> str:

@@ -1,4 +1,4 @@
-"""Facts about network interfaces and RDMA ports."""
+"""Facts about network interfaces."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.hardware.network import NetworkReader
-from sparktop.hardware.rdma import RdmaReader
+from tests.hardware import gb10_root
 from tests.hardware.conftest import net_dev_line, write
-
-PORT = "sys/class/infiniband/rocep1s0f0/ports/1"
 
 
 def test_interfaces_have_their_kind_state_and_speed(spark: Path) -> None:
@@ -41,13 +39,14 @@ def test_rates_are_of_the_time_between_readings(spark: Path) -> None:
 
 
 def test_a_link_that_came_up_is_looked_at_again(spark: Path) -> None:
-    """The speed is read once a minute, and at once when the state changed."""
+    """The speed is read once a minute, and when the state changed, which is looked at every 5 s."""
     reader = NetworkReader(spark)
     reader.read(0.0)
     write(spark, "sys/class/net/enp1s0f0np0/operstate", "up\n")
     write(spark, "sys/class/net/enp1s0f0np0/speed", "200000\n")
     write(spark, "sys/class/net/enP7s7/speed", "1000\n")
-    speeds = [link.link_bits_per_s for link in reader.read(1.0)[:2]]
+    assert reader.read(4.0)[1].up is False
+    speeds = [link.link_bits_per_s for link in reader.read(5.0)[:2]]
     assert speeds == [10e9, 200e9]
     assert reader.read(61.0)[0].link_bits_per_s == 1e9
 
@@ -73,46 +72,53 @@ def test_a_name_is_cleaned(bare: Path) -> None:
     assert [link.name for link in NetworkReader(bare).read(0.0)] == ["a [31mb"]
 
 
-def test_rdma_counts_words(spark: Path) -> None:
-    """The InfiniBand counters are in words of 4 bytes."""
-    reader = RdmaReader(spark)
-    first = reader.read(0.0)
-    assert [(port.name, port.kind, port.up, port.link_bits_per_s) for port in first] == [
-        ("rocep1s0f0", "rdma", True, 200e9),
-        ("rocep1s0f1", "rdma", False, None),
-    ]
-    assert (first[0].rx_bytes_per_s, first[0].tx_bytes_per_s) == (None, None)
-    write(spark, f"{PORT}/counters/port_rcv_data", "1500000\n")
-    second = reader.read(2.0)
-    assert (second[0].rx_bytes_per_s, second[0].tx_bytes_per_s) == (1e6, 0.0)
-    assert second[1].rx_bytes_per_s is None
+def test_packets_and_errors_have_rates_and_names(spark: Path) -> None:
+    """Errors are named as /sys names them, and only those that moved."""
+    reader = NetworkReader(spark)
+    reader.read(0.0)
+    line = (
+        net_dev_line("enP7s7", 3_000_000, 6, 3_000_000, 1).replace(" 5000 ", " 5020 ").replace("6000", "6040")
+    )
+    write(spark, "proc/net/dev", "h\nh\n" + line)
+    link = reader.read(2.0)[0]
+    assert (link.rx_packets_per_s, link.tx_packets_per_s) == (10.0, 20.0)
+    assert (link.errors_per_s, link.errors) == (2.0, {"rx_errors": 2.0})
 
 
-def test_rdma_errors_are_counted_by_name_and_seldom(spark: Path) -> None:
-    """Only counters that are errors, every 5 s: congestion marks are none."""
-    reader = RdmaReader(spark)
-    assert reader.read(0.0)[0].errors_per_s is None
-    write(spark, f"{PORT}/hw_counters/out_of_sequence", "15\n")
-    write(spark, f"{PORT}/hw_counters/np_cnp_sent", "999999\n")
-    assert reader.read(1.0)[0].errors_per_s is None
-    assert reader.read(5.0)[0].errors_per_s == 2.0
-    assert reader.read(6.0)[0].errors_per_s == 2.0
+def test_a_narrow_counter_that_wraps_keeps_its_rate(spark: Path) -> None:
+    """Counters of 32 bits pass their end every few seconds; the link's speed tells it from a restart."""
+    write(spark, "proc/net/dev", "h\nh\n" + net_dev_line("enP7s7", 2**32 - 500, 0, 3_000_000, 0))
+    reader = NetworkReader(spark)
+    reader.read(0.0)
+    write(spark, "proc/net/dev", "h\nh\n" + net_dev_line("enP7s7", 1_500, 0, 1_000, 0))
+    link = reader.read(1.0)[0]
+    assert (link.rx_bytes_per_s, link.tx_bytes_per_s) == (2000.0, None)
 
 
-def test_several_ports_carry_their_number(spark: Path) -> None:
-    """A device with two ports gives two readings with names of their own."""
-    write(spark, "sys/class/infiniband/rocep1s0f0/ports/2/state", "4: ACTIVE\n")
-    names = [port.name for port in RdmaReader(spark).read(0.0)]
-    assert names == ["rocep1s0f0/1", "rocep1s0f0/2", "rocep1s0f1"]
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"uevent": "DEVTYPE=bridge\nINTERFACE=enbr0\n"},
+        {"uevent": "DEVTYPE=vlan\nINTERFACE=enbr0\n"},
+        {"bridge/bridge_id": "8000.0\n"},
+        {"bonding/mode": "balance-rr 0\n"},
+        {"tun_flags": "0x1002\n"},
+    ],
+)
+def test_what_only_looks_like_ethernet_is_other(spark: Path, files: dict[str, str]) -> None:
+    """Bridges, bonds, VLANs and tunnels carry what passes an interface of its own, whatever their name."""
+    write(spark, "proc/net/dev", "h\nh\n" + net_dev_line("enbr0", 1, 0, 1, 0))
+    write(spark, "sys/class/net/enbr0/type", "1\n")
+    assert [link.kind for link in NetworkReader(spark).read(0.0)] == ["ethernet"]
+    for path, content in files.items():
+        write(spark, f"sys/class/net/enbr0/{path}", content)
+    assert [link.kind for link in NetworkReader(spark).read(0.0)] == ["other"]
 
 
-def test_no_rdma_is_normal(bare: Path) -> None:
-    """A machine without RDMA has no ports, and no error."""
-    assert RdmaReader(bare).read(0.0) == ()
-
-
-@pytest.mark.parametrize("rate", ["", "fast", "x Gb/sec", "inf Gb/sec", "-2 Gb/sec", "200 Mb/sec"])
-def test_a_strange_link_rate_is_unknown(spark: Path, rate: str) -> None:
-    """A rate that cannot be read is no rate."""
-    write(spark, f"{PORT}/rate", rate)
-    assert RdmaReader(spark).read(0.0)[0].link_bits_per_s is None
+def test_an_interface_knows_what_its_bus_carries(tmp_path: Path) -> None:
+    """A 200 Gb/s interface behind Gen5 x4 can move half of that; a bus that tells nothing limits nothing."""
+    links = {link.name: link for link in NetworkReader(gb10_root.build(tmp_path)).read(0.0)}
+    fast = links["enp1s0f0np0"]
+    assert fast.link_bits_per_s == 200e9
+    assert fast.capacity_bits_per_s == fast.bus_bits_per_s == pytest.approx(100.8e9, rel=1e-3)
+    assert (links["enP7s7"].bus_bits_per_s, links["enP7s7"].capacity_bits_per_s) == (None, 10e9)

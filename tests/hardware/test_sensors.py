@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sparktop.hardware.sensors import SensorReader
 from tests.hardware.conftest import write
+from tests.hardware.gb10_root import RDMA_DEVICES
 
 
 def test_each_sensor_has_its_own_name_and_critical_value(spark: Path) -> None:
@@ -20,6 +21,25 @@ def test_each_sensor_has_its_own_name_and_critical_value(spark: Path) -> None:
         ("rocep1s0f0", 55.0, 105.0),
         ("rocep1s0f1", 56.0, 105.0),
     ]
+
+
+def test_the_four_cards_of_a_spark_are_named_after_their_rdma_devices(gb10_tree: Path) -> None:
+    """All four chips are called mlx5 and sit on the functions that the RDMA devices sit on."""
+    found = {sensor.name: sensor for sensor in SensorReader(gb10_tree).read(0.0)}
+    cards = [f"{device} asic" for device in RDMA_DEVICES]
+    assert [name for name in found if name.startswith("roce")] == cards
+    assert [found[name].temperature_c for name in cards] == [55.0, 56.0, 57.0, 58.0]
+    assert {found[name].critical_c for name in cards} == {105.0}
+    assert [name for name in found if name.startswith("acpitz")] == [f"acpitz {n}" for n in range(1, 6)]
+    assert (found["nvme Sensor 1"].critical_c, found["mt7925_phy0"].temperature_c) == (None, 48.0)
+
+
+def test_cards_without_rdma_devices_are_numbered(gb10_tree: Path) -> None:
+    """Without the RDMA driver the chips are still told apart."""
+    for device in RDMA_DEVICES:
+        (gb10_tree / f"sys/class/infiniband/{device}").unlink()
+    found = [sensor.name for sensor in SensorReader(gb10_tree).read(0.0)]
+    assert [name for name in found if "mlx5" in name] == [f"mlx5 asic {n}" for n in range(1, 5)]
 
 
 def test_what_a_chip_does_not_know_is_left_out(spark: Path) -> None:

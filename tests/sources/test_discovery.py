@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparktop.discovery import Found, Ports, discover, parse_target
 from sparktop.errors import UsageError
-from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from tests.sources.conftest import HEALTHY_PAGE, RawServer, Serve, answer
 
 MODELS = answer(b'{"object": "list", "data": [{"id": "m"}]}')
@@ -41,6 +41,29 @@ MODELS = answer(b'{"object": "list", "data": [{"id": "m"}]}')
 def test_a_port_or_url_is_a_backend(text: str, name: str, url: str) -> None:
     """A TARGET with a port or a scheme is one server; path kept, /metrics and /v1 dropped."""
     assert parse_target(text) == BackendTarget(name, url)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "url"),
+    [
+        ("spark-a:9750", "spark-a", "http://spark-a:9750"),
+        ("https://spark-a:9750/", "spark-a", "https://spark-a:9750"),
+        ("[::1]:9750", "[::1]", "http://[::1]:9750"),
+        ("http://spark-a:9750/metrics", "spark-a", "http://spark-a:9750"),
+        ("spark-a:9750/healthz", "spark-a", "http://spark-a:9750"),
+        ("http://spark-a:9750/v1/sample", "spark-a", "http://spark-a:9750"),
+        ("https://proxy.example/spark-a/v1/sample", "proxy.example/spark-a", "https://proxy.example/spark-a"),
+        ("spark-a:9751/v1/sample", "spark-a:9751", "http://spark-a:9751"),
+    ],
+)
+def test_the_agents_port_or_page_is_a_node(text: str, name: str, url: str) -> None:
+    """A TARGET on the agent's port, or that ends in the agent's page, is a machine behind its agent."""
+    assert parse_target(text) == NodeTarget(name, via="agent", url=url)
+
+
+def test_another_path_on_the_agents_port_is_a_backend() -> None:
+    """An engine may listen on that port too, below a path."""
+    assert parse_target("spark-a:9750/vllm") == BackendTarget("spark-a:9750/vllm", "http://spark-a:9750/vllm")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +135,7 @@ def test_a_password_is_refused_and_not_repeated(text: str) -> None:
 def test_any_text_is_a_target_or_one_line(text: str) -> None:
     """Any text is a backend, a host, or a UsageError of one clean line; results read the same again."""
     refusal = ""
-    target: BackendTarget | str = ""
+    target: BackendTarget | NodeTarget | str = ""
     try:
         target = parse_target(text)
     except UsageError as error:
@@ -123,6 +146,10 @@ def test_any_text_is_a_target_or_one_line(text: str) -> None:
         return
     if isinstance(target, BackendTarget):
         assert parse_target(target.url).url == target.url  # type: ignore[union-attr]  # a URL gives a backend
+        assert not target.url.endswith("/")
+    elif isinstance(target, NodeTarget):
+        assert target.via == "agent"
+        assert target.url
         assert not target.url.endswith("/")
     else:
         assert parse_target(target) == target
@@ -181,12 +208,46 @@ async def test_litellm_is_a_router_and_its_health_is_never_asked(serve: Serve) -
     assert server.paths == ["/metrics", "/health/liveliness"]
 
 
-async def test_a_listening_agent_is_noted(serve: Serve) -> None:
-    """Something on the agent's port is noted with its address and sent no request."""
-    server: RawServer = await serve(b"")
+HEALTHY_AGENT = answer(b'{"ok": true, "sparktop": "0.1.0"}')
+
+
+async def test_an_agent_is_a_node_and_its_backends_are_on_it(serve: Serve) -> None:
+    """An agent that answers becomes a node named after its host, and the engines there belong to it."""
+    agent: RawServer = await serve({"/healthz": HEALTHY_AGENT, "/v1/sample": answer(b"{}")})
+    engine: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
+    found = await look(serve, engine, agent=agent.port)
+    assert found == Found(
+        backends=(BackendTarget("localhost", engine.url, engine="vllm", nodes=("localhost",)),),
+        nodes=(NodeTarget("localhost", via="agent", url=agent.url),),
+        agents=(f"localhost:{agent.port}",),
+    )
+    assert agent.paths == ["/healthz", "/v1/sample"]
+
+
+async def test_an_agent_that_wants_a_token_is_a_note(serve: Serve) -> None:
+    """Without its token an agent cannot be watched: a line says what to set, and no node is made up."""
+    agent: RawServer = await serve({"/healthz": HEALTHY_AGENT, "/v1/sample": answer(b"", "401 No")})
+    engine: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
+    found = await look(serve, engine, agent=agent.port)
+    name = f"localhost:{agent.port}"
+    assert found == Found(
+        backends=(BackendTarget("localhost", engine.url, engine="vllm"),),
+        agents=(name,),
+        notes=(f"the agent at {name} wants a token: set token_env or token_file in the config",),
+    )
+
+
+@pytest.mark.parametrize(
+    "reply", [b"", answer(b"ok"), answer(b'{"ok": true}'), answer(b"[]"), answer(b"", "404 No")]
+)
+async def test_something_else_on_the_agents_port_is_no_node(reply: bytes, serve: Serve) -> None:
+    """What does not answer as an agent does is told in a line and not watched."""
+    server: RawServer = await serve(reply)
     found = await look(serve, agent=server.port)
-    assert found == Found(agents=(f"localhost:{server.port}",))
-    assert server.heads == []
+    assert (found.nodes, found.agents) == ((), ())
+    name = f"localhost:{server.port}"
+    remedy = "one with TLS needs its https:// URL in the config"
+    assert found.notes == (f"{name} answers as no agent does; {remedy}",)
 
 
 async def test_a_server_that_wants_a_key_is_noted(serve: Serve) -> None:

@@ -13,6 +13,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.sources.local import LocalSource
 from sparktop.sources.source import Source
+from tests.hardware.conftest import stat_line
 from tests.hardware.fake_driver import FakeDriver, gb10
 
 AMPLE_S = 20.0
@@ -180,6 +181,22 @@ async def test_closing_does_not_wait_for_a_hanging_driver(
     await wait_for(thread.join)
     assert not thread.is_alive()
     assert driver.opened == 0
+
+
+async def test_processes_are_read_while_they_are_shown(source: LocalSource, tmp_path: Path) -> None:
+    """Nobody pays for a table that nobody looks at; each poll goes by what is wanted then."""
+    (tmp_path / "proc/42").mkdir()
+    (tmp_path / "proc/42/stat").write_text(stat_line(42, "vllm", rss_pages=10))
+    tables = []
+    for shown in (False, True, False):
+        source.show_processes = shown
+        sample = await source.poll(AMPLE_S)
+        assert isinstance(sample, NodeSample)
+        tables.append(sample.processes)
+    assert (tables[0], tables[2]) == (None, None)
+    assert tables[1] is not None
+    assert [one.name for one in tables[1].processes] == ["vllm"]
+    assert LocalSource("other").show_processes is False
 
 
 async def test_this_machine_is_a_source() -> None:

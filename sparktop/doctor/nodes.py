@@ -1,0 +1,89 @@
+"""Nodes elsewhere as seen from here: does the agent answer, or ssh reach a sparktop, and what does it see?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from sparktop.doctor.check import Check, Status
+from sparktop.doctor.network import Network, place_of
+from sparktop.doctor.servers import check_port
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.targets import NodeTarget
+from sparktop.sources.source import Reading, Source
+
+_AGENT_S = 6.0
+_SSH_S = 25.0
+"""ssh may take 10 s to connect, and Python on a busy machine some more."""
+_ADVICE = {
+    FailureKind.REFUSED: "start `sparktop agent --listen HOST:9750 --token-file FILE` there",
+    FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
+    FailureKind.UNAUTHORIZED: "name the agent's token with token_env or token_file",
+    FailureKind.TLS: "name the authority that signed its certificate with tls_ca",
+    FailureKind.MALFORMED: "correct the port: something else listens there",
+}
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def way_in(target: NodeTarget) -> Source:
+    """Give the source that the monitor would read `target` through."""
+    if target.via == "ssh":
+        from sparktop.sources.ssh import SshSource  # late: most examinations have no node elsewhere
+
+        return SshSource(target)
+    from sparktop.sources.agent import AgentSource  # as above
+
+    return AgentSource(target)
+
+
+async def check_node(
+    target: NodeTarget, network: Network, *, source: Callable[[NodeTarget], Source] = way_in
+) -> list[Check]:
+    """Check the way to a node that is not this machine, by reading it once."""
+    if target.via == "local":
+        return []
+    checks: list[Check] = []
+    if target.via == "agent" and target.url:
+        reach = await check_port(f"{target.name} agent", target.url, network)
+        checks.append(reach)
+        if reach.status is Status.FAIL:
+            return checks
+        checks += _check_secrecy(target)
+    reading, identity = await _read(source(target), _AGENT_S if target.via == "agent" else _SSH_S)
+    return [*checks, *_told(target, reading, identity)]
+
+
+def _check_secrecy(target: NodeTarget) -> list[Check]:
+    """Warn of a token that anyone on the way can read."""
+    place = place_of(target.url or "")
+    secret = target.token or target.token_file
+    if not secret or place is None or urlsplit(target.url or "").scheme == "https" or place.host in _LOOPBACK:
+        return []
+    seen = f"the token goes to {place.shown} unencrypted: anyone on the way can read it"
+    advice = "give the agent --tls-cert and --tls-key, and write https:// here"
+    return [Check(f"{target.name} token", Status.WARN, seen, advice)]
+
+
+async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity | None]:
+    """Read a node once, and who it is."""
+    try:
+        reading = await source.poll(within_s)
+        return reading, getattr(source, "identity", None)
+    finally:
+        await source.close()
+
+
+def _told(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
+    """Say what the node told of itself."""
+    name = f"{target.name} node"
+    if isinstance(reading, Failure):
+        return [Check(name, Status.FAIL, reading.message, _ADVICE.get(reading.kind, ""))]
+    known = identity or NodeIdentity()
+    parts = [known.product, known.os, f"driver {known.driver}" if known.driver else None]
+    seen = ", ".join(part for part in parts if part) or "answers"
+    checks = [Check(name, Status.OK, f"read through {target.via}: {seen}")]
+    if isinstance(reading, NodeSample) and not reading.gpus:
+        note = reading.gpu_note or "tells of no GPU"
+        checks.append(Check(f"{target.name} GPU", Status.WARN, note, "look at nvidia-smi there"))
+    return checks

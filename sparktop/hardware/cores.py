@@ -1,0 +1,212 @@
+"""Which cores a machine has: their designs, where they differ, and the processors in one line.
+
+All of it is static and read once: /proc/cpuinfo of a large x86 machine takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
+from sparktop.model.text import clean
+
+_CPUS = "sys/devices/system/cpu"
+_KHZ_PER_MHZ = 1000
+_DIFFERENT = 1.2
+"""Cores differ in design when one can do this much more: a design's best cores run a few percent faster."""
+_MOST = 8
+"""Designs told apart, at most."""
+_LONGEST = 64
+_HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-cores"}
+"""Folders of the performance counters of hybrid x86 processors, by the vendor's word for the cores."""
+_ARM, _NVIDIA = 0x41, 0x4E
+_DESIGNS = {
+    (_ARM, 0xD03): "Cortex-A53",
+    (_ARM, 0xD05): "Cortex-A55",
+    (_ARM, 0xD07): "Cortex-A57",
+    (_ARM, 0xD08): "Cortex-A72",
+    (_ARM, 0xD0B): "Cortex-A76",
+    (_ARM, 0xD0C): "Neoverse-N1",
+    (_ARM, 0xD40): "Neoverse-V1",
+    (_ARM, 0xD41): "Cortex-A78",
+    (_ARM, 0xD42): "Cortex-A78AE",
+    (_ARM, 0xD44): "Cortex-X1",
+    (_ARM, 0xD46): "Cortex-A510",
+    (_ARM, 0xD47): "Cortex-A710",
+    (_ARM, 0xD48): "Cortex-X2",
+    (_ARM, 0xD49): "Neoverse-N2",
+    (_ARM, 0xD4D): "Cortex-A715",
+    (_ARM, 0xD4E): "Cortex-X3",
+    (_ARM, 0xD4F): "Neoverse-V2",
+    (_ARM, 0xD80): "Cortex-A520",
+    (_ARM, 0xD81): "Cortex-A720",
+    (_ARM, 0xD82): "Cortex-X4",
+    (_ARM, 0xD84): "Neoverse-V3",
+    (_ARM, 0xD85): "Cortex-X925",
+    (_ARM, 0xD87): "Cortex-A725",
+    (_ARM, 0xD8E): "Neoverse-N3",
+    (_NVIDIA, 0x004): "Carmel",
+}
+"""Names by implementer and part number of MIDR_EL1, as arch/arm64/include/asm/cputype.h has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Cores of one design."""
+
+    name: str
+    cores: frozenset[int]
+    """The kernel's numbers."""
+    max_mhz: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """What is known of a machine's cores."""
+
+    designs: tuple[Design, ...] = ()
+    """The fastest first; empty where all cores are alike or nobody knows."""
+    line: str | None = None
+    """The processors in a line, "10 x Cortex-X925 + 10 x Cortex-A725"."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """What /proc/cpuinfo says of a core."""
+
+    midr: tuple[int, int] | None = None
+    """Implementer and part; x86 has neither."""
+    model: str | None = None
+
+
+def read_cores(root: Path = Path("/")) -> Cores:
+    """Read which cores the machine below `root` has."""
+    cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
+    numbers = frozenset(cores) or _present(root)
+    capacities, clocks = _sizes(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
+    by_midr = _by_midr(cores)
+    named = by_midr or _by_hybrid(root, numbers) or _by_size(capacities, "capacity {}")
+    named = named or _by_size(clocks, "{} MHz")
+    designs = [
+        Design(clean(name, _LONGEST), members, max(clocks.get(core, 0) for core in members) or None)
+        for name, members in named.items()
+    ]
+    designs.sort(key=lambda design: _rank(design, capacities), reverse=True)
+    return Cores(tuple(designs[:_MOST]), _line(cores, designs if by_midr else []))
+
+
+def _rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
+    """Sort key: what the kernel says that a core can do, its clock, then what Arm calls its largest cores."""
+    capacity = max((capacities.get(core, 0) for core in design.cores), default=0)
+    return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name
+
+
+def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
+    """Each core by its number; the file is one block of `name : value` a core."""
+    cores: dict[int, _Core] = {}
+    for block in content.split(b"\n\n"):
+        fields: dict[bytes, bytes] = {}
+        for line in block.splitlines():
+            name, separator, value = line.partition(b":")
+            if separator:
+                fields[name.strip()] = value.strip()
+        number, model = _number(fields.get(b"processor")), fields.get(b"model name")
+        if number is None:
+            continue
+        implementer, part = _number(fields.get(b"CPU implementer")), _number(fields.get(b"CPU part"))
+        midr = None if implementer is None or part is None else (implementer, part)
+        cores[number] = _Core(midr, model.decode("utf-8", "replace") if model else None)
+    return cores
+
+
+def _number(digits: bytes | None) -> int | None:
+    """A number as the kernel writes it, 12 or 0xd85."""
+    try:
+        return None if digits is None else int(digits, 0)
+    except ValueError:
+        return None
+
+
+def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
+    """Cores by the name of their design; empty when it is one, or a core does not tell."""
+    found: dict[str, set[int]] = {}
+    for number, core in cores.items():
+        if core.midr is None:
+            return {}
+        found.setdefault(_design_name(core.midr), set()).add(number)
+    return {name: frozenset(members) for name, members in found.items()} if len(found) > 1 else {}
+
+
+def _design_name(midr: tuple[int, int]) -> str:
+    """What the design is called; its numbers when it is not in the table."""
+    name = _DESIGNS.get(midr)
+    maker = "Arm" if midr[0] == _ARM else f"implementer {midr[0]:#x}"
+    return name or f"{maker} part {midr[1]:#x}"
+
+
+def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
+    """Cores of a hybrid x86 processor by kind; empty on others."""
+    found = {
+        word: _parse_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers
+        for folder, word in _HYBRID.items()
+    }
+    filled = {word: members for word, members in found.items() if members}
+    return filled if len(filled) > 1 else {}
+
+
+def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
+    """Cores by a size that the kernel gives for each, where it jumps; empty when it does not."""
+    found: dict[str, set[int]] = {}
+    last: int | None = None
+    title = ""
+    for core, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        if last is None or size * _DIFFERENT <= last:
+            title = name.format(size)
+        found.setdefault(title, set()).add(core)
+        last = size
+    return {one: frozenset(members) for one, members in found.items()} if len(found) > 1 else {}
+
+
+def _sizes(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
+    """A file of each core that holds a number above 0."""
+    found = {core: read_int(f"{root}/{_CPUS}/cpu{core}/{entry}") for core in numbers}
+    return {core: size for core, size in found.items() if size is not None and size > 0}
+
+
+def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
+    """The highest clock of each core."""
+    kilohertz = _sizes(root, numbers, "cpufreq/cpuinfo_max_freq")
+    return {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
+
+
+def _present(root: Path) -> frozenset[int]:
+    """Numbers of the cores that have a folder, for a machine without a readable cpuinfo."""
+    names = entries(root / _CPUS)
+    return frozenset(int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal())
+
+
+def _parse_list(text: str | None) -> frozenset[int]:
+    """`0-3,8` as numbers; what is no such list is none."""
+    found: set[int] = set()
+    for part in (text or "").split(","):
+        first, _, last = part.partition("-")
+        try:
+            low = int(first)
+            high = int(last) if last else low
+        except ValueError:
+            continue
+        if 0 <= low <= high <= low + 65_536:  # no machine has more, and no list may cost more
+            found.update(range(low, high + 1))
+    return frozenset(found)
+
+
+def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
+    """The processors in a line: by design where their names differ, else by model."""
+    if designs:
+        counted = [(design.name, len(design.cores)) for design in designs]
+    else:
+        names = (core.model or (_design_name(core.midr) if core.midr else "") for core in cores.values())
+        counted = [(name, count) for name, count in Counter(names).most_common() if name]
+    return clean(" + ".join(f"{count} x {name}" for name, count in counted[:_MOST]), 200) or None

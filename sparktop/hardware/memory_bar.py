@@ -1,0 +1,113 @@
+"""The bar of a machine's memory: parts that add up to all of it, whatever the kernel and the driver say.
+
+The kernel's lines do not add up by themselves: on a GB10 what the GPU holds stands in none of them, and a
+page can stand in two. What no line explains is `unattributed`; what is counted twice is cut, and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparktop.model.node import (
+    CACHE_PART,
+    CMA_FREE_PART,
+    CMA_PART,
+    FREE_PART,
+    GPU_PART,
+    HUGE_PART,
+    OTHER_PART,
+    PROGRAMS_PART,
+    MemoryPart,
+)
+
+NAMED_USE = (
+    "AnonPages",
+    "Shmem",
+    "Slab",
+    "PageTables",
+    "SecPageTables",
+    "KernelStack",
+    "Percpu",
+    "Zswap",
+    "HardwareCorrupted",
+)
+"""Lines of /proc/meminfo that say what memory in use is for and do not overlap.
+
+SReclaimable and SUnreclaim lie in Slab, KReclaimable mostly; AnonHugePages in AnonPages; Mapped, Mlocked,
+Unevictable, Dirty and the Active and Inactive lines count pages of AnonPages and Cached once more.
+"""
+_ORDER = (GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_PART, FREE_PART)
+_CUT_ORDER = (CMA_PART, PROGRAMS_PART, CACHE_PART, GPU_PART, HUGE_PART, CMA_FREE_PART, FREE_PART)
+"""Which part gives way first where pages were counted twice.
+
+Pages of CMA that are in use are either a driver's, which no other line counts, or lent to programs and cache,
+which count them too: only what is left unexplained can be the former. A page that a GPU process shares with
+the host is drawn as the GPU's. The rest gives way only to figures that cannot be (free above total).
+"""
+
+Meminfo = Mapping[str, int]
+"""/proc/meminfo by name: bytes, or pages where the line counts pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBar:
+    """The bar, and what had to be done to it."""
+
+    parts: tuple[MemoryPart, ...] = ()
+    """In the order of `sparktop.model.node`, without empty ones; their sum is the whole, exactly."""
+    overlap_bytes: int | None = None
+    """What was counted twice and is cut."""
+    unattributed_bytes: int | None = None
+    """The part that nothing explains; 0 where it is left out of `parts`."""
+
+
+def lay_out(meminfo: Meminfo, gpu_processes_bytes: int | None = None) -> MemoryBar | None:
+    """Give the bar; None when the kernel does not tell enough.
+
+    `gpu_processes_bytes` is what processes hold on GPUs that live in this memory, by NVML.
+    """
+    total, free, cache = meminfo.get("MemTotal"), meminfo.get("MemFree"), page_cache_bytes(meminfo)
+    if total is None or free is None or cache is None:
+        return None
+    cma_free = min(meminfo.get("CmaFree", 0), free)
+    huge, huge_free = _huge_bytes(meminfo)
+    # Stacks of the kernel are vmalloc memory too (CONFIG_VMAP_STACK).
+    vmalloc = max(0, meminfo.get("VmallocUsed", 0) - meminfo.get("KernelStack", 0))
+    sizes = {
+        GPU_PART: gpu_processes_bytes or 0,
+        PROGRAMS_PART: sum(meminfo.get(name, 0) for name in NAMED_USE) + vmalloc + huge - huge_free,
+        CACHE_PART: cache,
+        CMA_PART: max(0, meminfo.get("CmaTotal", 0) - meminfo.get("CmaFree", 0)),
+        HUGE_PART: huge_free,
+        CMA_FREE_PART: cma_free,
+        FREE_PART: free - cma_free,
+    }
+    unexplained = total - sum(sizes.values())
+    sizes[OTHER_PART] = max(0, unexplained)
+    overlap = left = max(0, -unexplained)
+    for name in _CUT_ORDER:
+        cut = min(sizes[name], left)
+        sizes[name] -= cut
+        left -= cut
+    parts = tuple(MemoryPart(name, sizes[name]) for name in _ORDER if sizes[name])
+    return MemoryBar(parts, overlap, sizes[OTHER_PART])
+
+
+def page_cache_bytes(meminfo: Meminfo) -> int | None:
+    """Give Buffers + Cached - Shmem (Shmem sits in Cached, yet cannot be dropped); None without Cached."""
+    cached = meminfo.get("Cached")
+    if cached is None:
+        return None
+    return max(0, meminfo.get("Buffers", 0) + cached - meminfo.get("Shmem", 0))
+
+
+def _huge_bytes(meminfo: Meminfo) -> tuple[int, int]:
+    """What is set aside as huge pages, and how much of it is free.
+
+    Hugetlb counts pages of every size, the HugePages lines those of the default size; kernels before 4.20
+    have no Hugetlb.
+    """
+    size = meminfo.get("Hugepagesize", 0)
+    all_bytes = max(meminfo.get("Hugetlb", 0), meminfo.get("HugePages_Total", 0) * size)
+    return all_bytes, min(all_bytes, meminfo.get("HugePages_Free", 0) * size)

@@ -1,0 +1,138 @@
+"""Slices of a GPU in MIG mode: what they are called, and what they hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparktop.hardware.gpu_memory import ask_memory
+from sparktop.hardware.nvml import GpuLostError, Nvml
+from sparktop.model.node import MigInstance
+from sparktop.model.text import clean
+
+_LAYOUT_AGAIN_S = 30.0
+"""Whether a GPU is split, and into what: somebody must reconfigure it by hand."""
+_MEMORY_AGAIN_S = 5.0
+"""What the slices hold: up to seven questions a GPU."""
+_MOST_SLICES = 7
+"""Of every GPU until now; for a driver that does not tell how many there can be."""
+_ENABLED = 1
+"""NVML_DEVICE_MIG_ENABLE."""
+_MARK = " MIG "
+"""Between a GPU's name and the profile in the name of an instance: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"."""
+_MIB, _GIB = 1024**2, 1024**3
+_MEMORY_EIGHTHS = 8
+"""Profiles share memory out in eighths, rounded up."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigSlice:
+    """An instance with the driver's own ways to name it."""
+
+    reading: MigInstance
+    handle: object
+    ids: tuple[int, int] | None = None
+    """GPU instance and compute instance, as processes name them."""
+
+
+class MigReader:
+    """Reads the instances of one GPU."""
+
+    def __init__(self, index: int, handle: object) -> None:
+        """Read the GPU `index` through its handle."""
+        self._index = index
+        self._handle = handle
+        self._slices: tuple[MigSlice, ...] = ()
+        self._layout_again_at: float | None = None
+        self._memory_again_at: float | None = None
+
+    def read(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[bool | None, tuple[MigSlice, ...]]:
+        """Tell whether the GPU (of `gpu_bytes`) is split, and into what; None where it cannot be.
+
+        Raises:
+            GpuLostError: the whole GPU is gone.
+        """
+        mode = nvml.ask_seldom(
+            now, self._index, "nvmlDeviceGetMigMode", self._handle, every_s=_LAYOUT_AGAIN_S
+        )
+        if mode is None or int(mode[0]) != _ENABLED:
+            self._slices, self._layout_again_at = (), None
+            return (None if mode is None else False), ()
+        if self._layout_again_at is None or now >= self._layout_again_at:
+            self._layout_again_at, self._memory_again_at = now + _LAYOUT_AGAIN_S, None
+            self._slices = self._layout(nvml, now, gpu_bytes)
+        if self._memory_again_at is None or now >= self._memory_again_at:
+            self._memory_again_at = now + _MEMORY_AGAIN_S
+            self._slices = tuple(self._with_memory(nvml, now, one) for one in self._slices)
+        return True, self._slices
+
+    def _layout(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
+        """Find the instances; places between them can be empty."""
+        count = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxMigDeviceCount", self._handle)
+        known = {one.reading.index: one for one in self._slices}
+        found = []
+        for place in range(_MOST_SLICES if count is None else int(count)):
+            handle = self._ask(nvml, now, place, "nvmlDeviceGetMigDeviceHandleByIndex", self._handle, place)
+            if handle is None:
+                continue
+            uuid = clean(self._ask(nvml, now, place, "nvmlDeviceGetUUID", handle) or "", 96) or None
+            old = known.get(place)
+            if old is not None and uuid is not None and old.reading.uuid == uuid:
+                found.append(replace(old, handle=handle))
+            else:
+                found.append(self._meet(nvml, now, place, handle, uuid, gpu_bytes))
+        return tuple(found)
+
+    def _meet(
+        self, nvml: Nvml, now: float, place: int, handle: object, uuid: str | None, gpu_bytes: int | None
+    ) -> MigSlice:
+        """Begin to know an instance."""
+        name = clean(self._ask(nvml, now, place, "nvmlDeviceGetName", handle) or "") or None
+        if name is None or _MARK not in name:
+            attributes = self._ask(nvml, now, place, "nvmlDeviceGetAttributes", handle)
+            name = profile_name(attributes, gpu_bytes) or name
+        else:
+            name = name.rpartition(_MARK)[2]
+        ids = [
+            self._ask(nvml, now, place, f"nvmlDeviceGet{kind}InstanceId", handle)
+            for kind in ("Gpu", "Compute")
+        ]
+        known = None if None in ids else (int(ids[0]), int(ids[1]))
+        return MigSlice(MigInstance(place, name, uuid), handle, known)
+
+    def _with_memory(self, nvml: Nvml, now: float, one: MigSlice) -> MigSlice:
+        """Read what an instance holds."""
+        place = one.reading.index
+        try:
+            answer = ask_memory(nvml, now, self._index, one.handle, place=place)
+        except GpuLostError:
+            self._layout_again_at = now
+            answer = None
+        total, used = (None, None) if answer is None else (int(answer.total) or None, int(answer.used))
+        return replace(one, reading=replace(one.reading, memory_total_bytes=total, memory_used_bytes=used))
+
+    def _ask(self, nvml: Nvml, now: float, place: int, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
+        """One answer about an instance; one that was taken away in this moment is not a lost GPU."""
+        try:
+            return nvml.ask(now, self._index, function, *args, key=(function, place))
+        except GpuLostError:
+            self._layout_again_at = now
+            return None
+
+
+def profile_name(attributes: Any, gpu_bytes: int | None) -> str | None:  # noqa: ANN401 - the library's own structure
+    """Name a profile by an instance's attributes: "1g.10gb", "1c.3g.40gb"; None where they do not tell.
+
+    NVIDIA names a profile after its slices of the GPU and its share of the memory, which is in eighths of
+    the GPU's: nvlib of NVIDIA's device plugin reckons it in the same way.
+    """
+    slices = int(getattr(attributes, "gpuInstanceSliceCount", 0))
+    compute = int(getattr(attributes, "computeInstanceSliceCount", 0))
+    held_bytes = int(getattr(attributes, "memorySizeMB", 0)) * _MIB
+    if not slices or not held_bytes or not gpu_bytes:
+        return None
+    eighths = math.ceil(held_bytes / gpu_bytes * _MEMORY_EIGHTHS)
+    gigabytes = round(eighths / _MEMORY_EIGHTHS * math.ceil(gpu_bytes / _GIB))
+    part = f"{compute}c." if compute and compute != slices else ""
+    return f"{part}{slices}g.{gigabytes}gb"

@@ -1,0 +1,82 @@
+"""Power rails of a DGX Spark, where the third-party hwmon driver `spbm` is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
+from sparktop.model.node import PowerRail
+from sparktop.model.text import clean
+
+_DRIVER = "spbm"
+_READ_AGAIN_S = 0.9
+"""At ten looks a second the rails are not read at each; at one a second they are, even if it comes early."""
+_SEARCH_AGAIN_S = 60.0
+_MOST = 32
+"""Rails shown, at most."""
+_MICRO = 1e-6
+_POWER_MAX_UW = 20_000_000_000
+"""20 kW: above it, and below 0, is no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rail:
+    """Where a rail is read; one can have power, energy or both."""
+
+    name: str
+    power: str | None = None
+    energy: str | None = None
+
+
+class PowerRailReader:
+    """Reads the power rails; a machine without the driver has none."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._class = root / "sys/class/hwmon"
+        self._searched_at: float | None = None
+        self._rails: tuple[_Rail, ...] = ()
+        self._read_at: float | None = None
+        self._readings: tuple[PowerRail, ...] = ()
+
+    def read(self, now: float) -> tuple[PowerRail, ...]:
+        """Take a reading at `now`, in the driver's order; a rail that does not answer is None in it."""
+        if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
+            self._searched_at, self._rails, self._read_at = now, _find_rails(self._class), None
+        if self._read_at is None or not 0 <= now - self._read_at < _READ_AGAIN_S:
+            self._read_at = now
+            self._readings = tuple(
+                PowerRail(rail.name, _watts(rail.power), _joules(rail.energy)) for rail in self._rails
+            )
+        return self._readings
+
+
+def _watts(path: str | None) -> float | None:
+    """A power*_input file, which counts microwatts."""
+    microwatts = None if path is None else read_int(path)
+    sane = microwatts is not None and 0 <= microwatts <= _POWER_MAX_UW
+    return microwatts * _MICRO if microwatts is not None and sane else None
+
+
+def _joules(path: str | None) -> float | None:
+    """An energy*_input file, which counts microjoules."""
+    microjoules = None if path is None else read_int(path)
+    return microjoules * _MICRO if microjoules is not None and microjoules >= 0 else None
+
+
+def _find_rails(folder: Path) -> tuple[_Rail, ...]:
+    """Every rail of the driver's chips; power and energy of one label are one rail."""
+    powers: dict[str, str] = {}
+    energies: dict[str, str] = {}
+    for chip in entries(folder):
+        if read_text(f"{folder}/{chip}/name") != _DRIVER:
+            continue
+        inputs = [name for name in entries(folder / chip) if name.endswith("_input")]
+        for name in sorted(inputs, key=by_number):
+            for kind, found in (("power", powers), ("energy", energies)):
+                if name.startswith(kind):
+                    stem = f"{folder}/{chip}/{name.removesuffix('_input')}"
+                    label = clean(read_text(f"{stem}_label") or "", 64) or f"rail {name[len(kind) : -6]}"
+                    found.setdefault(label, f"{stem}_input")
+    names = dict.fromkeys((*powers, *energies))
+    return tuple(_Rail(name, powers.get(name), energies.get(name)) for name in names)[:_MOST]

@@ -1,0 +1,136 @@
+"""The processes of a machine, the largest first, from /proc/*/stat.
+
+One file tells a process' name, state, processor time, start and memory. Reading it from 329 processes takes
+2.8 ms; statm alone, which has the memory only, takes 1.9, and with comm and stat beside it 6.5. psutil's
+iterator takes 14 ms for name and memory (2-core AMD EPYC, Linux 6.18, medians of thread time).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from sparktop.hardware.kernel_file import entries, read_bytes, read_small
+from sparktop.model.node import ProcessReading, ProcessTable
+from sparktop.model.text import clean
+
+_READ_AGAIN_S = 5.0
+"""A table this old is read anew: it costs more than all the rest of a sample."""
+_FORGOTTEN_S = 60.0
+"""A table this old says nothing of the processor use of now: nobody looked for a while."""
+_MOST = 200
+"""Processes shown, at most; all are counted."""
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of include/linux/sched.h."""
+_FLAGS, _UTIME, _STIME, _START, _RSS = 6, 11, 12, 19, 21
+"""Places in /proc/PID/stat behind the name (man 5 proc_pid_stat, less 3)."""
+_CUT_NAME_BYTES = 15
+"""The kernel keeps so much of a name (TASK_COMM_LEN - 1): "VLLM::Worker_TP0" loses its number."""
+
+
+class _Process(NamedTuple):
+    """One process as its stat file tells; a named tuple is made in 0.23 µs, a frozen dataclass in 0.58."""
+
+    pid: int
+    comm: bytes
+    ticks: int
+    """Processor time since it began, in ticks of the kernel's clock."""
+    start: int
+    rss_pages: int
+
+
+_Life = tuple[int, int]
+"""A process for as long as it lives: its number can be given out anew, with another start."""
+
+
+class ProcessTableReader:
+    """Reads the processes, and gives the last table again while it is fresh."""
+
+    def __init__(
+        self, root: Path = Path("/"), *, page_bytes: int | None = None, ticks_per_s: int | None = None
+    ) -> None:
+        """Read /proc below `root`, which counts in pages and ticks of these sizes (this machine's)."""
+        self._proc = root / "proc"
+        self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
+        self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
+        self._read_at: float | None = None
+        self._table = ProcessTable()
+        self._ticks: dict[_Life, int] = {}
+        self._names: dict[tuple[_Life, bytes], str] = {}
+
+    def read(self, now: float) -> ProcessTable:
+        """Give the table as of `now` or a few seconds before; a first one knows no processor use."""
+        elapsed_s = None if self._read_at is None else now - self._read_at
+        if elapsed_s is not None and 0 <= elapsed_s < _READ_AGAIN_S:
+            table = self._table
+            return ProcessTable(table.processes, table.count, elapsed_s)
+        if elapsed_s is None or not 0 < elapsed_s < _FORGOTTEN_S:
+            elapsed_s, self._ticks = None, {}
+        processes = self._look()
+        before, self._ticks = self._ticks, {(one.pid, one.start): one.ticks for one in processes}
+        largest = sorted(processes, key=lambda one: (-one.rss_pages, one.pid))[:_MOST]
+        names = {((one.pid, one.start), one.comm): self._name(one) for one in largest}
+        self._names = names
+        self._read_at = now
+        self._table = ProcessTable(
+            processes=tuple(
+                ProcessReading(
+                    pid=one.pid,
+                    name=names[(one.pid, one.start), one.comm],
+                    memory_bytes=one.rss_pages * self._page_bytes,
+                    cpu_percent=self._cpu_percent(one, before.get((one.pid, one.start)), elapsed_s),
+                )
+                for one in largest
+            ),
+            count=len(processes) or None,
+            age_s=0.0,
+        )
+        return self._table
+
+    def _look(self) -> list[_Process]:
+        """Every process that may be seen and is still there; threads of the kernel left out."""
+        proc = str(self._proc)
+        found: list[_Process] = []
+        for name in entries(self._proc):
+            if name.isdecimal() and (content := read_small(f"{proc}/{name}/stat")) is not None:
+                process = _parse_stat(int(name), content)
+                if process is not None:
+                    found.append(process)
+        return found
+
+    def _cpu_percent(self, process: _Process, before: int | None, elapsed_s: float | None) -> float | None:
+        """Of one core, since the table before."""
+        if before is None or elapsed_s is None or process.ticks < before:
+            return None
+        return 100.0 * (process.ticks - before) / self._ticks_per_s / elapsed_s
+
+    def _name(self, process: _Process) -> str:
+        """What a process is called: whole where the kernel's name is cut and its command line goes on."""
+        known = self._names.get(((process.pid, process.start), process.comm))
+        if known is not None:
+            return known
+        name = process.comm
+        if len(name) >= _CUT_NAME_BYTES:
+            command = (read_bytes(f"{self._proc}/{process.pid}/cmdline") or b"").partition(b"\0")[0]
+            words = command.rpartition(b"/")[2].split(None, 1)
+            if words and words[0].startswith(name):
+                name = words[0]
+        return clean(name.decode("utf-8", "replace"), 64) or f"pid {process.pid}"
+
+
+def _parse_stat(pid: int, content: bytes) -> _Process | None:
+    """A process; None for a thread of the kernel, and for what is no such file.
+
+    A name can hold spaces and brackets; the last bracket ends it.
+    """
+    head, _, tail = content.rpartition(b")")
+    fields = tail.split(None, _RSS + 1)
+    try:
+        if int(fields[_FLAGS]) & _KERNEL_THREAD:
+            return None
+        ticks = int(fields[_UTIME]) + int(fields[_STIME])
+        rss_pages = max(0, int(fields[_RSS]))
+        return _Process(pid, head.partition(b"(")[2], ticks, int(fields[_START]), rss_pages)
+    except (ValueError, IndexError):
+        return None

@@ -1,0 +1,194 @@
+"""A machine over ssh: `sparktop agent --stdio` there, through the system's ssh."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.targets import NodeTarget
+from sparktop.model.text import clean
+from sparktop.sources.node_replies import NodeReplies
+from sparktop.sources.ssh_failure import LinkError
+from sparktop.sources.ssh_link import SshLink
+from sparktop.wire import Reply, WireError
+
+BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Pauses before the next attempt; the last one stays."""
+FIRST_ANSWER_S = 20.0
+"""From the start of ssh: its own limit for connecting is 10 s, and Python starts slowly on a busy machine."""
+SILENT_S = 15.0
+"""A connection on which no answer comes for this long is given up."""
+_NEVER_CLOSED = "a source that is closed cannot be polled"
+
+
+class SshSource:
+    """Polls one machine over a connection that is kept, and made again when it ends."""
+
+    def __init__(
+        self,
+        target: NodeTarget,
+        *,
+        ssh: str = "ssh",
+        ssh_options: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Watch `target` with the program `ssh`; `ssh_options` come before ours, so that they count."""
+        self.name = target.name
+        self.show_processes = False
+        """Whether to ask for the process table too."""
+        self.interval_s: float | None = None
+        """How often the node should take samples; None leaves that to it."""
+        self._destination = target.ssh or ""
+        self._command = target.command
+        self._where = clean(self._destination, 80)
+        self._ssh = ssh
+        self._ssh_options = tuple(ssh_options)
+        self._clock = clock
+        self._sleep = sleep
+        self._replies = NodeReplies()
+        self._keeper: asyncio.Task[None] | None = None
+        self._link: SshLink | None = None
+        self._settled = asyncio.Event()
+        """Set while there is a connection, or a pause before the next attempt."""
+        self._lost = asyncio.Event()
+        """Set when the connection that is there is of no use any more."""
+        self._problem: LinkError | None = None
+        self._attempts = 0
+        """In a row, without one answer to a question."""
+        self._retry_at: float | None = None
+        self._began_at = 0.0
+        self._silent_since: float | None = None
+        self._closed = False
+
+    @property
+    def identity(self) -> NodeIdentity | None:
+        """Who the machine is; None before the first answer."""
+        return self._replies.identity
+
+    async def poll(self, deadline_s: float) -> NodeSample | Failure:
+        """Give the newest sample and those missed before it, or how far the connection has come."""
+        if self._closed:
+            raise RuntimeError(_NEVER_CLOSED)
+        self._watch_keeper()
+        end = asyncio.get_running_loop().time() + deadline_s
+        try:
+            async with asyncio.timeout_at(end):
+                await self._settled.wait()
+                if self._link is not None:
+                    return await self._read(self._link, end)
+        except TimeoutError:
+            return self._late(deadline_s)
+        except WireError as error:
+            return self._failure(error.kind, f"{self._where}: {error}")
+        except LinkError as error:
+            self._lose(error)
+        return self._waiting()
+
+    async def close(self) -> None:
+        """End the connection; the other half ends with it."""
+        self._closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+
+    def _watch_keeper(self) -> None:
+        """Start to keep a connection; let a programming error there surface here, where such are caught."""
+        if self._keeper is not None and self._keeper.done():
+            ended, self._keeper = self._keeper, None
+            ended.result()
+        if self._keeper is None:
+            self._settled.clear()
+            self._began_at = self._clock()
+            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Have a connection, and another one after a pause when it ends, until cancelled."""
+        try:
+            while True:
+                await self._have_link()
+                pause_s = BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
+                self._attempts += 1
+                self._retry_at = self._clock() + pause_s
+                self._settled.set()
+                await self._sleep(pause_s)
+        finally:
+            self._settled.set()
+
+    async def _have_link(self) -> None:
+        """Connect, and stay until the connection is lost or there is none."""
+        self._settled.clear()
+        self._lost.clear()
+        self._began_at, self._retry_at, self._silent_since = self._clock(), None, None
+        link: SshLink | None = None
+        try:
+            link = await SshLink.start(
+                self._ssh, self._ssh_options, self._destination, self._command, self._where
+            )
+            async with asyncio.timeout(FIRST_ANSWER_S):
+                await link.hello()  # before the first sample it does not know who it is
+            self._link = link
+            self._settled.set()
+            await self._lost.wait()
+        except TimeoutError:
+            message = f"no answer from sparktop on {self._where} within {FIRST_ANSWER_S:g} s of connecting"
+            self._problem = LinkError(FailureKind.TIMEOUT, message)
+        except LinkError as error:
+            self._problem = error
+        finally:
+            self._link = None
+            self._settled.clear()
+            if link is not None:
+                await link.close()
+
+    async def _read(self, link: SshLink, end: float) -> NodeSample:
+        async def ask() -> tuple[Reply, float]:
+            answer = await link.ask(
+                self._replies.since,
+                processes=self.show_processes,
+                interval_s=self.interval_s,
+                clock=self._clock,
+            )
+            self._silent_since, self._attempts, self._problem = None, 0, None
+            return answer
+
+        return await self._replies.poll(ask, end, self._sleep)
+
+    def _lose(self, problem: LinkError) -> None:
+        """Give the connection up; the keeper clears it away and makes another."""
+        self._problem = problem
+        self._link = None
+        self._retry_at = self._clock() + BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
+        self._settled.clear()
+        self._lost.set()
+
+    def _late(self, deadline_s: float) -> Failure:
+        """Say that the deadline came first; a connection that is silent for long is given up."""
+        if self._link is None:
+            return self._waiting()
+        now = self._clock()
+        if self._silent_since is None:
+            self._silent_since = now - deadline_s
+        silent_s = now - self._silent_since
+        message = f"no answer from sparktop on {self._where} for {silent_s:.0f} s: is the machine stuck?"
+        if silent_s >= SILENT_S:
+            self._lose(LinkError(FailureKind.TIMEOUT, message))
+            return self._waiting()
+        return self._failure(FailureKind.TIMEOUT, message)
+
+    def _waiting(self) -> Failure:
+        """Say why there is no connection, and when the next attempt comes."""
+        now, problem = self._clock(), self._problem
+        if problem is None:
+            message = f"connecting to {self._where} for {now - self._began_at:.0f} s"
+            return self._failure(FailureKind.TIMEOUT, message)
+        left_s = 0.0 if self._retry_at is None else self._retry_at - now
+        soon = f"reconnecting in {left_s:.0f} s" if round(left_s) > 0 else "reconnecting"
+        return self._failure(problem.kind, f"{soon}: {problem.message}")
+
+    def _failure(self, kind: FailureKind, message: str) -> Failure:
+        return Failure(kind, clean(message), self._clock())

@@ -1,0 +1,130 @@
+"""Why a run of ssh gave no node: read from its exit status and what it wrote, told in one line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sparktop.model.failure import FailureKind
+from sparktop.model.text import clean
+
+_SSH_FAILED = 255
+"""What ssh itself exits with; all other statuses are of the program over there (ssh(1), EXIT STATUS)."""
+_NOT_EXECUTABLE = 126
+_NOT_FOUND = 127
+_USAGE = 2
+_WORDS_LIMIT = 90
+_INSTALL = "`pipx install sparktop` or `uv tool install sparktop`"
+
+_REMEDY = re.compile(r"^\s*(ssh-keygen .*-R .*)$", re.MULTILINE)
+"""ssh names the command that removes an old host key; it knows file and port."""
+_PERMISSION = re.compile(r"Permission denied \(([^)]*)\)")
+_CONFIGURATION = re.compile(r"Bad configuration option|bad configuration options|Bad owner or permissions")
+_LOST = "the ssh connection to {} failed "
+_NETWORK = (
+    ("Could not resolve hostname", FailureKind.DNS, "the host name of {} does not resolve: is it right?"),
+    ("Connection refused", FailureKind.REFUSED, "no ssh server answers at {} (connection refused)"),
+    ("timed out", FailureKind.TIMEOUT, "{} does not answer (ssh: connection timed out)"),
+    ("not responding", FailureKind.TIMEOUT, "{} does not answer any more (ssh: not responding)"),
+    ("No route to host", FailureKind.UNREACHABLE, f"{_LOST}(no route to host)"),
+    ("Network is unreachable", FailureKind.UNREACHABLE, f"{_LOST}(network unreachable)"),
+    ("Connection reset", FailureKind.UNREACHABLE, f"{_LOST}(connection reset)"),
+    ("Connection closed", FailureKind.UNREACHABLE, f"{_LOST}(connection closed)"),
+    ("closed by remote host", FailureKind.UNREACHABLE, f"{_LOST}(connection closed)"),
+    ("Broken pipe", FailureKind.UNREACHABLE, f"{_LOST}(connection lost)"),
+)
+"""What ssh writes, and what that means; the first that is found counts."""
+
+
+class LinkError(Exception):
+    """A connection over ssh that gives nothing: `kind`, and one clean line that says why."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = clean(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run of ssh ended."""
+
+    where: str
+    """As the user wrote it: user@host."""
+    command: str
+    """What was to be run there."""
+    status: int | None
+    """Exit status; below 0 a signal's number; None while it runs."""
+    written: str
+    """The end of what came on stderr."""
+    answered: bool = False
+    """Whether the agent there had answered before."""
+
+
+def explain(ending: Ending) -> LinkError:
+    """Say why ssh ended."""
+    if ending.status == _SSH_FAILED:
+        return _of_ssh(ending)
+    where, command, words = ending.where, ending.command, _last_words(ending.written)
+    quoted = f": {words}" if words else ""
+    kind = FailureKind.ENDED
+    if ending.status == _NOT_FOUND:
+        kind = FailureKind.COMMAND_NOT_FOUND
+        message = f"no `{command}` on {where}: install it there with {_INSTALL}, or set command"
+    elif ending.status == _NOT_EXECUTABLE:
+        kind = FailureKind.COMMAND_NOT_FOUND
+        message = f"`{command}` on {where} cannot be run{quoted}"
+    elif ending.status == _USAGE and not ending.answered:
+        kind = FailureKind.VERSION
+        message = f"the sparktop on {where} has no `agent --stdio`: update it there{quoted}"
+    elif ending.status is None:
+        message = f"the sparktop on {where} ended its answers{quoted}"
+    elif ending.status < 0:
+        message = f"ssh to {where} was ended by signal {-ending.status}{quoted}"
+    else:
+        message = f"`{command} agent --stdio` on {where} ended with status {ending.status}{quoted}"
+    return LinkError(kind, message)
+
+
+def _of_ssh(ending: Ending) -> LinkError:
+    """Tell what ssh's own words mean; they are never translated."""
+    where, text = ending.where, ending.written
+    host = where.rpartition("@")[2]
+    if "HOST IDENTIFICATION HAS CHANGED" in text:
+        remedy = clean(found[1], 100) if (found := _REMEDY.search(text)) else f"ssh-keygen -R {host}"
+        message = f"{where} has another host key than before: if that is right, run `{remedy}`, then ssh once"
+        return LinkError(FailureKind.HOST_KEY, message)
+    if "Host key verification failed" in text or "host key is known for" in text:
+        message = f"the host key of {where} is not known here: run `ssh {where}` once and check it"
+        return LinkError(FailureKind.HOST_KEY, message)
+    if found := _PERMISSION.search(text):
+        message = (
+            f"{where} accepts no key of ours ({clean(found[1], 40)}): "
+            "put one into its authorized_keys; one with a passphrase needs ssh-agent"
+        )
+        return LinkError(FailureKind.UNAUTHORIZED, message)
+    if "Too many authentication failures" in text:
+        message = f"{where} refuses after too many keys: set IdentityFile and IdentitiesOnly for it"
+        return LinkError(FailureKind.UNAUTHORIZED, message)
+    return _of_network(ending)
+
+
+def _of_network(ending: Ending) -> LinkError:
+    where, text = ending.where, ending.written
+    if _CONFIGURATION.search(text):
+        message = f"ssh cannot use its configuration here: {_last_words(text)}"
+        return LinkError(FailureKind.UNSUPPORTED, message)
+    for seen, kind, message in _NETWORK:
+        if seen in text:
+            return LinkError(kind, message.format(where))
+    words = _last_words(text)
+    if ending.answered and not words:  # what ssh says of a program that a signal ended
+        message = f"the sparktop on {where} was ended by a signal, or its connection"
+        return LinkError(FailureKind.ENDED, message)
+    return LinkError(FailureKind.UNREACHABLE, f"ssh to {where} failed: {words or 'it gave no reason'}")
+
+
+def _last_words(text: str) -> str:
+    """Give the last line that says something."""
+    lines = (clean(line, _WORDS_LIMIT) for line in reversed(text.splitlines()))
+    return next((line for line in lines if line), "")

@@ -1,0 +1,110 @@
+"""Nodes elsewhere: the doctor reads each once, through the way that the monitor would take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from sparktop.doctor.check import Status
+from sparktop.doctor.network import RealNetwork
+from sparktop.doctor.nodes import check_node, way_in
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
+from sparktop.model.targets import NodeTarget
+from sparktop.sources.agent import AgentSource
+from sparktop.sources.ssh import SshSource
+from sparktop.wire import encode, make_reply
+
+Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
+
+
+class OneReading:
+    """A way in that gives one reading and counts how it is used."""
+
+    def __init__(self, reading: NodeSample | Failure, identity: NodeIdentity | None = None) -> None:
+        self.name = "n"
+        self.identity = identity
+        self.closed = 0
+        self._reading = reading
+
+    async def poll(self, deadline_s: float) -> NodeSample | Failure:
+        """Give the reading; a deadline must leave time for a connection."""
+        assert deadline_s > 1
+        return self._reading
+
+    async def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+
+def answer(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(body),
+        body,
+    )
+
+
+async def test_this_machine_needs_no_way_in(network: RealNetwork) -> None:
+    """A local node is examined elsewhere."""
+    assert await check_node(NodeTarget("n"), network) == []
+
+
+async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
+    """Port and what the machine is are told; a machine without a GPU is a warning."""
+    identity = NodeIdentity("Ubuntu 24.04", "580.95", "NVIDIA DGX Spark")
+    sample = NodeSample(at=4.0, gpu_note="the NVIDIA driver is not loaded")
+    server = await serve({"/v1/sample": answer(encode(make_reply(identity, (sample,), 5.0)))})
+    port, node, gpu = await check_node(NodeTarget("n", "agent", server.url), network)
+    assert (port.name, port.status) == ("n agent port", Status.OK)
+    assert (node.status, node.message) == (
+        Status.OK,
+        "read through agent: NVIDIA DGX Spark, Ubuntu 24.04, driver 580.95",
+    )
+    assert (gpu.status, gpu.message) == (Status.WARN, "the NVIDIA driver is not loaded")
+
+
+async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
+    """A failure is a line of its own, and the connection is given back."""
+    source = OneReading(Failure(FailureKind.COMMAND_NOT_FOUND, "u@h has no sparktop: install it there", 1.0))
+    (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
+    assert (node.status, node.message) == (Status.FAIL, "u@h has no sparktop: install it there")
+    assert source.closed == 1
+
+
+async def test_a_refused_token_has_advice(serve: Serve, network: RealNetwork) -> None:
+    """401 says which keys of the configuration name a token."""
+    server = await serve({"/v1/sample": b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"})
+    _, node = await check_node(NodeTarget("n", "agent", server.url), network)
+    assert node.status is Status.FAIL
+    assert "token_env" in node.advice
+
+
+async def test_a_token_in_clear_text_is_warned_of() -> None:
+    """A token over http to another machine can be read on the way; over https, or here, it cannot."""
+    source = OneReading(NodeSample(at=1.0, gpus=(GpuReading(0),)))
+
+    class Open:
+        """A network in which every port is open."""
+
+        async def connect(self, place: object) -> None:
+            """Connect."""
+
+    async def names(url: str, token: str | None) -> list[str]:
+        target = NodeTarget("n", "agent", url, token=token)
+        checks = await check_node(target, Open(), source=lambda _: source)  # type: ignore[arg-type]  # connect only
+        return [check.name for check in checks if check.status is Status.WARN]
+
+    assert await names("http://192.0.2.1:9750", "secret") == ["n token"]
+    assert await names("https://192.0.2.1:9750", "secret") == []
+    assert await names("http://127.0.0.1:9750", "secret") == []
+    assert await names("http://192.0.2.1:9750", None) == []
+
+
+async def test_the_ways_are_the_monitors() -> None:
+    """An agent is read over HTTP, and ssh through ssh."""
+    agent = way_in(NodeTarget("n", "agent", "http://127.0.0.1:9750"))
+    ssh = way_in(NodeTarget("n", "ssh", ssh="u@h"))
+    assert isinstance(agent, AgentSource)
+    assert isinstance(ssh, SshSource)
+    await agent.close()
+    await ssh.close()

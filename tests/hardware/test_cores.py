@@ -1,0 +1,159 @@
+"""Facts about cores of several designs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.hardware.cores import Cores, _parse_cpuinfo, _parse_list, read_cores
+from sparktop.hardware.cpu import CpuReader
+from tests.hardware.conftest import write
+from tests.hardware.gb10_root import BIG_CORES, LITTLE_CORES, advance, stat
+
+X86 = "processor\t: {}\nvendor_id\t: GenuineIntel\nmodel name\t: Core Ultra 7\nflags\t\t: fpu\n\n"
+ARM = "processor\t: {}\nCPU implementer\t: {}\nCPU part\t: {}\n\n"
+
+
+def designs(cores: Cores) -> list[tuple[str, list[int], int | None]]:
+    return [(design.name, sorted(design.cores), design.max_mhz) for design in cores.designs]
+
+
+def test_a_spark_has_ten_big_and_ten_little_cores(gb10_tree: Path) -> None:
+    """They are told apart by their part numbers, wherever they stand, the fastest first."""
+    cores = read_cores(gb10_tree)
+    assert designs(cores) == [
+        ("Cortex-X925", list(BIG_CORES), 3900),
+        ("Cortex-A725", list(LITTLE_CORES), 2808),
+    ]
+    assert cores.line == "10 x Cortex-X925 + 10 x Cortex-A725"
+
+
+def test_a_group_is_its_cores_together(gb10_tree: Path) -> None:
+    """Its cores are places in the list of all cores; the first reading knows no shares."""
+    reader = CpuReader(gb10_tree)
+    first = reader.read(0.0)
+    advance(gb10_tree, 1)
+    reading = reader.read(1.0)
+    assert [group.percent for group in first.groups] == [None, None]
+    assert [(group.name, group.percent, group.max_mhz) for group in reading.groups] == [
+        ("Cortex-X925", 50.0, 3900),
+        ("Cortex-A725", 10.0, 2808),
+    ]
+    assert {reading.core_percent[place] for place in reading.groups[0].cores} == {50.0}
+    assert reading.groups[1].cores == LITTLE_CORES
+    assert reading.percent == 30.0
+    assert reader.line == "10 x Cortex-X925 + 10 x Cortex-A725"
+
+
+def test_places_move_up_where_a_core_is_off(gb10_tree: Path) -> None:
+    """Without core 2, core 5 is the fifth in the list, and its group says so; who knew it forgets it."""
+    reader = CpuReader(gb10_tree)
+    reader.read(0.0)
+    lines = stat(1).splitlines(keepends=True)
+    write(gb10_tree, "proc/stat", "".join(line for line in lines if not line.startswith("cpu2 ")))
+    reading = reader.read(1.0)
+    assert reading.cores == 19
+    assert reading.groups[0].cores == (4, 5, 6, 7, 8, 14, 15, 16, 17, 18)
+    assert reading.groups[1].cores == (0, 1, 2, 3, 9, 10, 11, 12, 13)
+    assert [group.percent for group in reading.groups] == [50.0, 10.0]
+
+
+def test_cores_that_come_up_late_are_looked_up(gb10_tree: Path) -> None:
+    """A core that /proc/cpuinfo did not list at first is in its group once it runs."""
+    whole = (gb10_tree / "proc/cpuinfo").read_text()
+    write(gb10_tree, "proc/cpuinfo", whole.partition("processor\t: 19")[0])
+    lines = stat(0).splitlines(keepends=True)
+    write(gb10_tree, "proc/stat", "".join(line for line in lines if not line.startswith("cpu19")))
+    reader = CpuReader(gb10_tree)
+    assert len(reader.read(0.0).groups[0].cores) == 9
+    write(gb10_tree, "proc/cpuinfo", whole)
+    advance(gb10_tree, 1)
+    group = reader.read(1.0).groups[0]
+    assert (group.cores, group.percent) == (BIG_CORES, 50.0)
+
+
+def test_alike_cores_are_no_groups(tmp_path: Path) -> None:
+    """One design needs no telling apart, but the line names it."""
+    write(tmp_path, "proc/cpuinfo", "".join(ARM.format(core, "0x41", "0xd4f") for core in range(3)))
+    assert read_cores(tmp_path) == Cores(line="3 x Neoverse-V2")
+    write(tmp_path, "proc/cpuinfo", "".join(X86.format(core) for core in range(2)))
+    assert read_cores(tmp_path) == Cores(line="2 x Core Ultra 7")
+
+
+def test_designs_that_are_not_in_the_table_have_their_numbers(tmp_path: Path) -> None:
+    """A design newer than this program is still one of its own."""
+    parts = [("0x41", "0xdff"), ("0x41", "0xd87"), ("0x61", "0x032")]
+    write(tmp_path, "proc/cpuinfo", "".join(ARM.format(n, *part) for n, part in enumerate(parts)))
+    assert {design.name for design in read_cores(tmp_path).designs} == {
+        "Arm part 0xdff",
+        "Cortex-A725",
+        "implementer 0x61 part 0x32",
+    }
+
+
+@pytest.mark.parametrize("entry", ["cpu_capacity", "cpufreq/cpuinfo_max_freq"])
+def test_without_part_numbers_capacity_and_clock_tell(tmp_path: Path, entry: str) -> None:
+    """A jump in what cores can do is another design; the few percent of a better piece are not."""
+    clock = entry.startswith("cpufreq")
+    sizes = (700, 1024, 1000, 690) if not clock else (2_700_000, 4_100_000, 3_900_000, 2_700_000)
+    for core, size in enumerate(sizes):
+        write(tmp_path, f"sys/devices/system/cpu/cpu{core}/{entry}", f"{size}\n")
+    names = ("4100 MHz", "2700 MHz") if clock else ("capacity 1024", "capacity 700")
+    found = read_cores(tmp_path)
+    assert designs(found) == [
+        (names[0], [1, 2], 4100 if clock else None),
+        (names[1], [0, 3], 2700 if clock else None),
+    ]
+    assert found.line is None
+
+
+def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
+    """Their performance counters say which cores are which."""
+    write(tmp_path, "proc/cpuinfo", "".join(X86.format(core) for core in range(6)))
+    write(tmp_path, "sys/devices/cpu_core/cpus", "0-3\n")
+    write(tmp_path, "sys/devices/cpu_atom/cpus", "4-5\n")
+    for core in range(6):
+        folder = f"sys/devices/system/cpu/cpu{core}/cpufreq"
+        write(tmp_path, f"{folder}/cpuinfo_max_freq", "5200000\n" if core < 4 else "4600000\n")
+    found = read_cores(tmp_path)
+    assert designs(found) == [("P-cores", [0, 1, 2, 3], 5200), ("E-cores", [4, 5], 4600)]
+    assert found.line == "6 x Core Ultra 7"
+
+
+def test_a_machine_that_tells_nothing_has_nothing(tmp_path: Path) -> None:
+    """No error, no group, no line."""
+    assert read_cores(tmp_path) == Cores()
+
+
+def test_names_from_outside_are_cleaned(tmp_path: Path) -> None:
+    """A model name reaches the screen without escapes."""
+    write(tmp_path, "proc/cpuinfo", X86.format(0).replace("Core Ultra", "Core\x1b[31m \u202eUltra"))
+    assert read_cores(tmp_path).line == "1 x Core [31m Ultra 7"
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=200) | st.text(alphabet="processor: 0x41\nCPUpart-", max_size=200))
+def test_whatever_cpuinfo_holds_is_no_error(content: bytes | str) -> None:
+    """Garbage is no core."""
+    raw = content if isinstance(content, bytes) else content.encode()
+    assert all(isinstance(core, int) for core in _parse_cpuinfo(raw))
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("0-2,5\n", {0, 1, 2, 5}),
+        ("7", {7}),
+        ("", set()),
+        (None, set()),
+        ("a-b,3", {3}),
+        ("3-1", set()),
+        ("0-99999999999", set()),
+    ],
+)
+def test_a_list_of_cores_is_read_or_nothing(text: str | None, numbers: set[int]) -> None:
+    """`0-3,8` as the kernel writes it; a list that would fill the memory is none."""
+    assert _parse_list(text) == numbers

@@ -1,0 +1,188 @@
+"""Facts about GPUs that are split into MIG instances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.hardware.gpu import GpuReader
+from sparktop.hardware.mig import profile_name
+from sparktop.model.node import GpuReading, MigInstance
+from tests.hardware.fake_driver import (
+    FUNCTION_NOT_FOUND,
+    GIB,
+    NOT_SUPPORTED,
+    UNKNOWN_ERROR,
+    FakeDriver,
+    gb10,
+    h100,
+    h200,
+    memory,
+    mig_slice,
+    process,
+    refuse,
+)
+
+NOWHERE = Path("/nonexistent")
+
+
+def only(reader: GpuReader, now: float = 0.0) -> GpuReading:
+    (gpu,) = reader.read(now).gpus
+    return gpu
+
+
+def test_instances_have_profile_uuid_and_memory() -> None:
+    """The profile is the end of the instance's name; an empty place between two is none."""
+    driver = FakeDriver(
+        h100(
+            mig_slice((7, 0)),
+            None,
+            mig_slice((2, 0), nvmlDeviceGetName="NVIDIA H100 80GB HBM3 MIG 3g.40gb"),
+        )
+    )
+    gpu = only(GpuReader(NOWHERE, driver))
+    assert gpu.mig is True
+    assert gpu.mig_instances == (
+        MigInstance(0, "1g.10gb", "MIG-00000007-0000-0000-0000-000000000000", 10 * GIB, 3 * GIB),
+        MigInstance(2, "3g.40gb", "MIG-00000002-0000-0000-0000-000000000000", 10 * GIB, 3 * GIB),
+    )
+    assert (gpu.utilization_percent, gpu.memory_total_bytes) == (None, 80 * GIB)
+
+
+@pytest.mark.parametrize(("gpu", "mig"), [(gb10(), None), (h200(), False), (h100(), True)])
+def test_whether_a_gpu_is_split(gpu: dict[str, object], mig: bool | None) -> None:  # noqa: FBT001 - an expectation
+    """It cannot be, it is not, or it is, with no instance made yet."""
+    reading = only(GpuReader(NOWHERE, FakeDriver(gpu)))
+    assert (reading.mig, reading.mig_instances) == (mig, ())
+
+
+def test_the_layout_is_asked_for_seldom_and_a_change_is_seen() -> None:
+    """Twice a minute; an instance that stays is not asked again who it is."""
+    driver = FakeDriver(h100(mig_slice((7, 0))))
+    reader = GpuReader(NOWHERE, driver)
+    only(reader)
+    asked = driver.calls["nvmlDeviceGetGpuInstanceId"]
+    driver.gpus[0]["slices"] = (mig_slice((7, 0)), mig_slice((8, 0)))
+    assert len(only(reader, 29.0).mig_instances) == 1
+    assert len(only(reader, 30.0).mig_instances) == 2
+    assert driver.calls["nvmlDeviceGetGpuInstanceId"] == asked + 1
+    driver.gpus[0]["nvmlDeviceGetMigMode"] = [0, 0]
+    gpu = only(reader, 60.0)
+    assert (gpu.mig, gpu.mig_instances) == (False, ())
+
+
+def test_what_instances_hold_is_read_every_five_seconds() -> None:
+    """Seven questions at every sample would be as many as all the others."""
+    driver = FakeDriver(h100(mig_slice()))
+    reader = GpuReader(NOWHERE, driver)
+    only(reader)
+    driver.gpus[0]["slices"][0]["nvmlDeviceGetMemoryInfo"] = memory(10 * GIB, 9 * GIB)
+    held = [only(reader, now).mig_instances[0].memory_used_bytes for now in (4.0, 5.0)]
+    assert held == [3 * GIB, 9 * GIB]
+
+
+def test_processes_name_their_instance() -> None:
+    """Who may see all processes of the GPU finds in each the ids of its instance."""
+    listed = [process(11, 3 * GIB, (7, 0)), process(12, GIB, (9, 1)), process(13, GIB, (4, 4))]
+    driver = FakeDriver(
+        h100(mig_slice((7, 0)), mig_slice((9, 1)), nvmlDeviceGetComputeRunningProcesses=listed)
+    )
+    found = {held.pid: held.mig_index for held in only(GpuReader(NOWHERE, driver)).processes or ()}
+    assert found == {11: 0, 12: 1, 13: None, 900: None}
+
+
+def test_without_permission_each_instance_lists_its_own() -> None:
+    """The whole GPU's list is for the privileged; it is refused once, and the instances are asked."""
+    one = mig_slice((7, 0), nvmlDeviceGetComputeRunningProcesses=[process(11, 3 * GIB, (7, 0))])
+    other = mig_slice((9, 1), nvmlDeviceGetComputeRunningProcesses=refuse(UNKNOWN_ERROR))
+    refused = dict.fromkeys(
+        ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"), refuse(4)
+    )
+    gpu = only(GpuReader(NOWHERE, FakeDriver(h100(one, other, **refused))))
+    assert [(held.pid, held.mig_index) for held in gpu.processes or ()] == [(11, 0)]
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, UNKNOWN_ERROR])
+@pytest.mark.parametrize(
+    ("call", "lost"),
+    [
+        ("nvmlDeviceGetMaxMigDeviceCount", set()),
+        ("nvmlDeviceGetName", {"name"}),
+        ("nvmlDeviceGetUUID", {"uuid"}),
+        ("nvmlDeviceGetMemoryInfo", {"memory_total_bytes", "memory_used_bytes"}),
+        ("nvmlDeviceGetGpuInstanceId", set()),
+        ("nvmlDeviceGetComputeInstanceId", set()),
+        ("nvmlDeviceGetAttributes", set()),
+    ],
+)
+def test_one_failing_call_costs_an_instance_no_other_field(call: str, lost: set[str], code: int) -> None:
+    """Each call about instances in turn."""
+    whole = only(GpuReader(NOWHERE, FakeDriver(h100(mig_slice())))).mig_instances[0]
+    driver = FakeDriver(h100(mig_slice()))
+    driver.failing[call] = refuse(code)
+    (one,) = only(GpuReader(NOWHERE, driver)).mig_instances
+    assert {name for name in MigInstance.__slots__ if getattr(one, name) != getattr(whole, name)} == lost
+    assert all(getattr(one, name) is None for name in lost)
+
+
+def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
+    """A handle of an instance that is gone can be called lost; the GPU goes on, and is looked at again."""
+    driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))))
+    reader = GpuReader(NOWHERE, driver)
+    only(reader)
+    driver.lost = {(0, 1)}
+    gpu = only(reader, 5.0)
+    assert [one.memory_total_bytes for one in gpu.mig_instances] == [10 * GIB, None]
+    driver.gpus[0]["slices"] = (mig_slice((7, 0)),)
+    assert len(only(reader, 6.0).mig_instances) == 1
+
+
+def test_a_lost_gpu_takes_its_instances_along() -> None:
+    """The other GPU stays, and the line names the lost one."""
+    driver = FakeDriver(h200(), h100(mig_slice()))
+    reader = GpuReader(NOWHERE, driver)
+    reader.read(0.0)
+    driver.lost = {1}
+    picture = reader.read(1.0)
+    assert [gpu.index for gpu in picture.gpus] == [0]
+    assert picture.note == "GPU 1 does not answer any more: the driver lost it"
+
+
+@pytest.mark.parametrize(
+    ("slices", "compute", "held_mib", "gpu_gib", "name"),
+    [
+        (1, 1, 4_864, 39.5, "1g.5gb"),
+        (1, 1, 9_984, 79.6, "1g.10gb"),
+        (3, 1, 40_320, 79.6, "1c.3g.40gb"),
+        (7, 7, 81_152, 79.6, "7g.80gb"),
+        (1, 1, 16_384, 140.4, "1g.18gb"),
+    ],
+)
+def test_a_profile_is_named_by_its_slices(
+    slices: int, compute: int, held_mib: int, gpu_gib: float, name: str
+) -> None:
+    """For drivers whose names of instances do not tell the profile: A100, H100 and H200."""
+    attributes = SimpleNamespace(
+        gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=held_mib
+    )
+    assert profile_name(attributes, int(gpu_gib * GIB)) == name
+    unnamed = mig_slice(nvmlDeviceGetName="NVIDIA H100", nvmlDeviceGetAttributes=attributes)
+    driver = FakeDriver(h100(unnamed, nvmlDeviceGetMemoryInfo=memory(int(gpu_gib * GIB))))
+    assert only(GpuReader(NOWHERE, driver)).mig_instances[0].name == name
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 2**40), st.none() | st.integers(0, 2**44))
+def test_a_profile_is_named_or_not(slices: int, compute: int, held_mib: int, gpu_bytes: int | None) -> None:
+    """Whatever a driver tells, there is a name of that form or none."""
+    attributes = SimpleNamespace(
+        gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=held_mib
+    )
+    name = profile_name(attributes, gpu_bytes)
+    assert (name is not None) == bool(slices and held_mib and gpu_bytes)
+    assert name is None or name.endswith("gb")
+    assert profile_name(None, gpu_bytes) is None

@@ -1,0 +1,188 @@
+"""Facts about RDMA ports."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from sparktop.hardware.rdma import CONGESTION_COUNTERS, RdmaReader
+from sparktop.model.node import NetworkReading
+from tests.hardware import gb10_root
+from tests.hardware.conftest import write
+
+DEVICE = "sys/class/infiniband/rocep1s0f0"
+PORT = f"{DEVICE}/ports/1"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The root of a DGX Spark with four functions; two of them are connected."""
+    return gb10_root.build(tmp_path)
+
+
+def first(reader: RdmaReader, now: float) -> NetworkReading:
+    return reader.read(now)[0]
+
+
+def test_ports_have_state_speed_bus_and_interface(machine: Path) -> None:
+    """All that a port is, before it has a rate."""
+    found = RdmaReader(machine).read(0.0)
+    assert [(port.name, port.kind, port.up, port.netdev) for port in found] == [
+        ("roceP2p1s0f0", "rdma", True, "enP2p1s0f0np0"),
+        ("roceP2p1s0f1", "rdma", False, "enP2p1s0f1np1"),
+        ("rocep1s0f0", "rdma", True, "enp1s0f0np0"),
+        ("rocep1s0f1", "rdma", False, "enp1s0f1np1"),
+    ]
+    port = found[2]
+    assert port.link_bits_per_s == 200e9
+    assert port.capacity_bits_per_s == port.bus_bits_per_s == pytest.approx(100.8e9, rel=1e-3)
+    assert (port.rx_bytes_per_s, port.errors_per_s, port.errors) == (None, None, {})
+
+
+def test_traffic_is_in_words_of_four_bytes(machine: Path) -> None:
+    """6 and 5 GB/s pass a port whose network interface counts nothing; packets are counted every 5 s."""
+    reader = RdmaReader(machine)
+    reader.read(0.0)
+    gb10_root.advance(machine, 1)
+    port = reader.read(1.0)[2]
+    assert port.tx_bytes_per_s == 4 * gb10_root.RDMA_TX_WORDS_PER_S
+    assert port.rx_bytes_per_s == 4 * gb10_root.RDMA_RX_WORDS_PER_S
+    assert port.tx_packets_per_s is None
+    gb10_root.advance(machine, 5)
+    port = reader.read(5.0)[2]
+    assert port.tx_packets_per_s == gb10_root.RDMA_TX_PACKETS_PER_S
+    assert port.rx_packets_per_s == gb10_root.RDMA_RX_PACKETS_PER_S
+    assert reader.read(6.0)[2].tx_packets_per_s == gb10_root.RDMA_TX_PACKETS_PER_S
+    assert reader.read(6.5)[3].tx_bytes_per_s is None
+
+
+def test_a_counter_of_64_bits_wraps(machine: Path) -> None:
+    """At the end of its width a counter begins anew, and the rate goes on."""
+    reader = RdmaReader(machine)
+    write(machine, f"{PORT}/counters/port_rcv_data", f"{2**64 - 1000}\n")
+    reader.read(0.0)
+    write(machine, f"{PORT}/counters/port_rcv_data", "1500\n")
+    assert reader.read(1.0)[2].rx_bytes_per_s == 4 * 2500
+
+
+def test_a_counter_of_32_bits_wraps_where_the_link_leaves_no_doubt(machine: Path) -> None:
+    """At 10 Gb/s nothing else fits into a second; at 200 Gb/s more than the width does, so nobody knows."""
+    for rate, expected in (("10 Gb/sec (4X SDR)", 4 * 2500), ("200 Gb/sec (2X NDR)", None)):
+        write(machine, f"{PORT}/rate", rate + "\n")
+        write(machine, f"{PORT}/counters/port_rcv_data", f"{2**32 - 1000}\n")
+        reader = RdmaReader(machine)
+        reader.read(0.0)
+        write(machine, f"{PORT}/counters/port_rcv_data", "1500\n")
+        assert reader.read(1.0)[2].rx_bytes_per_s == expected
+
+
+def test_a_counter_that_was_set_back_has_no_rate_once(machine: Path) -> None:
+    """A driver that was loaded anew begins at 0: no rate of a million terabytes, and none below 0."""
+    reader = RdmaReader(machine)
+    reader.read(0.0)
+    write(machine, f"{PORT}/counters/port_rcv_data", "0\n")
+    assert reader.read(1.0)[2].rx_bytes_per_s is None
+    write(machine, f"{PORT}/counters/port_rcv_data", "250\n")
+    assert reader.read(2.0)[2].rx_bytes_per_s == 1000.0
+
+
+def test_a_full_counter_tells_nothing(machine: Path) -> None:
+    """InfiniBand's old counters stay at the end of their 32 bits: that is not "nothing passes"."""
+    write(machine, f"{PORT}/counters/port_rcv_data", f"{2**32 - 1}\n")
+    reader = RdmaReader(machine)
+    reader.read(0.0)
+    assert reader.read(1.0)[2].rx_bytes_per_s is None
+
+
+def test_errors_are_read_by_name_and_seldom(machine: Path) -> None:
+    """Every 10 s; each that moved is named, and their sum is one figure."""
+    reader = RdmaReader(machine)
+    reader.read(0.0)
+    write(machine, f"{PORT}/hw_counters/out_of_sequence", "30\n")
+    write(machine, f"{PORT}/hw_counters/local_ack_timeout_err", "10\n")
+    assert reader.read(9.0)[2].errors_per_s is None
+    port = reader.read(10.0)[2]
+    assert (port.errors_per_s, port.errors) == (4.0, {"out_of_sequence": 3.0, "local_ack_timeout_err": 1.0})
+    assert reader.read(11.0)[2].errors == port.errors
+    port = reader.read(20.0)[2]
+    assert (port.errors_per_s, port.errors) == (0.0, {})
+
+
+def test_congestion_is_named_but_no_error(machine: Path) -> None:
+    """Congestion control marks packets on every busy fabric: shown by name, and not in the sum."""
+    reader = RdmaReader(machine)
+    reader.read(0.0)
+    for counter in CONGESTION_COUNTERS:
+        write(machine, f"{PORT}/hw_counters/{counter}", "500\n")
+    port = reader.read(10.0)[2]
+    assert (port.errors_per_s, dict(port.errors)) == (0.0, dict.fromkeys(CONGESTION_COUNTERS, 50.0))
+
+
+def test_only_counters_that_are_shown_are_read(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of the other 22 hardware counters, nothing of a port that is down, and little at each sample."""
+    opened: Counter[str] = Counter()
+    real = os.open
+
+    def watch(path: str, flags: int, mode: int = 0o777) -> int:
+        opened[os.path.relpath(path, machine)] += 1
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", watch)
+    reader = RdmaReader(machine)
+    for second in range(61):
+        reader.read(float(second))
+    names = {Path(path).name for path in opened if "/hw_counters/" in path}
+    assert names == set(gb10_root.ERROR_COUNTERS)
+    assert not [path for path in opened if "/rocep1s0f1/" in path and "counters/" in path]
+    assert opened.total() / 61 < 10
+    assert opened[f"{PORT}/hw_counters/out_of_sequence"] == 7
+
+
+def test_a_port_that_comes_up_is_seen(machine: Path) -> None:
+    """A cable that is put in: the state is looked at every 5 s, and the counters from then on."""
+    reader = RdmaReader(machine)
+    reader.read(0.0)
+    write(machine, "sys/class/infiniband/rocep1s0f1/ports/1/state", "4: ACTIVE\n")
+    assert reader.read(5.0)[3].up is True
+    assert reader.read(6.0)[3].rx_bytes_per_s == 0.0
+
+
+def test_an_interface_is_told_by_the_ports_own_address(machine: Path) -> None:
+    """A bond's member names the bond; a device with two interfaces and no address table names none."""
+    assert RdmaReader(machine).read(0.0)[2].netdev == "enp1s0f0np0"
+    write(machine, f"{DEVICE}/device/net/enp1s0f9/type", "1\n")
+    assert RdmaReader(machine).read(0.0)[2].netdev is None
+    write(machine, f"{PORT}/gid_attrs/ndevs/0", "bond0\n")
+    assert RdmaReader(machine).read(0.0)[2].netdev == "bond0"
+
+
+def test_several_ports_carry_their_number(spark: Path) -> None:
+    """A device with two ports gives two readings with names of their own."""
+    write(spark, "sys/class/infiniband/rocep1s0f0/ports/2/state", "4: ACTIVE\n")
+    names = [port.name for port in RdmaReader(spark).read(0.0)]
+    assert names == ["rocep1s0f0/1", "rocep1s0f0/2", "rocep1s0f1"]
+
+
+def test_no_rdma_is_normal(bare: Path, tmp_path: Path) -> None:
+    """A machine without RDMA, or a DGX Spark on which no function enumerates: no ports, and no error."""
+    assert RdmaReader(bare).read(0.0) == ()
+    assert RdmaReader(gb10_root.build(tmp_path / "spark", rdma=False)).read(0.0) == ()
+
+
+@pytest.mark.parametrize("rate", ["", "fast", "x Gb/sec", "inf Gb/sec", "-2 Gb/sec", "200 Mb/sec"])
+def test_a_strange_link_rate_is_unknown(spark: Path, rate: str) -> None:
+    """A rate that cannot be read is no rate."""
+    write(spark, f"{PORT}/rate", rate)
+    assert first(RdmaReader(spark), 0.0).link_bits_per_s is None
+
+
+def test_a_port_without_counters_is_no_port_without_traffic(spark: Path) -> None:
+    """Missing files are unknown, not 0."""
+    write(spark, "sys/class/infiniband/rocep1s0f1/ports/1/state", "4: ACTIVE\n")
+    reader = RdmaReader(spark)
+    reader.read(0.0)
+    port = reader.read(10.0)[1]
+    assert (port.rx_bytes_per_s, port.rx_packets_per_s, port.errors_per_s) == (None, None, None)

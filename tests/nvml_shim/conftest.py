@@ -1,0 +1,110 @@
+"""The shim, compiled once for all tests, and processes that have it as their driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hardware import gb10_root
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+Steps = list[tuple[float, str]]
+
+
+@dataclass(frozen=True)
+class Shim:
+    """A folder with a compiled library, and the files of its processes."""
+
+    folder: Path
+
+    def run(self, script: str, *arguments: str, text: str) -> Any:  # noqa: ANN401 - JSON of the script's own form
+        """Run a script that stands beside this file, give it `text`, and read its answer."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))}
+        env |= {
+            "HOME": str(self.folder),
+            "LD_LIBRARY_PATH": str(self.folder),
+            "NVML_SHIM_STATE": str(self.folder / "state"),
+            "NVML_SHIM_LOG": str(self.folder / "log"),
+            "PYTHONPATH": str(ROOT),
+        }
+        command = [sys.executable, str(HERE / script), *arguments]
+        done = subprocess.run(  # noqa: S603 - our own script
+            command,
+            input=text,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+            cwd=self.folder,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def read(self, root: Path, machines: dict[str, Steps]) -> dict[str, list[dict[str, Any]]]:
+        """What is read of each machine at each of its steps."""
+        found: dict[str, list[dict[str, Any]]] = self.run(
+            "read_machines.py", str(root), text=json.dumps(machines)
+        )
+        return found
+
+    def asked(self) -> set[str]:
+        """The driver's functions that were called until now."""
+        return set((self.folder / "log").read_text(encoding="utf-8").split())
+
+
+@pytest.fixture(scope="session")
+def spark_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a DGX Spark."""
+    return gb10_root.build(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture(scope="session")
+def make_shim(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Shim]:
+    """Compile the shim with the given options into a folder of its own."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        reason = "no C compiler (cc): the driver's other side cannot be built"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    def make(*options: str) -> Shim:
+        folder = tmp_path_factory.mktemp("shim")
+        library = str(folder / "libnvidia-ml.so.1")
+        command = [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Werror",
+            "-Wl,-soname,libnvidia-ml.so.1",
+            *options,
+        ]
+        command += ["-o", library, str(HERE / "libnvidia_ml.c")]
+        subprocess.run(command, check=True, timeout=50)  # noqa: S603 - our own source
+        return Shim(folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shim(make_shim: Callable[..., Shim]) -> Shim:
+    """A driver of today."""
+    return make_shim()
+
+
+@pytest.fixture(scope="session")
+def old_shim(make_shim: Callable[..., Shim]) -> Shim:
+    """A driver without the functions that came with 535."""
+    return make_shim("-DOLD_DRIVER")

@@ -1,0 +1,70 @@
+"""Reads machines through the real nvidia-ml-py in a process that was started with the shim in its path.
+
+Standard input: JSON, by name the steps of each machine, [[seconds, state], ...]. Standard output: JSON, by
+name for each step what was read and how panel and detail draw it. Between two machines the library is closed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+
+from sparktop.hardware.machine import Machine
+from sparktop.model.node import NodeSample
+from sparktop.model.snapshot import NodeView
+from sparktop.panels.graph import TimeAxis
+from sparktop.panels.node import node_panel
+from sparktop.panels.node_detail import node_detail
+from sparktop.panels.rows import row_text
+
+AXIS = TimeAxis(130.0, 1.0)
+
+
+class StoppedClock:
+    """Shows the time that it was set to."""
+
+    now = 0.0
+
+    def read(self) -> float:
+        """Give the time in seconds."""
+        return self.now
+
+
+def drawn(sample: NodeSample, driver: str | None) -> dict[str, object]:
+    """What was read, and both of its pictures as text."""
+    view = NodeView("n", "local", sample)
+    panel = [row_text(row) for row in node_panel(view, 118, 12, AXIS)]
+    detail = [row_text(row) for row in node_detail(view, (), 118, 60, AXIS)]
+    return {
+        "gpus": [dataclasses.asdict(gpu) for gpu in sample.gpus],
+        "note": sample.gpu_note,
+        "unified": sample.memory.unified,
+        "processes_bytes": sample.memory.gpu_processes_bytes,
+        "total_bytes": sample.memory.total_bytes,
+        "driver": driver,
+        "panel": "\n".join(panel),
+        "detail": "\n".join(detail),
+    }
+
+
+def main() -> None:
+    root, state_file = Path(sys.argv[1]), Path(os.environ["NVML_SHIM_STATE"])
+    clock = StoppedClock()
+    found: dict[str, list[dict[str, object]]] = {}
+    for name, steps in json.load(sys.stdin).items():
+        machine = Machine(root, clock=clock.read)
+        found[name] = []
+        for seconds, state in steps:
+            state_file.write_text(state, encoding="utf-8")
+            clock.now = seconds
+            sample = machine.read()
+            found[name].append(drawn(sample, machine.identity.driver if machine.identity else None))
+        machine.close()
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

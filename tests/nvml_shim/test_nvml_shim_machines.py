@@ -1,0 +1,220 @@
+"""Facts about machines whose driver is a library of C behind the real nvidia-ml-py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hardware import gb10_root
+from tests.nvml_shim import shim_states as states
+from tests.nvml_shim.conftest import Shim, Steps
+
+MACHINE_BYTES = gb10_root.TOTAL_KIB * 1024
+GIB = 2**30
+SHARES = ("software power cap", "sync boost", "software thermal", "hardware thermal", "hardware power brake")
+GB10 = {
+    "index": 0,
+    "name": "NVIDIA GB10",
+    "uuid": "GPU-11111111-2222-3333-4444-555555555555",
+    "utilization_percent": 96.0,
+    "temperature_c": 81.0,
+    "limit_margin_c": 13.0,
+    "power_w": 38.25,
+    "power_limit_w": None,
+    "sm_clock_mhz": 2411,
+    "sm_clock_max_mhz": 3003,
+    "memory_total_bytes": None,
+    "memory_used_bytes": None,
+    "throttle_reasons": ["software power cap"],
+    "throttled_percent": {**dict.fromkeys(SHARES, 0.0), "software power cap": 25.0},
+    "energy_j": None,
+    "slowdown_c": None,
+    "mig": None,
+    "mig_instances": [],
+}
+PROCESSES = [
+    (4242, "VLLM::Worker_TP0", states.ENGINE_MIB * 2**20, "compute"),
+    (900, "Xorg", 60 * 2**20, "graphics"),
+]
+Read = dict[str, list[dict[str, Any]]]
+UNIFIED = {
+    "not supported": None,
+    "the machine's total": f"{MACHINE_BYTES} {100 * GIB}",
+    "nearly the machine's total": f"{MACHINE_BYTES * 94 // 100} {100 * GIB}",
+    "total 0": "0 0",
+}
+
+
+def steps(make: Any, *arguments: object, **changes: object) -> Steps:  # noqa: ANN401 - each machine takes its own
+    """A machine at its start and two seconds later."""
+    return [(float(second), make(*arguments, seconds=second, **changes)) for second in (0, 2)]
+
+
+@pytest.fixture(scope="module")
+def read(shim: Shim, spark_root: Path) -> Read:
+    """Every machine, read in one process."""
+    machines = {f"gb10, {kind}": steps(states.gb10, memory) for kind, memory in UNIFIED.items()}
+    machines |= {
+        f"unnamed, {kind}": steps(states.gb10, memory, nvmlDeviceGetName="NVIDIA Thor")
+        for kind, memory in UNIFIED.items()
+    }
+    machines["h200"] = steps(states.h200)
+    machines["eight"] = steps(states.eight_h100)
+    lost = "0 nvmlDeviceGetTemperature !15\n"
+    gone = "* nvmlInitWithFlags !9\n"
+    machines["lost"] = [
+        (0.0, states.gb10()),
+        (2.0, lost + states.gb10(seconds=2)),
+        (33.0, gone + states.gb10(seconds=33)),
+        (64.0, states.gb10(seconds=64)),
+        (66.0, states.gb10(seconds=66)),
+    ]
+    one_lost = "3 nvmlDeviceGetTemperature !15\n"
+    machines["one of eight lost"] = [
+        (0.0, states.eight_h100()),
+        (2.0, one_lost + states.eight_h100(seconds=2)),
+    ]
+    machines["not loaded"] = [(0.0, gone)]
+    machines["no device"] = [(0.0, states.driver(0))]
+    machines["strange names"] = steps(
+        states.h200, nvmlDeviceGetName="NVIDIA \x1b[31mred\x07 H200", nvmlDeviceGetUUID="GPU-\x1b]0;x"
+    )
+    machines["nonsense"] = steps(
+        states.h200,
+        nvmlDeviceGetTemperature="0xffffffff",
+        nvmlDeviceGetUtilizationRates="4294967295",
+        nvmlDeviceGetPowerUsage="4294967295",
+        nvmlDeviceGetClockInfo="4294967295",
+    )
+    return shim.read(spark_root, machines)
+
+
+@pytest.mark.parametrize("kind", UNIFIED)
+def test_a_gb10_is_read_whole_whatever_it_says_of_memory(read: Read, kind: str) -> None:
+    """Three ways to say that the memory is the machine's; every other field stands, and the screen."""
+    found = read[f"gb10, {kind}"][-1]
+    (gpu,) = found["gpus"]
+    processes = gpu.pop("processes")
+    assert gpu == GB10
+    assert [(one["pid"], one["name"], one["memory_bytes"], one["kind"]) for one in processes] == PROCESSES
+    assert (found["unified"], found["note"], found["driver"]) == (True, None, "580.126.09")
+    assert found["processes_bytes"] == sum(one[2] for one in PROCESSES)
+    for text in (found["panel"], found["detail"]):
+        assert all(word in text for word in ("NVIDIA GB10", "96%", "38", "81", "2411"))
+    assert "UMA" in found["panel"]
+    assert all(
+        word in found["detail"] for word in ("unified memory", "13 to limit", "25%", "VLLM::Worker_TP0")
+    )
+
+
+@pytest.mark.parametrize("kind", UNIFIED)
+def test_memory_is_unified_without_a_name_that_says_so(read: Read, kind: str) -> None:
+    """Another machine of this kind: the answer and the missing memory clock tell."""
+    found = read[f"unnamed, {kind}"][-1]
+    assert found["unified"] is True
+    assert found["gpus"][0]["memory_total_bytes"] is None
+
+
+def test_an_h200_has_all_there_is(read: Read) -> None:
+    """Memory, power limit and energy of its own, and nothing of the machine's memory."""
+    found = read["h200"][-1]
+    (gpu,) = found["gpus"]
+    assert (gpu["memory_total_bytes"], gpu["memory_used_bytes"]) == (141 * GIB, 90 * GIB)
+    assert (gpu["power_w"], gpu["power_limit_w"], gpu["energy_j"]) == (612.0, 700.0, 5_124_680.0)
+    assert (gpu["mig"], gpu["slowdown_c"], gpu["throttle_reasons"]) == (False, None, [])
+    assert gpu["throttled_percent"] == dict.fromkeys(SHARES, 0.0)
+    assert (found["unified"], found["processes_bytes"]) == (False, None)
+    assert "UMA" not in found["panel"]
+    assert all(word in found["detail"] for word in ("NVIDIA H200", "87%", "612", "35 to limit", "90.0"))
+
+
+def test_eight_gpus_are_read_each_for_itself_and_mig_is_named(read: Read) -> None:
+    """The split one names its instances; its use is unknown, that of the others is not."""
+    found = read["eight"][-1]
+    assert [gpu["index"] for gpu in found["gpus"]] == list(range(8))
+    assert [gpu["temperature_c"] for gpu in found["gpus"]] == [52.0 + index for index in range(8)]
+    assert [gpu["mig"] for gpu in found["gpus"]] == [index == 3 for index in range(8)]
+    split = found["gpus"][3]
+    named = [
+        (one["index"], one["name"], one["memory_total_bytes"], one["memory_used_bytes"])
+        for one in split["mig_instances"]
+    ]
+    assert named == [(0, "1g.10gb", 10 * GIB, 7 * GIB), (2, "3g.40gb", 40 * GIB, GIB)]
+    assert [one["uuid"][:7] for one in split["mig_instances"]] == ["MIG-aaa", "MIG-bbb"]
+    assert [(one["pid"], one["mig_index"]) for one in split["processes"]] == [(11, 0)]
+    assert [gpu["utilization_percent"] for gpu in found["gpus"]] == [
+        None if index == 3 else 87.0 for index in range(8)
+    ]
+    assert "H100" in found["panel"]
+    assert all(word in found["detail"] for word in ("1g.10gb", "3g.40gb"))
+
+
+def test_a_gpu_lost_in_mid_run_is_a_line_and_comes_back(read: Read) -> None:
+    """Lost, driver gone, back: the rest of the machine is read all the time, and no share spans the gap."""
+    first, lost, gone, back, later = read["lost"]
+    assert (len(first["gpus"]), first["note"]) == (1, None)
+    assert (lost["gpus"], lost["note"]) == ([], "GPU 0 does not answer any more: the driver lost it")
+    assert (gone["gpus"], gone["note"]) == ([], "the NVIDIA driver is not loaded")
+    for found in (lost, gone):
+        assert (found["unified"], found["processes_bytes"]) == (True, None)
+        assert found["total_bytes"] == MACHINE_BYTES
+        assert found["note"][:25] in found["panel"]
+    assert (len(back["gpus"]), back["note"]) == (1, None)
+    assert back["gpus"][0]["throttled_percent"] == dict.fromkeys(SHARES)
+    assert later["gpus"][0]["throttled_percent"]["software power cap"] == 25.0
+
+
+def test_one_lost_gpu_leaves_seven(read: Read) -> None:
+    """The line names it, and the others are read as before."""
+    found = read["one of eight lost"][-1]
+    assert [gpu["index"] for gpu in found["gpus"]] == [0, 1, 2, 4, 5, 6, 7]
+    assert found["note"] == "GPU 3 does not answer any more: the driver lost it"
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [("not loaded", "the NVIDIA driver is not loaded"), ("no device", "no NVIDIA GPU on this machine")],
+)
+def test_a_library_without_a_gpu_is_one_honest_line(read: Read, name: str, note: str) -> None:
+    """Driver not loaded, and no device; the panel says it where the GPU would be."""
+    (found,) = read[name]
+    assert (found["gpus"], found["note"], found["unified"]) == ([], note, None)
+    assert note in found["panel"]
+    assert note in found["detail"]
+
+
+def test_names_from_the_driver_are_cleaned(read: Read) -> None:
+    """An escape sequence in a name reaches neither JSON nor screen."""
+    found = read["strange names"][-1]
+    assert found["gpus"][0]["name"] == "NVIDIA [31mred H200"
+    assert not {"\x1b", "\x07"} & set(found["panel"] + found["detail"] + str(found["gpus"]))
+
+
+def test_figures_that_cannot_be_are_unknown(read: Read) -> None:
+    """All bits set is what some drivers give for "I do not know"."""
+    (gpu,) = read["nonsense"][-1]["gpus"]
+    fields = ("temperature_c", "utilization_percent", "power_w", "sm_clock_mhz")
+    assert [gpu[field] for field in fields] == [None] * 4
+    assert gpu["power_limit_w"] == 700.0
+
+
+def test_an_old_driver_is_read_by_the_calls_that_it_has(old_shim: Shim, spark_root: Path) -> None:
+    """Before 535: old calls for memory and reasons, a threshold for the margin, no list of what draws."""
+    found = old_shim.read(spark_root, {"h200": steps(states.h200), "gb10": steps(states.gb10)})
+    (gpu,) = found["h200"][-1]["gpus"]
+    assert (gpu["memory_total_bytes"], gpu["throttle_reasons"]) == (141 * GIB, [])
+    assert (gpu["limit_margin_c"], gpu["slowdown_c"]) == (None, 87.0)
+    assert [one["pid"] for one in gpu["processes"]] == [4242]
+    assert found["gb10"][-1]["unified"] is True
+    assert found["gb10"][-1]["gpus"][0]["throttle_reasons"] == ["software power cap"]
+
+
+def test_a_library_that_is_none_is_no_driver(tmp_path: Path, spark_root: Path) -> None:
+    """An empty file of that name is what is left of some installations."""
+    (tmp_path / "libnvidia-ml.so.1").touch()
+    ((found,),) = Shim(tmp_path).read(spark_root, {"absent": [(0.0, "")]}).values()
+    assert (found["gpus"], found["note"]) == ([], "no NVIDIA driver on this machine")
+    assert "no NVIDIA driver on this machine" in found["panel"]
+    assert found["total_bytes"] == MACHINE_BYTES

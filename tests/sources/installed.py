@@ -1,0 +1,22 @@
+"""Programs of the system that some tests run: missing ones skip a test here and fail it in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+_SYSTEM_PATHS = "/usr/sbin:/usr/local/sbin:/sbin"
+"""Not in the PATH of every user; servers are there."""
+
+
+def installed(program: str, package: str) -> str:
+    """Give the path of a program; without it the test is skipped, or fails where CI is set."""
+    found = shutil.which(program) or shutil.which(program, path=_SYSTEM_PATHS)
+    if found is None:
+        reason = f"no {program} on PATH (Debian, Ubuntu: apt install {package})"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found

@@ -1,0 +1,143 @@
+"""A real sshd on 127.0.0.1 with keys of its own, for the user that runs the tests."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.sources.installed import installed
+
+_READY_S = 20.0
+_STOP_S = 5.0
+_PRIVILEGES = Path("/run/sshd")
+"""Root's sshd insists on it."""
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A server that runs, and how to reach it."""
+
+    folder: Path
+    port: int
+
+    @property
+    def home(self) -> Path:
+        """The home folder of whoever logs in."""
+        return self.folder / "home"
+
+    def options(self, name: str = "client", **changed: str) -> tuple[str, ...]:
+        """Give what makes ssh use the keys here, and nothing of the user's; `changed` are settings of ssh."""
+        settings = {
+            "HostName": "127.0.0.1",
+            "Port": str(self.port),
+            "User": getpass.getuser(),
+            "IdentityFile": str(self.folder / "key"),
+            "IdentitiesOnly": "yes",
+            "IdentityAgent": "none",
+            "UserKnownHostsFile": str(self.folder / "known_hosts"),
+            "GlobalKnownHostsFile": "/dev/null",
+            **changed,
+        }
+        config = self.folder / f"{name}.config"
+        lines = [f"    {key} {value}\n" for key, value in settings.items()]
+        config.write_text("Host spark\n" + "".join(lines), encoding="utf-8")
+        return ("-F", str(config))
+
+    def make_key(self, name: str) -> Path:
+        """Give a new key; its public half is beside it."""
+        file = self.folder / name
+        command = [
+            installed("ssh-keygen", "openssh-client"),
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-f",
+            str(file),
+        ]
+        subprocess.run(command, check=True, timeout=20)  # noqa: S603 - a fixed command
+        return file
+
+    def known_as(self, public: Path) -> str:
+        """Give the line of a known_hosts file that says that this server has that key."""
+        return f"[127.0.0.1]:{self.port} {public.read_text(encoding='utf-8')}"
+
+
+@contextmanager
+def sshd(folder: Path) -> Iterator[Sshd]:
+    """Run a server whose only accepted key is `folder/key`, until the block ends."""
+    program = installed("sshd", "openssh-server")
+    installed("ssh", "openssh-client")
+    if os.geteuid() == 0 and not _PRIVILEGES.exists():
+        _PRIVILEGES.mkdir(mode=0o755)
+    server = Sshd(folder, _free_port())
+    server.home.mkdir()
+    key, host_key = server.make_key("key"), server.make_key("host_key")
+    (folder / "authorized_keys").write_bytes(key.with_suffix(".pub").read_bytes())
+    (folder / "known_hosts").write_text(server.known_as(host_key.with_suffix(".pub")), encoding="utf-8")
+    config, log_file = folder / "sshd_config", folder / "sshd.log"
+    config.write_text(_config(folder, server.port, host_key), encoding="utf-8")
+    with log_file.open("wb") as log:
+        # The kernel ends it, should we be killed before we can.
+        process = subprocess.Popen(  # noqa: S603 - a fixed command
+            ["/usr/bin/setpriv", "--pdeathsig", "TERM", program, "-D", "-e", "-f", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        _wait_until_ready(process, log_file)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _config(folder: Path, port: int, host_key: Path) -> str:
+    settings = {
+        "ListenAddress": "127.0.0.1",
+        "Port": port,
+        "HostKey": host_key,
+        "AuthorizedKeysFile": folder / "authorized_keys",
+        "PidFile": "none",
+        "UsePAM": "no",
+        "StrictModes": "no",
+        "PasswordAuthentication": "no",
+        "KbdInteractiveAuthentication": "no",
+        "PermitRootLogin": "prohibit-password",
+        "PrintMotd": "no",
+        "LogLevel": "VERBOSE",
+        "SetEnv": f"HOME={folder / 'home'}",
+    }
+    return "".join(f"{key} {value}\n" for key, value in settings.items())
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + _READY_S
+    while b"Server listening on" not in log.read_bytes():
+        # Waiting for its end is the pause between two looks.
+        try:
+            process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() < end:
+                continue
+        raise RuntimeError(f"sshd did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

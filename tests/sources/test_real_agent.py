@@ -1,0 +1,173 @@
+"""Nodes behind a real agent: tokens, certificates and what it says of its machine."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sparktop.agent.sampler import Sampler
+from sparktop.agent.server import AgentServer
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable
+from tests.sources.agent_sources import Make, Waits, agent_sources, failure_of, sample_of
+from tests.sources.conftest import FakeClock
+from tests.sources.installed import installed
+
+TOKEN = "0123456789abcdef-token"  # noqa: S105 - of this test
+OTHER_TOKEN = "another-0123456789abcdef"  # noqa: S105 - as above
+NODE_AHEAD_S = 5000.0
+"""The node's clock has nothing to do with ours."""
+
+
+@pytest.fixture
+async def watch(clock: FakeClock) -> AsyncIterator[Make]:
+    """Give a function that makes a source for a URL; all are closed at the end."""
+    async with agent_sources(clock, Waits()) as make:
+        yield make
+
+
+class FakeReader:
+    """A machine that answers as the test says."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.show_processes = False
+        self.identity = NodeIdentity(os="Linux", boot_id="b")
+        self.failure: str | None = None
+        self._clock = clock
+
+    def node_time(self) -> float:
+        """Give the node's own time."""
+        return self._clock.now + NODE_AHEAD_S
+
+    async def poll(self, deadline_s: float) -> NodeSample | Failure:  # noqa: ARG002 - the protocol's
+        """Take a sample."""
+        if self.failure is not None:
+            return Failure(FailureKind.TIMEOUT, self.failure, self.node_time())
+        table = ProcessTable((ProcessReading(7, "vllm"),), 1) if self.show_processes else None
+        return NodeSample(self.node_time(), processes=table)
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+@asynccontextmanager
+async def real_agent(
+    reader: FakeReader, *, token: str | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Give the URL of a real agent that reads with `reader`."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    server = AgentServer(Sampler(reader, clock=reader.node_time), token=token)
+    server.start([listener], tls=tls)
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    finally:
+        await server.close()
+
+
+async def test_the_real_agent_is_read(watch: Make, clock: FakeClock) -> None:
+    """A real agent's samples arrive at their times, with the process table once that is wanted."""
+    async with real_agent(FakeReader(clock)) as url:
+        source = watch(url)
+        first = await sample_of(source)
+        clock.now += 1.0
+        source.show_processes = True
+        second = await sample_of(source)
+        await source.close()
+    assert (first.at, second.at) == (clock.now - 1.0, clock.now)
+    assert first.processes is None
+    assert second.processes is not None
+    assert second.processes.processes[0].name == "vllm"
+    assert source.identity == NodeIdentity(os="Linux", boot_id="b")
+
+
+async def test_the_real_agent_whose_machine_hangs_says_so(watch: Make, clock: FakeClock) -> None:
+    """What the agent cannot read reaches the viewer in the agent's words."""
+    reader = FakeReader(clock)
+    reader.failure = "reading this machine has hung for 9 s"
+    async with real_agent(reader) as url:
+        source = watch(url)
+        failure = await failure_of(source)
+        await source.close()
+    assert failure.message.endswith("has no sample: reading this machine has hung for 9 s")
+
+
+async def test_a_changed_token_file_is_read_again(watch: Make, clock: FakeClock, tmp_path: Path) -> None:
+    """The token is the file's first line; after a refusal the file is looked at once more."""
+    file = tmp_path / "token"
+    file.write_text(f"{OTHER_TOKEN}\nmore\n", encoding="utf-8")
+    async with real_agent(FakeReader(clock), token=TOKEN) as url:
+        source = watch(url, token_file=str(file))
+        refused = await failure_of(source)
+        file.write_text(f"  {TOKEN}\n", encoding="utf-8")
+        await sample_of(source)
+        missing = await failure_of(watch(url, token_file=str(tmp_path / "none")))
+        nothing = await failure_of(watch(url))
+        await source.close()
+    assert "refuses the token" in refused.message
+    assert "cannot be read: No such file" in missing.message
+    assert "wants a token" in nothing.message
+    assert {one.kind for one in (refused, missing, nothing)} == {FailureKind.UNAUTHORIZED}
+
+
+async def test_a_token_changed_in_mid_stream_costs_no_sample(
+    watch: Make, clock: FakeClock, tmp_path: Path
+) -> None:
+    """When the agent's token was changed together with the file, the next poll still has a sample."""
+    file = tmp_path / "token"
+    file.write_text(OTHER_TOKEN, encoding="utf-8")
+    async with real_agent(FakeReader(clock), token=OTHER_TOKEN) as url:
+        source = watch(url, token_file=str(file))
+        await sample_of(source)
+        source._url = ""
+        async with real_agent(FakeReader(clock), token=TOKEN) as other:
+            source._url = other
+            clock.now += 1.0
+            file.write_text(TOKEN, encoding="utf-8")
+            await sample_of(source)
+            await source.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = [installed("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+    command += ["ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=spark-a"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)  # noqa: S603 - a fixed command
+    return cert, key
+
+
+def server_side(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
+
+
+async def test_a_private_certificate_needs_tls_ca(
+    watch: Make, clock: FakeClock, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A certificate that nobody knows is refused with the setting to use; with it, all is well."""
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate", encoding="utf-8")
+    async with real_agent(FakeReader(clock), tls=server_side(certificate)) as url:
+        unknown = await failure_of(watch(url))
+        known = watch(url, tls_ca=str(certificate[0]))
+        await sample_of(known)
+        unreadable = await failure_of(watch(url, tls_ca=str(wrong)))
+        missing = await failure_of(watch(url, tls_ca=str(tmp_path / "none.pem")))
+        plain = await failure_of(watch(url.replace("https", "http")))
+        await known.close()
+    assert {one.kind for one in (unknown, unreadable, missing)} == {FailureKind.TLS}
+    assert unknown.message.endswith("name the file that signs it with tls_ca in the config")
+    assert "holds no certificate" in unreadable.message
+    assert "No such file" in missing.message
+    assert plain.kind in {FailureKind.TLS, FailureKind.UNREACHABLE, FailureKind.MALFORMED}

@@ -1,0 +1,181 @@
+"""What ssh says when it fails, and what is made of it; how it is called, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import NodeTarget
+from sparktop.sources.ssh import BACKOFF_S, SshSource
+from sparktop.sources.ssh_failure import Ending, explain
+from sparktop.sources.ssh_link import command_line, quiet_environment
+from tests.sources.conftest import FakeClock
+
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+  remove with:
+  ssh-keygen -f "/home/me/.ssh/known_hosts" -R "spark-a"
+Host key verification failed.
+"""
+
+
+KIND = FailureKind
+
+
+@pytest.mark.parametrize(
+    ("status", "written", "kind", "words"),
+    [
+        (255, CHANGED, KIND.HOST_KEY, '`ssh-keygen -f "/home/me/.ssh/known_hosts" -R "spark-a"`'),
+        (255, "Host key verification failed.\r\n", KIND.HOST_KEY, "run `ssh me@spark-a` once"),
+        (
+            255,
+            "No ED25519 host key is known for spark-a and you have requested strict checking.\r\n",
+            KIND.HOST_KEY,
+            "is not known here",
+        ),
+        (255, "me@spark-a: Permission denied (publickey,password).", KIND.UNAUTHORIZED, "needs ssh-agent"),
+        (255, "Too many authentication failures", KIND.UNAUTHORIZED, "IdentitiesOnly"),
+        (255, "ssh: Could not resolve hostname spark-a: Name or", KIND.DNS, "does not resolve"),
+        (255, "ssh: connect to host x port 22: Connection refused", KIND.REFUSED, "no ssh server answers"),
+        (255, "ssh: connect to host x port 22: Connection timed out", KIND.TIMEOUT, "does not answer"),
+        (255, "Timeout, server spark-a not responding.", KIND.TIMEOUT, "does not answer"),
+        (255, "ssh: connect to host x port 22: No route to host", KIND.UNREACHABLE, "no route to host"),
+        (255, "kex_exchange_identification: Connection closed by", KIND.UNREACHABLE, "connection closed"),
+        (255, "c: line 3: Bad configuration option: foo", KIND.UNSUPPORTED, "option: foo"),
+        (255, "Bad owner or permissions on /etc/x", KIND.UNSUPPORTED, "permissions on /etc/x"),
+        (255, "Unable to negotiate: no matching host key type", KIND.UNREACHABLE, "no matching host key"),
+        (255, "", KIND.UNREACHABLE, "it gave no reason"),
+        (127, "sh: 1: exec: not found", KIND.COMMAND_NOT_FOUND, "uv tool install sparktop"),
+        (126, "sh: permission denied", KIND.COMMAND_NOT_FOUND, "cannot be run: sh: permission denied"),
+        (2, "sparktop: no 'agent' yet", KIND.VERSION, "no `agent --stdio`: update it there: spark"),
+        (1, "boom", KIND.ENDED, "ended with status 1: boom"),
+        (-9, "", KIND.ENDED, "ssh to me@spark-a was ended by signal 9"),
+        (None, "", KIND.ENDED, "ended its answers"),
+    ],
+)
+def test_each_ending_has_its_words(status: int | None, written: str, kind: FailureKind, words: str) -> None:
+    """Exit status and ssh's own words give a kind and one line that says what to do."""
+    told = explain(Ending("me@spark-a", "sparktop", status, written))
+    assert told.kind is kind
+    assert words in told.message
+
+
+def test_after_an_answer_usage_is_no_version() -> None:
+    """A sparktop that answered before is not an old one, however it ends."""
+    assert explain(Ending("a", "sparktop", 2, "", answered=True)).kind is FailureKind.ENDED
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.none() | st.integers(-64, 255), st.text(max_size=200), st.text(max_size=40))
+@example(255, "\x1b[31mPermission denied (\x07)", "\u202e")
+def test_any_words_become_one_clean_line(status: int | None, written: str, where: str) -> None:
+    """Whatever is written over there, it is one printable line here."""
+    told = explain(Ending(where, "sparktop", status, written))
+    assert told.message.isprintable()
+    assert 0 < len(told.message) <= 200
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=30))
+@example("'; touch x; '")
+@example('$(id) `id` \\ " !')
+def test_the_command_reaches_the_shell_as_one_word(command: str) -> None:
+    """The login shell over there runs `sh`, and that gets the command whole, whatever is in it."""
+    line = command_line("ssh", (), "spark", command)[-1]
+    exec_sh = shlex.split(line)
+    assert exec_sh[:3] == ["exec", "sh", "-c"]
+    assert exec_sh[4:] == [command]
+
+
+def test_the_script_runs_what_it_is_given(tmp_path: Path) -> None:
+    """A path with blanks and quotes is started with the agent's arguments, and nothing else is."""
+    folder = tmp_path / "a 'b' $(touch bad)"
+    folder.mkdir()
+    program = folder / "spark top"
+    program.write_text('#!/bin/sh\necho "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    line = command_line("ssh", (), "spark", str(program))[-1]
+    done = subprocess.run(  # noqa: S603 - what is tested
+        ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, check=True, timeout=20
+    )
+    assert done.stdout == b"agent --stdio\n"
+    assert sorted(one.name for one in tmp_path.iterdir()) == [folder.name]
+
+
+def test_a_destination_is_no_option() -> None:
+    """A host that begins with a dash stands behind the end of the options; no prompt can come."""
+    line = command_line("ssh", ("-F", "x"), "-oProxyCommand=touch bad", "sparktop")
+    assert line[line.index("--") + 1] == "-oProxyCommand=touch bad"
+    assert line[:3] == ["ssh", "-F", "x"]
+    assert "BatchMode=yes" in line
+    assert not [one for one in line if "StrictHostKeyChecking" in one or "UserKnownHosts" in one]
+    assert quiet_environment()["SSH_ASKPASS_REQUIRE"] == "never"
+
+
+class Pauses:
+    """A sleep that takes no time, and none at all any more after so many."""
+
+    def __init__(self, most: int) -> None:
+        self.seconds: list[float] = []
+        self.enough = asyncio.Event()
+        self._most = most
+
+    async def __call__(self, seconds: float) -> None:
+        """Note it; the last one does not end."""
+        self.seconds.append(seconds)
+        if len(self.seconds) == self._most:
+            self.enough.set()
+            await asyncio.Event().wait()
+
+
+async def failed(source: SshSource) -> Failure:
+    reading = await source.poll(10.0)
+    assert isinstance(reading, Failure)
+    return reading
+
+
+async def test_attempts_become_seldom_and_are_told(tmp_path: Path) -> None:
+    """Pauses grow to 30 s and stay there; the line says how long the present one still is."""
+    pauses = Pauses(len(BACKOFF_S) + 2)
+    clock = FakeClock()
+    source = SshSource(
+        NodeTarget("n", "ssh", ssh="spark"), ssh=str(tmp_path / "ssh"), clock=clock, sleep=pauses
+    )
+    await failed(source)
+    await pauses.enough.wait()
+    told = []
+    for step_s in (0.0, 12.0, 18.0):
+        clock.now += step_s
+        told.append((await failed(source)).message)
+    await source.close()
+    assert pauses.seconds == [1.0, 2.0, 5.0, 10.0, 30.0, 30.0, 30.0]
+    why = "there is no ssh on this machine: install an OpenSSH client"
+    assert told == [f"reconnecting in 30 s: {why}", f"reconnecting in 18 s: {why}", f"reconnecting: {why}"]
+
+
+async def test_a_fault_of_ours_surfaces_in_the_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A programming error behind the scenes is raised where such errors are caught, and polling goes on."""
+
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("sparktop.sources.ssh.SshLink.start", broken)
+    source = SshSource(NodeTarget("n", "ssh", ssh="spark"))
+    await source.poll(1.0)
+    with pytest.raises(ZeroDivisionError):
+        await source.poll(1.0)
+    await source.close()
+
+
+async def test_closing_before_the_first_poll_is_quiet() -> None:
+    """A source that never connected closes."""
+    await SshSource(NodeTarget("n", "ssh", ssh="spark")).close()

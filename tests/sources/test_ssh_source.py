@@ -1,0 +1,382 @@
+"""Nodes over ssh: a real sshd, a real ssh, the real agent, and what is said when one of them fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeSample
+from sparktop.model.targets import NodeTarget
+from sparktop.sources.ssh import SshSource
+from tests.sources.sshd import Sshd, sshd
+
+pytestmark = pytest.mark.process
+
+SPARKTOP = str(Path(sys.executable).with_name("sparktop"))
+DEADLINE_S = 20.0
+HELLO = '{"schema": "sparktop.node/1", "sparktop": "0.1.0"}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """Give a real sshd."""
+    with sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+class Pause:
+    """A sleep that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.over = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        """Wait for `over`, once."""
+        self.seconds.append(seconds)
+        await self.over.wait()
+        self.over.clear()
+        self.ended.set()
+
+
+class Clock:
+    """A clock that moves only when a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Give the time."""
+        return self.now
+
+
+@asynccontextmanager
+async def ssh_source(
+    server: Sshd,
+    command: str = SPARKTOP,
+    *,
+    options: tuple[str, ...] | None = None,
+    pause: Pause | None = None,
+) -> AsyncIterator[SshSource]:
+    """Give a source for the machine behind `server`, closed at the end."""
+    target = NodeTarget("n", "ssh", ssh="spark", command=command)
+    options = server.options() if options is None else options
+    # Waiting for the node's next sample takes its own time: it is the real agent's.
+    source = SshSource(target, ssh_options=options, sleep=pause or asyncio.sleep)
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+def script(folder: Path, text: str) -> str:
+    """Make a program of the shell that stands in for sparktop; `$pid` is where its process id goes."""
+    file = folder / "stand-in"
+    file.write_text(f"#!/bin/sh\npid={shlex.quote(str(folder / 'pid'))}\n{text}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return str(file)
+
+
+def real_with_pid(folder: Path) -> str:
+    """Make a program that is the real sparktop and tells its process id."""
+    return script(folder, f'echo $$ > "$pid"\nexec {shlex.quote(SPARKTOP)} "$@"')
+
+
+class RemoteProcess:
+    """The process over there, held so that its id cannot become another's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pid = int((folder / "pid").read_text(encoding="utf-8"))
+        self._fd = os.pidfd_open(self.pid)
+
+    def kill(self) -> None:
+        """End it as the kernel does that has no memory left."""
+        signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+
+    def kill_server_half(self) -> None:
+        """End the sshd that serves the connection, as a lost network would."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+        parent = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+        assert "sshd" in Path(f"/proc/{parent}/comm").read_text(encoding="utf-8")
+        os.kill(parent, signal.SIGKILL)
+
+    async def ended(self) -> None:
+        """Wait until it has gone; the test's timeout ends it otherwise."""
+        gone = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._fd, gone.set)
+        await gone.wait()
+        loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+
+async def sample_of(source: SshSource) -> NodeSample:
+    reading = await source.poll(DEADLINE_S)
+    assert isinstance(reading, NodeSample), reading
+    return reading
+
+
+async def failure_of(source: SshSource, deadline_s: float = DEADLINE_S) -> Failure:
+    reading = await source.poll(deadline_s)
+    assert isinstance(reading, Failure), reading
+    assert reading.message.isprintable()
+    return reading
+
+
+async def test_the_real_agent_answers_and_leaves_nothing_behind(server: Sshd, tmp_path: Path) -> None:
+    """Samples come one after the other, the table when wanted; after closing, the other half has ended."""
+    async with ssh_source(server, real_with_pid(tmp_path)) as source:
+        first = await sample_of(source)
+        source.show_processes, source.interval_s = True, 0.25
+        second = await sample_of(source)
+        identity = source.identity
+        remote = RemoteProcess(tmp_path)
+    await remote.ended()
+    assert first.at < second.at
+    assert first.memory.total_bytes
+    assert first.processes is None
+    assert second.processes is not None
+    assert second.processes.count
+    assert identity is not None
+    assert identity.boot_id
+
+
+async def test_ssh_itself_is_gone_after_closing(server: Sshd) -> None:
+    """Closing waits until ssh has ended; a closed source is not polled again."""
+    async with ssh_source(server) as source:
+        await sample_of(source)
+        assert source._link is not None
+        process = source._link._process
+    assert process.returncode is not None
+    with pytest.raises(RuntimeError, match="closed"):
+        await source.poll(1.0)
+
+
+async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_path: Path) -> None:
+    """A viewer that is killed cannot tidy up: the end of its pipe is enough."""
+    program = (
+        "import asyncio, sys\n"
+        "from sparktop.model.targets import NodeTarget\n"
+        "from sparktop.sources.ssh import SshSource\n"
+        "async def run():\n"
+        "    target = NodeTarget('n', 'ssh', ssh='spark', command=sys.argv[1])\n"
+        "    source = SshSource(target, ssh_options=sys.argv[2:])\n"
+        f"    print(type(await source.poll({DEADLINE_S})).__name__, flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(run())\n"
+    )
+    viewer = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, real_with_pid(tmp_path), *server.options()),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert viewer.stdout is not None
+        assert await viewer.stdout.readline() == b"NodeSample\n"
+        remote = RemoteProcess(tmp_path)
+    finally:
+        viewer.kill()
+        await viewer.wait()
+    await remote.ended()
+
+
+async def test_what_a_shell_prints_first_is_passed_over(server: Sshd, tmp_path: Path) -> None:
+    """A greeting of the shell's start-up files does not hide the agent, not even one in braces."""
+    text = f"echo 'Welcome to {{spark}}'\necho '{{\"motd\": 1}}'\necho\nexec {shlex.quote(SPARKTOP)} \"$@\""
+    async with ssh_source(server, script(tmp_path, text)) as source:
+        await sample_of(source)
+
+
+async def test_a_wrong_key_is_told_as_that(server: Sshd, tmp_path: Path) -> None:
+    """A key that the server does not know is refused, and nobody is asked for a password."""
+    other = server.make_key(f"other-{tmp_path.name}")
+    options = server.options("wrong", IdentityFile=str(other))
+    async with ssh_source(server, options=options) as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.UNAUTHORIZED
+    assert "spark accepts no key of ours (publickey): put one into its authorized_keys" in failure.message
+
+
+async def test_an_unknown_host_key_is_never_taken(server: Sshd, tmp_path: Path) -> None:
+    """A host that is not known stays unknown: nothing is written, and the line says what to run."""
+    known = tmp_path / "known_hosts"
+    known.touch()
+    options = server.options("unknown", UserKnownHostsFile=str(known))
+    async with ssh_source(server, options=options) as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.HOST_KEY
+    assert failure.message.endswith(
+        "the host key of spark is not known here: run `ssh spark` once and check it"
+    )
+    assert known.read_bytes() == b""
+
+
+async def test_a_changed_host_key_is_told_with_the_remedy(server: Sshd, tmp_path: Path) -> None:
+    """Another key than before is refused with the command that ssh itself names."""
+    other = server.make_key(f"changed-{tmp_path.name}").with_suffix(".pub")
+    known = tmp_path / "known"
+    known.write_text(server.known_as(other), encoding="utf-8")
+    options = server.options("changed", UserKnownHostsFile=str(known))
+    async with ssh_source(server, options=options) as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.HOST_KEY
+    assert "spark has another host key than before: if that is right, run `ssh-keygen " in failure.message
+
+
+async def test_a_missing_command_says_how_to_install_it(server: Sshd) -> None:
+    """Where sparktop is not installed, the line names what is missing and two ways to get it."""
+    async with ssh_source(server, "no-such; sparktop") as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.COMMAND_NOT_FOUND
+    assert "no `no-such; sparktop` on spark" in failure.message
+    assert "`pipx install sparktop` or `uv tool install sparktop`" in failure.message
+
+
+async def test_programs_in_the_home_folder_are_found(server: Sshd) -> None:
+    """A command below ~ is meant there, and ~/.local/bin is looked into without a login shell."""
+    folder = server.home / ".local" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "sparktop-here").symlink_to(SPARKTOP)
+    for command in ("sparktop-here", "~/.local/bin/sparktop-here"):
+        async with ssh_source(server, command) as source:
+            await sample_of(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (
+            "echo 'usage: sparktop' >&2; exit 2",
+            FailureKind.VERSION,
+            "has no `agent --stdio`: update it there",
+        ),
+        (
+            'echo \'{"schema": "sparktop.node/9", "sparktop": "9.1"}\'; cat',
+            FailureKind.VERSION,
+            "sparktop 9.1 there answers sparktop.node/9",
+        ),
+        ("yes garbage", FailureKind.MALFORMED, 'prints something else than answers: "garbage"'),
+        ("head -c 5000000 /dev/zero", FailureKind.MALFORMED, "prints something else than answers"),
+        ("echo boom >&2; exit 3", FailureKind.ENDED, "ended with status 3: boom"),
+        ("exit 0", FailureKind.ENDED, "ended with status 0"),
+    ],
+    ids=["old", "newer", "garbage", "zeros", "boom", "nothing"],
+)
+async def test_each_other_end_is_told_in_plain_words(
+    text: str, kind: FailureKind, words: str, server: Sshd, tmp_path: Path
+) -> None:
+    """What else may stand behind the command becomes one clean line, at once."""
+    async with ssh_source(server, script(tmp_path, text)) as source:
+        failure = await failure_of(source)
+    assert failure.kind is kind
+    assert failure.message.startswith("reconnecting in 1 s: ")
+    assert words in failure.message
+
+
+async def test_a_killed_agent_is_started_again(server: Sshd, tmp_path: Path) -> None:
+    """When the process over there is killed in mid-stream, that is told, and the next attempt has samples."""
+    pause = Pause()
+    async with ssh_source(server, real_with_pid(tmp_path), pause=pause) as source:
+        first = await sample_of(source)
+        remote = RemoteProcess(tmp_path)
+        remote.kill()
+        await remote.ended()
+        failure = await failure_of(source)
+        again = await failure_of(source)
+        pause.over.set()
+        await pause.ended.wait()
+        second = await sample_of(source)
+    assert failure.kind is FailureKind.ENDED
+    assert (
+        failure.message
+        == "reconnecting in 1 s: the sparktop on spark was ended by a signal, or its connection"
+    )
+    assert again.kind is FailureKind.ENDED
+    assert pause.seconds == [1.0]
+    assert second.at > first.at
+
+
+async def test_a_cut_connection_is_told_and_leaves_nothing_there(server: Sshd, tmp_path: Path) -> None:
+    """When the server's half of the connection dies, the agent there ends too, and the line says it."""
+    async with ssh_source(server, real_with_pid(tmp_path), pause=Pause()) as source:
+        await sample_of(source)
+        remote = RemoteProcess(tmp_path)
+        remote.kill_server_half()
+        await remote.ended()
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.UNREACHABLE
+    assert failure.message.startswith("reconnecting in 1 s: the ssh connection to spark failed")
+
+
+async def test_garbage_in_mid_stream_ends_the_connection(server: Sshd, tmp_path: Path) -> None:
+    """A stream that no longer holds answers is not read on."""
+    command = script(tmp_path, f"echo '{HELLO}'; read question; yes garbage")
+    async with ssh_source(server, command, pause=Pause()) as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.MALFORMED
+    assert failure.message.startswith("reconnecting in 1 s: spark prints something else than answers")
+
+
+async def test_a_refusal_keeps_the_connection(server: Sshd, tmp_path: Path) -> None:
+    """An agent that cannot read its machine says so; the connection is kept for the next question."""
+    refusal = '{"schema": "sparktop.node/1", "sparktop": "0.1.0", "error": "the driver hangs"}'
+    command = script(tmp_path, f"echo '{HELLO}'; while read question; do echo '{refusal}'; done")
+    async with ssh_source(server, command) as source:
+        failures = [await failure_of(source) for _ in range(2)]
+        assert source._link is not None
+    assert {one.message for one in failures} == {"spark: the agent there: the driver hangs"}
+
+
+async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
+    server: Sshd, tmp_path: Path
+) -> None:
+    """Each poll ends with its deadline; a connection that stays silent is given up and made again."""
+    clock, pause = Clock(), Pause()
+    target = NodeTarget("n", "ssh", ssh="spark", command=script(tmp_path, f"echo '{HELLO}'; cat > /dev/null"))
+    source = SshSource(target, ssh_options=server.options(), clock=clock, sleep=pause)
+    assert source._keeper is None
+    early = await failure_of(source, deadline_s=0.0)
+    await source._settled.wait()
+    first = await failure_of(source, deadline_s=0.1)
+    clock.now += 16.0
+    second = await failure_of(source, deadline_s=0.1)
+    await source.close()
+    assert early.message == "connecting to spark for 0 s"
+    assert first.message == "no answer from sparktop on spark for 0 s: is the machine stuck?"
+    assert (
+        second.message
+        == "reconnecting in 1 s: no answer from sparktop on spark for 16 s: is the machine stuck?"
+    )
+    assert {one.kind for one in (early, first, second)} == {FailureKind.TIMEOUT}
+
+
+async def test_a_late_answer_is_not_taken_for_the_next_one(server: Sshd, tmp_path: Path) -> None:
+    """What answers a question that was given up is read away: its age would be wrong."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    early, late = (
+        json.dumps({**json.loads(HELLO), "monotonic_s": now, "samples": [{"at": now}]})
+        for now in (50.0, 60.0)
+    )
+    text = f"""echo '{HELLO}'
+        read question; cat {shlex.quote(str(gate))}; echo '{early}'
+        read question; echo '{late}'; cat"""
+    async with ssh_source(server, script(tmp_path, text)) as source:
+        await source.poll(0.0)
+        await source._settled.wait()
+        await failure_of(source, deadline_s=0.2)
+        with gate.open("w", encoding="utf-8"):
+            pass
+        await sample_of(source)
+        assert source._replies.since == 60.0
