@@ -30,6 +30,7 @@ KEYS = (
     Key("view", ("v",), "v", "next_view", "next view: watch, compact, one backend, wall", "view"),
     Key("sort", ("o",), "o", "next_sort", "next sort order of backends and nodes", "sort"),
     Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
+    Key("processes", ("P",), "P", "processes", "processes of the selected node, and back", "processes"),
     Key("freeze", ("p",), "p", "freeze", "freeze the picture; watching goes on", "freeze"),
     Key("theme", ("t",), "t", "app.next_theme", "next theme", "theme"),
     Key("nodes", ("1",), "1", "box('nodes')", "show or hide the nodes", "nodes"),

@@ -6,11 +6,12 @@ Screenshots and screen tests use it: the same arguments always give the same pic
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from sparktop.demo.cluster import backend_name
-from sparktop.demo.gb10 import IDENTITY, node_sample
+from sparktop.demo.gb10 import IDENTITY, Machine, node_sample
 from sparktop.demo.model import EngineModel
 from sparktop.demo.page import render_page
 from sparktop.demo.server import VERSION, make_engines
@@ -66,10 +67,13 @@ class Rehearsal:
         lanes: int = 1,
         speculative: bool = False,
         router: RouterPart | None = None,
+        span: int = 1,
+        machines: Mapping[int, Machine] | None = None,
     ) -> None:
         """Start at virtual second 0 with nothing read yet.
 
-        Each backend has `lanes` data-parallel engines on its one page; `speculative` ones count drafts.
+        Each backend has `lanes` data-parallel engines on its one page; `speculative` ones count drafts. Each
+        runs on `span` nodes of its own. `machines` says what is special about a node, by its place.
         """
         self._engines = make_engines(backends * lanes, seed)
         self._lanes = lanes
@@ -77,13 +81,13 @@ class Rehearsal:
         self._outage = outage
         self._router = router
         self._now_s = 0.0
+        self._span = span
         names = [backend_name(index) for index in range(backends)]
+        hosts = [backend_name(index) for index in range(backends * span)]
+        self._machines = [_machine(index, span, (machines or {}).get(index)) for index in range(nodes)]
         self.watch = Watch(
-            nodes=tuple(NodeTarget(name) for name in names[:nodes]),
-            backends=tuple(
-                BackendTarget(name, f"http://192.168.100.{11 + index}:8000", nodes=(name,), slots=16)
-                for index, name in enumerate(names)
-            ),
+            nodes=tuple(NodeTarget(name) for name in hosts[:nodes]),
+            backends=tuple(_backend_target(index, name, hosts, span) for index, name in enumerate(names)),
             routers=() if router is None else (_router_target(names),),
             source="rehearsal",
             models={spec.model: ModelFacts(bytes_per_token_gb=2.55) for spec in (self._engines[0].spec,)},
@@ -107,8 +111,9 @@ class Rehearsal:
                 self._poll(index, target)
             if second % 2 == 0:
                 for index, node in enumerate(self.watch.nodes):
-                    load = self._load(self._engines[index * self._lanes])
-                    self.store.accept(SourceKey.node(node.name), node_sample(self._now_s, load), 1.4)
+                    load = self._load(self._engines[index // self._span * self._lanes])
+                    sample = node_sample(self._now_s, load, self._machines[index])
+                    self.store.accept(SourceKey.node(node.name), sample, 1.4)
             if self._router is not None and second % _ROUTER_EVERY_S == 1:
                 self._poll_router(self._router)
             self._now_s = second + 0.35
@@ -182,6 +187,17 @@ class Rehearsal:
     @staticmethod
     def _load(engine: EngineModel) -> float:
         return min(1.0, engine.running / engine.spec.slots)
+
+
+def _machine(index: int, span: int, special: Machine | None) -> Machine:
+    machine = special or Machine()
+    return replace(machine, rank=index % span) if span > 1 else machine
+
+
+def _backend_target(index: int, name: str, hosts: list[str], span: int) -> BackendTarget:
+    first = span * index
+    url = f"http://192.168.100.{11 + first}:8000"
+    return BackendTarget(name, url, nodes=tuple(hosts[first : first + span]), slots=16)
 
 
 def _router_target(backends: list[str]) -> RouterTarget:

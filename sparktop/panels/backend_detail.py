@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView, Latency, NodeView
 from sparktop.panels.backend import STATE_ROLES, footnote, headline
-from sparktop.panels.backend_sections import backend_sections, lanes_section
+from sparktop.panels.backend_sections import backend_sections, lanes_section, nodes_section
 from sparktop.panels.detail import Detail, aside_width, column_width, detail_rows
 from sparktop.panels.figures import label
 from sparktop.panels.frame import framed
@@ -34,7 +34,7 @@ def backend_detail(
         lead=[_state(view)],
         sections=backend_sections(view, nodes, column),
         graphs=_graphs(view),
-        aside=lanes_section(view, aside_width(width)),
+        aside=[*nodes_section(view, nodes, aside_width(width)), *lanes_section(view, aside_width(width))],
     )
     rows = detail_rows(detail, width, height, axis)
     if view.failure is not None or view.age_s is None:

@@ -8,11 +8,14 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
 from sparktop.panels.figures import bar_runs, figure, label, quantile_text, share_role
+from sparktop.panels.node_tile import node_tile
 from sparktop.panels.rows import Row
 from sparktop.panels.sections import WIDE_FACTS, Section, bar_row, fact, facts, name_width, percent_run
 
 RATES = "over 10 s"
 _LATENCY_CELLS = 8
+_TILE_WIDTH = 40
+"""Cells of each of several machines side by side, at least."""
 _NAMES = (
     ("TTFT", "ttft"),
     ("ITL", "itl"),
@@ -62,6 +65,21 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
         label("share of tokens".rjust(width - 27)),
     ]
     return [Section("lanes", [head, *(_lane(lane, total, width) for lane in view.lanes)], "now")]
+
+
+def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Give the machines of a backend that spans several, side by side where there is room."""
+    if len(view.nodes) < 2:
+        return []
+    columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
+    each = (width - 2 * (columns - 1)) // columns
+    tiles = [node_tile(name, nodes.get(name), each) for name in view.nodes]
+    rows: list[Row] = []
+    for start in range(0, len(tiles), columns):
+        for cells in zip(*tiles[start : start + columns], strict=True):
+            row: Row = [run for cell in cells for run in (("  ", "text"), *cell)]
+            rows.append(row[1:])
+    return [Section("nodes", rows, f"{len(view.nodes)} machines, one engine")]
 
 
 def _lane(lane: LaneView, total: float, width: int) -> Row:
@@ -224,9 +242,12 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
         fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "title"),
     ]
     rows = facts(cells, width)
-    rows += [_node(name, nodes.get(name), width) for name in view.nodes]
-    if not view.nodes:
-        rows.append([label("node", name_width(width)), label("not named in the configuration")])
+    if len(view.nodes) == 1:
+        rows.append(_node(view.nodes[0], nodes.get(view.nodes[0]), width))
+    elif view.nodes:
+        rows.append([label("on nodes", name_width(width)), (", ".join(view.nodes), "text")])
+    else:
+        rows.append([label("node", name_width(width)), label("not known")])
     return rows
 
 

@@ -41,6 +41,8 @@ class Detail:
     """Sections that stand below the graphs where these are wide enough, else behind `sections`."""
     graphs_after: int = 2
     """Behind how many sections the graphs stand where they have no column of their own."""
+    foot: Sequence[Row] = field(default=())
+    """Rows below everything, as wide as the frame."""
 
 
 def aside_width(width: int, sections: int = 1) -> int:
@@ -75,13 +77,14 @@ def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list
     """Give what stands inside a frame of `width` x `height`: as many rows as it has, or more."""
     inner = width - 3
     lead = [fit_row(row, inner) for row in detail.lead]
-    room = height - 2 - len(lead)
+    foot = [fit_row(row, inner) for row in detail.foot]
+    room = height - 2 - len(lead) - len(foot)
     column = column_width(width)
     if column == inner:
         body = _one_column(detail, inner, axis)
     else:
         body = _two_columns(detail, column, inner - column - 2, room, axis)
-    return [[(" ", "text"), *row] for row in [*lead, *body]]
+    return [[(" ", "text"), *row] for row in [*lead, *body, *foot]]
 
 
 def _one_column(detail: Detail, width: int, axis: TimeAxis) -> list[Row]:

@@ -47,7 +47,7 @@ class Place:
     """A panel's rectangle on the board, in cells."""
 
     kind: str
-    """node, router, backend, tile, table, row (of a table), events, self or empty."""
+    """node, processes (of a node), router, backend, tile, table, row (of a table), events, self or empty."""
     index: int
     """Which of its kind."""
     x: int

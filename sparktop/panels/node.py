@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.backend import MIN_GRAPH_WIDTH, figures_width
+from sparktop.panels.backend import MIN_GRAPH_WIDTH, WIDE_FIGURES_WIDTH, figures_width
 from sparktop.panels.figures import bar_runs, figure, label, share_role
 from sparktop.panels.frame import framed
+from sparktop.panels.gpu_figures import clock_role, margin_of, margin_role, short_reason, speed_role
+from sparktop.panels.gpu_sections import fleet_name
 from sparktop.panels.graph import TimeAxis, area_rows, caption
+from sparktop.panels.memory_bar import trend_runs, used_percent
+from sparktop.panels.network_sections import RDMA
 from sparktop.panels.rows import Row, Run, fit_row, in_role
 
 _EMPTY = NodeSample(at=0.0)
+_GIB = 2**30
 _BAR = 10
+QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
+"""Words of the speed state that the frame need not say."""
 
 
 def _percent(percent: float | None, gradient: str, *, warn: float = 101, bad: float = 101) -> Row:
@@ -37,13 +46,6 @@ def _cpu(sample: NodeSample, width: int) -> Row:
     return row
 
 
-def used_percent(memory: MemoryReading) -> float | None:
-    """Give used memory as a share of all, 0 to 100."""
-    if memory.used_bytes is None or not memory.total_bytes:
-        return None
-    return 100 * memory.used_bytes / memory.total_bytes
-
-
 def _memory(memory: MemoryReading) -> Row:
     name = "UMA" if memory.unified else "MEM"
     return [
@@ -59,98 +61,163 @@ def _used_of(used: int | None, total: int | None) -> Row:
     if used is None or not total:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
-    return [figure(f"{used / step:.1f}"), label(" of "), figure(f"{total / step:.1f}"), label(f" {unit}")]
+    digits = 1 if total < 1000 * step else 0
+    return [
+        figure(f"{used / step:.{digits}f}"),
+        label(" of "),
+        figure(f"{total / step:.{digits}f}"),
+        label(f" {unit}"),
+    ]
 
 
-def _headroom(memory: MemoryReading) -> Row:
-    swap = memory.swap_total_bytes
+def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
+    """Give the headroom with where it goes; with the swap in use where no trend stands out."""
     row = [
         label("headroom "),
         figure(numbers.data(memory.headroom_bytes, 9), known=memory.headroom_bytes is not None),
+        label(" "),
     ]
-    if swap == 0:
-        return [*row, label("  no swap")]
-    return [
-        *row,
-        label("  swap "),
-        figure(numbers.data(memory.swap_used_bytes, 9).strip(), known=memory.swap_used_bytes is not None),
-    ]
+    if view.headroom.slope_bytes_per_s is not None:
+        return [*row, *trend_runs(view.headroom, width - 19)]
+    if memory.swap_total_bytes == 0:
+        return [*row, label(" no swap")]
+    used = memory.swap_used_bytes
+    return [*row, label(" swap "), figure(numbers.data(used, 9).strip(), known=used is not None)]
 
 
 def _swap_rates(memory: MemoryReading) -> Row:
+    swapped, out = memory.swap_in_bytes_per_s, memory.swap_out_bytes_per_s
     return [
         label("swap in "),
-        figure(
-            numbers.data_rate(memory.swap_in_bytes_per_s, 9), known=memory.swap_in_bytes_per_s is not None
-        ),
+        figure(numbers.data_rate(swapped, 9), known=swapped is not None, role="warn" if swapped else "title"),
         label(" out "),
-        figure(
-            numbers.data_rate(memory.swap_out_bytes_per_s, 9), known=memory.swap_out_bytes_per_s is not None
-        ),
+        figure(numbers.data_rate(out, 9), known=out is not None),
     ]
 
 
-def _gpu_rows(sample: NodeSample) -> list[Row]:
-    """Give two rows a GPU, or the one honest line why there is none."""
+def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
+    """Give two rows: of the one GPU, or of all together; or the one honest line why there is none."""
     if not sample.gpus:
         return [[label("GPU", 4), (sample.gpu_note or "–", "muted")]]
-    return [row for gpu in sample.gpus for row in _gpu(gpu, len(sample.gpus))]
-
-
-def _gpu(gpu: GpuReading, count: int) -> list[Row]:
-    name = "GPU" if count == 1 else f"GP{gpu.index}"
+    if len(sample.gpus) > 1:
+        return _gpus(sample.gpus, width)
+    gpu = sample.gpus[0]
+    margin = margin_of(gpu)
     first: Row = [
-        label(name, 4),
+        label("GPU", 4),
         *_percent(gpu.utilization_percent, "gpu"),
         *_unit(gpu.power_w, 5, " W"),
-        *_unit(gpu.temperature_c, 4, " °C"),
+        *_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
     ]
-    second: Row = [label("    clock"), *_unit(gpu.sm_clock_mhz, 5, " MHz")]
+    if margin is not None and width >= WIDE_FIGURES_WIDTH:
+        first += [label(", "), (f"{margin:.0f}", margin_role(margin)), label(" to limit")]
+    second: Row = [label("    "), *_unit(gpu.sm_clock_mhz, 5, "", clock_role(view.speed))]
+    second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
         second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)]
+    return [first, [*second, ("  ", "text"), _slowed(gpu, view)]]
+
+
+def _slowed(gpu: GpuReading, view: NodeView) -> Run:
+    """Give what slows the GPU, with its share of the last minute; or what did in that minute."""
+    share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
-    words = "throttle ?" if reasons is None else ", ".join(reasons) or "no throttle"
-    second += [("  ", "text"), (words, "bad" if reasons else "muted")]
-    return [first, second]
+    if reasons:
+        words = [short_reason(reason) for reason in reasons]
+        return ", ".join(f"{one} {share[one]:.0f}%" if one in share else one for one in words), "bad"
+    if share:
+        worst = max(share, key=lambda one: share[one])
+        return f"{worst} {numbers.percent(share[worst], 4).strip()}", "warn"
+    return ("throttle ?" if reasons is None else "no throttle"), "muted"
 
 
-def _unit(value: float | None, width: int, unit: str) -> Row:
-    return [figure(numbers.count(value, width), known=value is not None), label(unit)]
+def _gpus(gpus: Sequence[GpuReading], width: int) -> list[Row]:
+    """Give several GPUs in two rows: the mean, the sum and the hottest; then each as a small bar."""
+    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
+    first: Row = [
+        label("GPU", 4),
+        *_percent(sum(use) / len(use) if use else None, "gpu"),
+        *_unit(_total(gpu.power_w for gpu in gpus), 5, " W"),
+        *_unit(
+            None if hottest is None else hottest.temperature_c,
+            4,
+            " °C",
+            margin_role(None if hottest is None else margin_of(hottest)),
+        ),
+    ]
+    shown = min(len(gpus), max(1, width - 31))
+    bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
+    second: Row = [label("    "), (bars, "gpu"), label(" ")]
+    used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
+    total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
+    if len(used) == len(total) == len(gpus):
+        second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
+    slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
+    return [first, [*second, (f"{slowed} slowed", "bad") if slowed else label("0 slowed")]]
+
+
+def _heat(gpu: GpuReading) -> float:
+    return gpu.temperature_c or 0.0
+
+
+def _unit(value: float | None, width: int, unit: str, role: str = "title") -> Row:
+    return [figure(numbers.count(value, width), known=value is not None, role=role), label(unit)]
 
 
 def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
-    """Give one row an interface that is up, the busiest first."""
-    busy = sorted(
-        (r for r in readings if r.up is not False),
-        key=lambda r: -((r.rx_bytes_per_s or 0.0) + (r.tx_bytes_per_s or 0.0)),
-    )
-    rows: list[Row] = []
-    for reading in busy:
-        rx, tx = reading.rx_bytes_per_s, reading.tx_bytes_per_s
-        rows.append(
-            [
-                label("rx "),
-                figure(numbers.data_rate(rx, 9), known=rx is not None),
-                label(" tx "),
-                figure(numbers.data_rate(tx, 9), known=tx is not None),
-                label(f"  {reading.name}"),
-            ]
-        )
+    """Give a row for all RDMA ports together and one for each interface that is up, the busiest first.
+
+    Where RDMA carries as much as the busiest interface it comes first: what moves a model stands out.
+    """
+    up = [reading for reading in readings if reading.up is not False]
+    others = sorted((one for one in up if one.kind != RDMA), key=lambda one: -_traffic(one))
+    rows = [_in_out(one.rx_bytes_per_s, one.tx_bytes_per_s, one.name) for one in others]
+    ports = [one for one in up if one.kind == RDMA]
+    if ports:
+        rx = _total(one.rx_bytes_per_s for one in ports)
+        tx = _total(one.tx_bytes_per_s for one in ports)
+        failed = _total(one.errors_per_s for one in ports)
+        row = _in_out(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
+        if failed:
+            row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "bad"))
+        busier = not others or sum(map(_traffic, ports)) >= _traffic(others[0])
+        rows.insert(0 if busier else 1, row)
     return rows or [[label("no network interface is up")]]
+
+
+def _traffic(reading: NetworkReading) -> float:
+    return (reading.rx_bytes_per_s or 0.0) + (reading.tx_bytes_per_s or 0.0)
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return sum(told) if told else None
+
+
+def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
+    return [
+        label("rx "),
+        figure(numbers.data_rate(rx, 9), known=rx is not None),
+        label(" tx "),
+        figure(numbers.data_rate(tx, 9), known=tx is not None),
+        label(f"  {name}"),
+    ]
 
 
 def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     """Give the column of figures: the most telling first."""
     sample = view.sample or _EMPTY
-    gpus = _gpu_rows(sample)
+    gpus = _gpu_rows(view, sample, width)
     network = _network(sample.network) if view.sample else []
+    headroom = _headroom(view, sample.memory, width)
     first = [_cpu(sample, width), _memory(sample.memory), gpus[0]]
-    rows = [*first, *network[:1], _headroom(sample.memory), *gpus[1:], *network[1:2]]
+    rows = [*first, *network[:1], headroom, *gpus[1:], *network[1:2]]
     if height >= len(rows) + 2:
         rows = [
             first[0],
             first[1],
-            _headroom(sample.memory),
+            headroom,
             _swap_rates(sample.memory),
             *gpus,
             *network[: max(1, height - 4 - len(gpus))],
@@ -158,8 +225,8 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     return [fit_row(row, width) for row in rows[:height]]
 
 
-def _series(view: NodeView) -> list[tuple[list[Run], Series, str, float | None, str]]:
-    """Give the graphs that this node has, the most telling first."""
+def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, float | None, str]]:
+    """Give the graphs that this node has, the most telling first: of RDMA or interfaces what moved more."""
     history = view.history
     graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
         ([("CPU", "cpu")], history.cpu_percent, "cpu", 100.0, " %"),
@@ -168,7 +235,11 @@ def _series(view: NodeView) -> list[tuple[list[Run], Series, str, float | None, 
         graphs.insert(0, ([("GPU", "gpu")], history.gpu_percent, "gpu", 100.0, " %"))
         graphs.append(([("power", "load")], history.power_w, "load", None, " W"))
     graphs.append(([("memory", "memory")], history.memory_percent, "memory", 100.0, " %"))
-    graphs.append(([("rx", "network")], history.rx_bytes_per_s, "network", None, "B/s"))
+    rdma = history.rdma_rx_bytes_per_s.peak(since) if history.rdma_rx_bytes_per_s.last is not None else None
+    if rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0):
+        graphs.append(([("RDMA in", "network")], history.rdma_rx_bytes_per_s, "network", None, "B/s"))
+    else:
+        graphs.append(([("rx", "network")], history.rx_bytes_per_s, "network", None, "B/s"))
     return graphs
 
 
@@ -180,7 +251,7 @@ def _upper_edge(top: float, unit: str) -> str:
 
 def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:
     """Give as many graphs side by side as fit; at least two where there is room for two."""
-    wanted = _series(view)
+    wanted = _series(view, axis.end - axis.span_s(MIN_GRAPH_WIDTH))
     count = max(1, min(len(wanted), room // 30, 4) if room >= 60 else min(2, room // (MIN_GRAPH_WIDTH + 1)))
     each = (room - (count - 1)) // count
     columns: list[list[Row]] = []
@@ -209,6 +280,9 @@ def footnote(view: NodeView) -> Row:
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         return [(f" ✖{since}: {view.failure.message} ", "bad")]
+    if view.speed.cause is not None:
+        fix = f": {view.speed.fix}" if view.speed.fix else ""
+        return [(f" ▲ {view.speed.cause}{fix} ", "warn")]
     identity = view.identity
     parts = [part for part in (identity.product, identity.os) if part]
     return [(f" {' · '.join(parts)} ", "muted")] if parts else []
@@ -228,9 +302,18 @@ def node_panel(
         rows = [[*row, (" ", "text"), *graph] for row, graph in zip(rows, graphs, strict=True)]
     if view.failure is not None or view.sample is None:
         rows = [in_role(row, "stale") for row in rows]
-    gpu = view.sample.gpus[0].name if view.sample and view.sample.gpus else None
-    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
-    title += [("─ ", "border"), (gpu, "text"), (" ", "text")] if gpu else []
-    status: Row = [("┐", "border"), (view.via, "muted"), ("┌", "border")]
+    title, status = headline(view)
     role = "selected" if selected else "bad" if view.failure is not None else "border"
     return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote(view))
+
+
+def headline(view: NodeView) -> tuple[Row, Row]:
+    """Give the two ends of the upper edge: name and GPUs; how fast they run, and the way to the machine."""
+    gpus = view.sample.gpus if view.sample is not None else ()
+    name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
+    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
+    title += [("─ ", "border"), (name, "text"), (" ", "text")] if name else []
+    status: Row = [("┐", "border"), (view.via, "muted"), ("┌", "border")]
+    if view.speed.word in QUIET_SPEEDS or view.failure is not None:
+        return title, status
+    return title, [("┐", "border"), (view.speed.word, speed_role(view.speed)), ("┌", "border"), *status]

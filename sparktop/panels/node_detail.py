@@ -12,11 +12,14 @@ from sparktop.panels.backend import STATE_ROLES
 from sparktop.panels.detail import Detail, aside_width, column_width, detail_rows
 from sparktop.panels.figures import figure, label
 from sparktop.panels.frame import framed
+from sparktop.panels.gpu_figures import speed_role
 from sparktop.panels.graph import TimeAxis
 from sparktop.panels.graph_grid import Graph
-from sparktop.panels.node import footnote
-from sparktop.panels.node_sections import node_aside, node_sections
-from sparktop.panels.rows import Row, in_role
+from sparktop.panels.network_sections import RDMA
+from sparktop.panels.node import footnote, headline
+from sparktop.panels.node_sections import identity_words, node_aside, node_sections
+from sparktop.panels.processes import ProcessOrder, detail_processes
+from sparktop.panels.rows import Row, in_role, row_width, spread_row
 
 _EMPTY = NodeSample(at=0.0)
 
@@ -34,35 +37,77 @@ def node_detail(
 
     Of `backends` those that run on it are named.
     """
-    sample = view.sample or _EMPTY
+    return drawn_node_detail(view, backends, width, height, axis, selected=selected)[0]
+
+
+def drawn_node_detail(
+    view: NodeView,
+    backends: Sequence[BackendView],
+    width: int,
+    height: int,
+    axis: TimeAxis,
+    *,
+    order: ProcessOrder | None = None,
+    selected: bool = False,
+) -> tuple[list[Row], int]:
+    """Draw as `node_detail` does, the processes in `order`; gives the rows, and where the processes begin."""
     detail = Detail(
-        lead=[_serves(view, backends)],
-        sections=node_sections(sample, column_width(width)),
+        lead=[_serves(view, backends, width - 3), _trouble(view) or _speed(view)],
+        sections=node_sections(view, column_width(width)),
         graphs=_graphs(view),
-        aside=node_aside(sample, aside_width(width, 2)),
+        aside=node_aside(view, aside_width(width, 2)),
         graphs_after=2,
+        foot=detail_processes(view, order or ProcessOrder(), width - 3),
     )
     rows = detail_rows(detail, width, height, axis)
+    processes_at = 1 + len(rows) - len(detail.foot)
     if view.failure is not None or view.sample is None:
-        rows = [in_role(row, "stale") for row in rows]
-    gpu = sample.gpus[0].name if sample.gpus else None
-    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
-    title += [("─ ", "border"), (gpu, "text"), (" ", "text")] if gpu else []
+        # The second row of the lead says what is wrong: it is not old.
+        roles = ["stale", "bad" if view.failure is not None else "stale", *["stale"] * len(rows)]
+        rows = [in_role(row, role) for row, role in zip(rows, roles, strict=False)]
+    title, status = headline(view)
     driver: Row = [label(f" driver {view.identity.driver} ")] if view.identity.driver else []
-    return framed(
+    whole = framed(
         rows,
         width,
         max(height, len(rows) + 2),
         role="selected" if selected else "bad" if view.failure is not None else "border",
         title=title,
-        status=[("┐", "border"), (view.via, "muted"), ("┌", "border")],
+        status=status,
         footnote=footnote(view),
         note=driver,
     )
+    return whole, processes_at
 
 
-def _serves(view: NodeView, backends: Sequence[BackendView]) -> Row:
-    """Give the backends that run on this machine, each with its word and its token rate."""
+def _trouble(view: NodeView) -> Row:
+    """Give why there is no newer sample, whole where it fits."""
+    if view.failure is None:
+        return []
+    age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
+    return [("✖ ", "bad"), (f"{view.failure.message}{age}", "bad")]
+
+
+def _speed(view: NodeView) -> Row:
+    """Give the speed state with what is behind it: the cause of a slow one, else the rule."""
+    speed = view.speed
+    if view.sample is not None and not view.sample.gpus:
+        return [label("speed  "), label("no GPU here")]
+    row: Row = [label("speed  "), (speed.word, speed_role(speed))]
+    why = speed.cause or speed.reason
+    return [*row, label(": " if speed.cause else " because "), (why, "text")] if why else row
+
+
+def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
+    """Give the backends that run here, each with its word and rate; what the machine is at the right."""
+    row = _backends(view, backends)
+    words = identity_words(view)
+    if words and row_width(row) + len(words) + 2 <= width:
+        return spread_row(row, [label(words)], width)
+    return row
+
+
+def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
     row: Row = [label("serves ")]
     for backend in backends:
         if view.name in backend.nodes:
@@ -91,19 +136,40 @@ def _graphs(view: NodeView) -> list[Graph]:
         mirror=True,
     )
     headroom = _upto("headroom", "memory", history.headroom_gib, " GiB")
+    rdma = [_rdma(view)] if _has_rdma(view) else []
     if view.sample is not None and not view.sample.gpus:
-        return [cpu, memory, network, headroom]
+        return [cpu, memory, network, headroom, *rdma]
     heat = _full("heat", "load", history.temperature_c, "100 °C")
     return [
         _full("GPU", "gpu", history.gpu_percent),
         _upto("power", "load", history.power_w, " W", 10.0),
-        cpu,
+        _upto("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
         heat,
+        headroom,
+        _full("throttled", "waiting", history.throttled_percent),
+        cpu,
+        *rdma,
         memory,
         network,
-        headroom,
-        _upto("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
     ]
+
+
+def _has_rdma(view: NodeView) -> bool:
+    ports = view.sample.network if view.sample is not None else ()
+    return any(port.kind == RDMA for port in ports)
+
+
+def _rdma(view: NodeView) -> Graph:
+    return Graph(
+        [label("RDMA "), ("▲in ", "network"), ("▼out", "prompt")],
+        view.history.rdma_rx_bytes_per_s,
+        "network",
+        lambda top: numbers.data_rate(top, 9).strip(),
+        1000.0,
+        over=view.history.rdma_tx_bytes_per_s,
+        over_gradient="prompt",
+        mirror=True,
+    )
 
 
 def _full(name: str, gradient: str, series: Series, edge: str = "100 %") -> Graph:

@@ -15,7 +15,8 @@ from sparktop.panels.graph import TimeAxis
 from sparktop.panels.layout import Layout, Place, Tiling, arrange
 from sparktop.panels.log import events_panel, self_panel
 from sparktop.panels.node import node_panel
-from sparktop.panels.node_detail import node_detail
+from sparktop.panels.node_detail import drawn_node_detail
+from sparktop.panels.processes import process_panel
 from sparktop.panels.router import router_panel
 from sparktop.panels.rows import Row, blank_row, fit_row, merged, row_width
 from sparktop.panels.table import table_heading, table_row
@@ -118,6 +119,7 @@ class Scene:
         )
         self._scales = self._group_scales()
         self._detail: list[Row] | None = None
+        self._processes_at: int | None = None
         if zoomed is not None and zoomed.kind in {"node", "backend"} and self.keys() == [zoomed]:
             self._show_detail(self.layout.places[0])
 
@@ -126,7 +128,14 @@ class Scene:
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if place.kind == "node":
             node = self.snapshot.nodes[place.index]
-            rows = node_detail(node, self.snapshot.backends, *size, self._node_axis, selected=selected)
+            rows, self._processes_at = drawn_node_detail(
+                node,
+                self.snapshot.backends,
+                *size,
+                self._node_axis,
+                order=self.view.processes,
+                selected=selected,
+            )
         else:
             backend = self.snapshot.backends[place.index]
             nodes = {one.name: one for one in self.snapshot.nodes}
@@ -143,6 +152,10 @@ class Scene:
                 index = keys.index(zoomed) - (len(nodes) if zoomed.kind == "backend" else 0)
                 return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
             routers = [PanelKey("router", view.name) for view in self.snapshot.routers]
+            names = [view.name for view in nodes]
+            if zoomed.kind == "processes" and zoomed.name in names:
+                place = Place("processes", names.index(zoomed.name), 0, 0, self.width, height)
+                return Layout((place,), height)
             if zoomed in routers:
                 return Layout((Place("router", routers.index(zoomed), 0, 0, self.width, height),), height)
             if zoomed.kind in {"events", "self"}:
@@ -177,8 +190,8 @@ class Scene:
         return keys
 
     def _key(self, place: Place) -> PanelKey:
-        if place.kind == "node":
-            return PanelKey("node", self.snapshot.nodes[place.index].name)
+        if place.kind in {"node", "processes"}:
+            return PanelKey(place.kind, self.snapshot.nodes[place.index].name)
         if place.kind == "router":
             return PanelKey("router", self.snapshot.routers[place.index].name)
         if place.kind in {"backend", "tile"}:
@@ -196,6 +209,17 @@ class Scene:
             else:
                 drawn.append(Drawn(self._key(place), place, self._rows(place)))
         return drawn
+
+    def process_tables(self, first: int, end: int) -> tuple[str, ...]:
+        """Name the nodes of whose process table a row lies among the board's rows [first, end)."""
+        for place in self.layout.places:
+            name = self._key(place).name
+            if place.kind == "processes":
+                return (name,)
+            at = self._processes_at
+            if place.kind == "node" and at is not None and first < place.y + place.height and end > at:
+                return (name,)
+        return ()
 
     def _table(self, place: Place) -> list[Drawn]:
         """Draw the table as one panel, and give each of its rows a place that can be selected."""
@@ -235,6 +259,10 @@ class Scene:
         elif place.kind == "node":
             view = self.snapshot.nodes[place.index]
             rows = node_panel(view, width, height, self._node_axis, selected=selected)
+        elif place.kind == "processes":
+            view = self.snapshot.nodes[place.index]
+            order, first = self.view.processes, self.first_row
+            rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
         elif place.kind == "router":
             rows = router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
         elif place.kind == "backend":

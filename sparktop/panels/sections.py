@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import segments
+from sparktop.graphics.cells import fit
 from sparktop.panels.figures import bar_runs, figure, label
 from sparktop.panels.rows import Row, fit_row, row_width
 
@@ -115,15 +116,17 @@ def legend(parts: Sequence[Part], width: int) -> list[Row]:
     """Give each part's sign, name and size, two a row."""
     each = width // 2
     size = 9 if width >= WIDE_FACTS else 8
-    cells = [
-        fit_row(
-            [
-                (part.sign, part.role),
-                label(f" {part.name}", each - size - 2),
-                figure(numbers.data(part.size, size), known=part.size is not None),
-            ],
-            each,
-        )
-        for part in parts
-    ]
-    return beside(cells, 2)
+    return beside([_legend_cell(part, each, size) for part in parts], 2)
+
+
+def _legend_cell(part: Part, width: int, size: int) -> Row:
+    room = width - size - 3
+    text = numbers.data(part.size, size)
+    return fit_row(
+        [
+            (part.sign, part.role),
+            label(f" {fit(part.name, room - 1)} "),
+            figure(text, known=part.size is not None),
+        ],
+        width,
+    )

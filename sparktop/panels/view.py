@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from sparktop.model.snapshot import BackendState, BackendView, NodeView
 from sparktop.panels.layout import Boxes
+from sparktop.panels.processes import ProcessOrder
 
 Seen = TypeVar("Seen", BackendView, NodeView)
 
@@ -50,6 +51,8 @@ class View:
     sort: Sort = Sort.CONFIG
     filter: str = ""
     """Words that must all occur, in any case."""
+    processes: ProcessOrder = field(default_factory=ProcessOrder)
+    """Which processes of a node are listed, and in which order."""
 
     @property
     def plain(self) -> bool:

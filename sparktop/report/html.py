@@ -14,7 +14,7 @@ from sparktop.report import backend_tables, fleet_tables, node_tables
 from sparktop.report.table import Column, Kind, Table
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_EVENTS = 500
+_EVENTS, _PROCESSES = 500, 25
 _STYLE = """\
 :root { color-scheme: light dark; --page: #f7f8fa; --card: #ffffff; --text: #1c232c; --muted: #5b6673;
   --line: #d9dee5; --good: #2d7a3e; --warn: #9a5b00; --bad: #b3261e; --badge: #9a5b00; }
@@ -96,9 +96,14 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield backend_tables.backend_counters(backends)
     yield fleet_tables.routers(snapshot)
     yield node_tables.machines(nodes)
-    yield node_tables.gpus(nodes)
+    yield node_tables.trends(nodes)
+    yield node_tables.memory_parts(nodes)
+    yield node_tables.gpus(nodes, detailed=True)
+    yield node_tables.speeds(nodes)
     yield node_tables.links(nodes)
     yield node_tables.sensors(nodes)
+    yield node_tables.rails(nodes)
+    yield node_tables.processes(nodes, _PROCESSES)
     yield fleet_tables.events(snapshot, _EVENTS)
 
 

@@ -15,53 +15,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sparktop import __version__
-from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import (
     Alert,
     BackendView,
     LaneView,
     Latency,
-    NodeView,
     Quantile,
     Snapshot,
 )
 from sparktop.model.text import clean
+from sparktop.report.json_node import fields_of, node_json
 
 SCHEMA = "sparktop.snapshot/1"
 
-_MEMORY_KEYS = (
-    "unified",
-    "total_bytes",
-    "used_bytes",
-    "available_bytes",
-    "page_cache_bytes",
-    "cma_free_bytes",
-    "headroom_bytes",
-    "gpu_processes_bytes",
-    "unattributed_bytes",
-    "swap_total_bytes",
-    "swap_used_bytes",
-    "swap_in_bytes_per_s",
-    "swap_out_bytes_per_s",
-    "pressure_full_avg10",
-)
-_GPU_KEYS = (
-    "index",
-    "name",
-    "uuid",
-    "utilization_percent",
-    "temperature_c",
-    "limit_margin_c",
-    "power_w",
-    "power_limit_w",
-    "sm_clock_mhz",
-    "sm_clock_max_mhz",
-    "memory_total_bytes",
-    "memory_used_bytes",
-)
-_NETWORK_KEYS = ("name", "kind", "up", "rx_bytes_per_s", "tx_bytes_per_s", "link_bits_per_s", "errors_per_s")
-_SENSOR_KEYS = ("name", "temperature_c", "critical_c")
 _FIGURE_KEYS = (
     "prompt_tps",
     "generation_tps",
@@ -96,7 +63,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "sparktop": __version__,
         "interval_s": snapshot.interval_s,
         "simulated": snapshot.simulated,
-        "nodes": [_node(one) for one in snapshot.nodes],
+        "nodes": [node_json(one) for one in snapshot.nodes],
         "backends": [_backend(one) for one in snapshot.backends],
         "routers": [_router(one) for one in snapshot.routers],
         "balance": [],
@@ -125,10 +92,6 @@ def _plain(value: object) -> object:
     return value
 
 
-def _fields(thing: object, keys: tuple[str, ...]) -> dict[str, object]:
-    return {key: getattr(thing, key) for key in keys}
-
-
 def _count(value: float | None) -> float | None:
     """Give what counts things as a whole number where it is one: pages write 3.0 for 3."""
     return int(value) if value is not None and value.is_integer() else value
@@ -137,45 +100,6 @@ def _count(value: float | None) -> float | None:
 def _time(time: datetime) -> str:
     known = time if time.tzinfo else time.replace(tzinfo=UTC)
     return known.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _node(node: NodeView) -> dict[str, object]:
-    sample = node.sample or NodeSample(at=0.0)
-    return {
-        "name": node.name,
-        "via": node.via,
-        "ok": node.ok,
-        "error": node.failure.message if node.failure else None,
-        "age_s": node.age_s,
-        "os": node.identity.os,
-        "driver": node.identity.driver,
-        "product": node.identity.product,
-        "cpu": _fields(sample.cpu, ("percent", "cores", "load1")),
-        "memory": _memory(sample.memory),
-        "gpus": [_gpu(gpu) for gpu in sample.gpus],
-        "network": [_network(link) for link in sample.network],
-        "sensors": [_fields(sensor, _SENSOR_KEYS) for sensor in sample.sensors],
-    }
-
-
-def _memory(memory: MemoryReading) -> dict[str, object]:
-    return _fields(memory, _MEMORY_KEYS)
-
-
-def _network(link: NetworkReading) -> dict[str, object]:
-    return _fields(link, _NETWORK_KEYS)
-
-
-def _gpu(gpu: GpuReading) -> dict[str, object]:
-    processes = None
-    if gpu.processes is not None:
-        processes = [_fields(one, ("pid", "name", "memory_bytes")) for one in gpu.processes]
-    return {
-        **_fields(gpu, _GPU_KEYS),
-        "throttle_reasons": gpu.throttle_reasons,
-        "throttled_percent": gpu.throttled_percent,
-        "processes": processes,
-    }
 
 
 def _backend(backend: BackendView) -> dict[str, object]:
@@ -197,7 +121,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "waiting": _count(backend.waiting),
         "kv_cache_percent": backend.kv_cache_percent,
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
-        **_fields(backend, _FIGURE_KEYS),
+        **fields_of(backend, _FIGURE_KEYS),
         "ttft_ms": _latency(backend.ttft),
         "itl_ms": _latency(backend.itl),
         "e2e_ms": _latency(backend.e2e),

@@ -31,7 +31,11 @@ _LEGEND = "Token rates over 10 s, latencies over the window named; – is unknow
 def render(snapshot: Snapshot) -> str:
     """Give a snapshot as Markdown; addresses of servers are left out."""
     backends, nodes = snapshot.backends, snapshot.nodes
-    wrong = (fleet_tables.alerts(snapshot), fleet_tables.troubles(snapshot))
+    wrong = (
+        fleet_tables.alerts(snapshot),
+        fleet_tables.troubles(snapshot),
+        node_tables.speeds(nodes, only_slow=True),
+    )
     figures = (
         backend_tables.backend_load(backends),
         backend_tables.backend_servers(backends, detailed=False),
@@ -39,6 +43,7 @@ def render(snapshot: Snapshot) -> str:
         fleet_tables.routers(snapshot),
         node_tables.machines(nodes),
         node_tables.gpus(nodes),
+        node_tables.trends(nodes),
     )
     happened = fleet_tables.events(snapshot, _EVENTS)
     blocks = [

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.node import GpuReading, MigInstance, NodeSample
 from sparktop.model.snapshot import NodeView
+from sparktop.panels.processes import ProcessOrder, listed, process_lines
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 
@@ -44,7 +45,7 @@ def machines(nodes: Sequence[NodeView]) -> Table:
     return Table("Nodes", columns, tuple(rows))
 
 
-def gpus(nodes: Sequence[NodeView]) -> Table:
+def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
     """Give every GPU; a node without one has a line that says why."""
     columns = (
         Column("node", Kind.NAME),
@@ -52,14 +53,19 @@ def gpus(nodes: Sequence[NodeView]) -> Table:
         Column("use"),
         Column("power"),
         Column("temp."),
+        *((Column("to limit"), Column("energy")) if detailed else ()),
         Column("SM clock"),
+        *((Column("of"),) if detailed else ()),
         Column("memory"),
         Column("throttled", Kind.NAME),
     )
     rows = []
     for node in nodes:
         found = node.sample.gpus if node.sample else ()
-        rows += [(cell.name(node.name), *_gpu_cells(gpu)) for gpu in found]
+        for gpu in found:
+            rows.append((cell.name(node.name), *_gpu_cells(gpu, detailed=detailed)))
+            if detailed:
+                rows += [_instance_cells(node.name, gpu, one, len(columns)) for one in gpu.mig_instances]
         if not found and node.sample and node.sample.gpu_note:
             rows.append(
                 (cell.name(node.name), cell.name(node.sample.gpu_note), *[UNKNOWN] * (len(columns) - 2))
@@ -67,21 +73,100 @@ def gpus(nodes: Sequence[NodeView]) -> Table:
     return Table("GPUs", columns, tuple(rows))
 
 
-def _gpu_cells(gpu: GpuReading) -> tuple[str, ...]:
+def _gpu_cells(gpu: GpuReading, *, detailed: bool) -> tuple[str, ...]:
     reasons = gpu.throttle_reasons
+    energy = UNKNOWN if gpu.energy_j is None else f"{gpu.energy_j / 3.6e6:.1f} kWh"
     return (
         cell.name(gpu.name or f"GPU {gpu.index}"),
         cell.percent(gpu.utilization_percent),
         cell.with_unit(gpu.power_w, "W"),
         cell.with_unit(gpu.temperature_c, "°C"),
+        *((cell.with_unit(gpu.limit_margin_c, "°C"), energy) if detailed else ()),
         numbers.clock_mhz(gpu.sm_clock_mhz).strip(),
+        *((numbers.clock_mhz(gpu.sm_clock_max_mhz).strip(),) if detailed else ()),
         cell.data(gpu.memory_used_bytes),
         UNKNOWN if reasons is None else cell.name(", ".join(reasons) or "no"),
     )
 
 
+def _instance_cells(node: str, gpu: GpuReading, one: MigInstance, columns: int) -> tuple[str, ...]:
+    """Give an instance of a split GPU as a row: all that is told of it is its memory."""
+    name = f"GPU {gpu.index} MIG {one.index} {one.name or ''}"
+    blank = [UNKNOWN] * (columns - 4)
+    return cell.name(node), cell.name(name), *blank, cell.data(one.memory_used_bytes), UNKNOWN
+
+
+def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
+    """Give how fast the GPUs run against their load; `only_slow`: where something is behind it."""
+    columns = (
+        Column("node", Kind.NAME),
+        Column("speed", Kind.WORD),
+        Column("because", Kind.NAME),
+        Column("likely", Kind.NAME),
+        Column("to do", Kind.NAME),
+    )
+    rows = (
+        (
+            cell.name(node.name),
+            node.speed.word,
+            cell.name(node.speed.reason),
+            cell.name(node.speed.cause),
+            cell.name(node.speed.fix),
+        )
+        for node in nodes
+        if (node.speed.cause if only_slow else node.sample is not None and node.sample.gpus)
+    )
+    return Table("Speed", columns, tuple(rows))
+
+
+def memory_parts(nodes: Sequence[NodeView]) -> Table:
+    """Give the parts that each node's memory adds up from, and where its headroom goes."""
+    columns = (Column("node", Kind.NAME), Column("memory", Kind.NAME), Column("size"), Column("share"))
+    rows: list[tuple[str, ...]] = []
+    for node in nodes:
+        memory = node.sample.memory if node.sample is not None else None
+        if memory is None or not memory.total_bytes:
+            continue
+        name, total = cell.name(node.name), memory.total_bytes
+        rows += [
+            (
+                name,
+                cell.name(part.name),
+                cell.data(part.size_bytes),
+                cell.percent(100 * part.size_bytes / total),
+            )
+            for part in memory.parts
+        ]
+        if memory.overlap_bytes:
+            rows.append((name, "counted twice, cut", cell.data(memory.overlap_bytes), UNKNOWN))
+    return Table("Memory", columns, tuple(rows))
+
+
+def trends(nodes: Sequence[NodeView]) -> Table:
+    """Give where headroom goes on nodes whose trend stands out."""
+    columns = (
+        Column("node", Kind.NAME),
+        Column("headroom"),
+        Column("a minute"),
+        Column("limit"),
+        Column("limit in"),
+    )
+    rows = (
+        (
+            cell.name(node.name),
+            cell.data(node.sample.memory.headroom_bytes if node.sample else None),
+            f"{numbers.MINUS if slope < 0 else '+'}{cell.data(abs(slope) * 60)}",
+            cell.data(node.headroom.limit_bytes),
+            numbers.age(node.headroom.until_limit_s),
+        )
+        for node in nodes
+        if (slope := node.headroom.slope_bytes_per_s) is not None
+    )
+    return Table("Headroom", columns, tuple(rows))
+
+
 def links(nodes: Sequence[NodeView]) -> Table:
-    """Give the network interfaces that are up."""
+    """Give the network interfaces and RDMA ports that are up, against what link and bus can carry."""
     columns = (
         Column("node", Kind.NAME),
         Column("interface", Kind.NAME),
@@ -89,7 +174,9 @@ def links(nodes: Sequence[NodeView]) -> Table:
         Column("received"),
         Column("sent"),
         Column("link Gb/s"),
+        Column("bus Gb/s"),
         Column("errors/s"),
+        Column("which", Kind.NAME),
     )
     rows = (
         (
@@ -98,14 +185,63 @@ def links(nodes: Sequence[NodeView]) -> Table:
             cell.name(link.kind),
             numbers.data_rate(link.rx_bytes_per_s, 12).strip(),
             numbers.data_rate(link.tx_bytes_per_s, 12).strip(),
-            UNKNOWN if link.link_bits_per_s is None else f"{link.link_bits_per_s / 1e9:g}",
+            _gbit(link.link_bits_per_s),
+            _gbit(link.bus_bits_per_s),
             cell.rate(link.errors_per_s),
+            cell.name(", ".join(f"{name} {cell.rate(rate)}" for name, rate in link.errors.items())),
         )
         for node in nodes
         for link in (node.sample.network if node.sample else ())
         if link.up is not False
     )
     return Table("Network", columns, tuple(rows))
+
+
+def _gbit(bits_per_s: float | None) -> str:
+    return UNKNOWN if bits_per_s is None else f"{bits_per_s / 1e9:.4g}"
+
+
+def processes(nodes: Sequence[NodeView], most: int) -> Table:
+    """Give what holds GPU memory and what holds most memory, `most` a node."""
+    columns = (
+        Column("node", Kind.NAME),
+        Column("pid"),
+        Column("process", Kind.NAME),
+        Column("serves", Kind.NAME),
+        Column("GPU memory"),
+        Column("memory"),
+        Column("CPU"),
+    )
+    rows = (
+        (
+            cell.name(node.name),
+            str(line.pid),
+            cell.name(line.name),
+            cell.name(line.serves),
+            cell.data(line.gpu_bytes),
+            cell.data(line.memory_bytes),
+            cell.percent(line.cpu_percent),
+        )
+        for node in nodes
+        for line in listed(process_lines(node), ProcessOrder())[:most]
+    )
+    return Table("Processes", columns, tuple(rows))
+
+
+def rails(nodes: Sequence[NodeView]) -> Table:
+    """Give the power rails that machines measure."""
+    columns = (Column("node", Kind.NAME), Column("rail", Kind.NAME), Column("power"), Column("energy"))
+    rows = (
+        (
+            cell.name(node.name),
+            cell.name(one.name),
+            UNKNOWN if one.power_w is None else f"{cell.rate(one.power_w)} W",
+            UNKNOWN if one.energy_j is None else f"{one.energy_j / 3600:.1f} Wh",
+        )
+        for node in nodes
+        for one in (node.sample.rails if node.sample else ())
+    )
+    return Table("Power rails", columns, tuple(rows))
 
 
 def sensors(nodes: Sequence[NodeView]) -> Table:

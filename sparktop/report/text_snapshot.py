@@ -14,6 +14,7 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
+from sparktop.report.node_lines import node_lines
 
 UNKNOWN = "–"
 
@@ -56,7 +57,7 @@ def render(snapshot: Snapshot, width: int) -> str:
     """Give a snapshot as lines of at most `width` cells."""
     lines = [*_head(snapshot), ""]
     if snapshot.nodes:
-        lines += [_titles(_NODE_COLUMNS), *_node_lines(snapshot.nodes), ""]
+        lines += [_titles(_NODE_COLUMNS), *_node_lines(snapshot.nodes, width), ""]
     if snapshot.backends:
         lines += [_titles(_BACKEND_COLUMNS), *_backend_lines(snapshot.backends), ""]
     else:
@@ -111,7 +112,7 @@ def _row(columns: Sequence[tuple[str, int]], cells: Iterable[str]) -> str:
     return " ".join(shown)
 
 
-def _node_lines(nodes: Iterable[NodeView]) -> Iterator[str]:
+def _node_lines(nodes: Iterable[NodeView], width: int) -> Iterator[str]:
     for node in nodes:
         sample = node.sample or NodeSample(at=0.0)
         memory = sample.memory
@@ -128,8 +129,7 @@ def _node_lines(nodes: Iterable[NodeView]) -> Iterator[str]:
                 _gpu_name(sample),
             ),
         )
-        if not sample.gpus and sample.gpu_note:
-            yield f"  GPU: {clean(sample.gpu_note)}"
+        yield from node_lines(node, width)
         yield from _trouble(node.failure, node.age_s)
 
 

@@ -113,9 +113,18 @@ class SparktopApp(App[None]):
         self.meter = TerminalMeter()
         self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(
-            self.role_styles, self._picture, view=None if state is None else recall(state), keys=table
+            self.role_styles,
+            self._picture,
+            view=None if state is None else recall(state),
+            keys=table,
+            show_processes=self._show_processes,
         )
         self.theme = palette.name
+
+    def _show_processes(self, names: tuple[str, ...]) -> None:
+        """Have the process tables of these nodes read, and of no others: they cost more than all the rest."""
+        if self._monitor is not None:
+            self._monitor.show_processes(names)
 
     def _picture(self) -> Snapshot:
         """Take a snapshot; the store learns first what only the screen knows: the bytes it costs."""
@@ -219,7 +228,7 @@ class SparktopApp(App[None]):
 
     def on_overview_screen_view_changed(self, message: OverviewScreen.ViewChanged) -> None:
         """Remember the view for the next run; the filter is not part of what is remembered."""
-        kept = replace(message.view, filter="")
+        kept = replace(message.view, filter="", processes=replace(message.view.processes, filter=""))
         if kept == self._remembered:
             return
         self._remembered = kept

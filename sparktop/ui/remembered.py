@@ -1,4 +1,4 @@
-"""What the overview remembers from one run to the next: boxes, preset and sort order."""
+"""What the overview remembers from one run to the next: boxes, preset and sort orders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from sparktop.logfile import log_path
 from sparktop.panels.layout import Boxes
+from sparktop.panels.processes import ProcessOrder, ProcessSort
 from sparktop.panels.view import Preset, Sort, View
 
-Named = TypeVar("Named", Preset, Sort)
+Named = TypeVar("Named", Preset, Sort, ProcessSort)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
@@ -41,6 +42,7 @@ def recall(path: Path) -> View:
         preset=_member(Preset, data.get("preset"), Preset.WATCH),
         boxes=Boxes() if nothing else kept,
         sort=_member(Sort, data.get("sort"), Sort.CONFIG),
+        processes=ProcessOrder(_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
     )
 
 
@@ -52,7 +54,12 @@ def remember(path: Path, view: View) -> str | None:
     """Write `view` (not its filter) atomically; gives what went wrong as words, None when all is well."""
     import tempfile  # late: a start only reads, and this loads much
 
-    data = {"boxes": asdict(view.boxes), "preset": view.preset.value, "sort": view.sort.value}
+    data = {
+        "boxes": asdict(view.boxes),
+        "preset": view.preset.value,
+        "sort": view.sort.value,
+        "process_sort": view.processes.sort.value,
+    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".view-")

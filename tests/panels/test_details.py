@@ -18,7 +18,6 @@ from sparktop.panels.backend_detail import backend_detail
 from sparktop.panels.backend_sections import window_words
 from sparktop.panels.graph import TimeAxis
 from sparktop.panels.node_detail import node_detail
-from sparktop.panels.node_sections import memory_parts
 from sparktop.panels.rows import Row, row_text, row_width
 from sparktop.panels.scene import PanelKey, Scene, flatten
 
@@ -77,11 +76,19 @@ def test_every_row_is_as_wide_as_the_board(
         assert all(text[0] == text[-1] == "│" for text in texts[1:-1])
 
 
-@pytest.mark.parametrize(("kind", "name"), [("backend", "spark-a"), ("node", "spark-a")])
-def test_on_a_usual_terminal_nothing_scrolls(playing: Snapshot, kind: str, name: str) -> None:
-    """From 118 x 34 on all figures of one lane and of one GB10 are on the screen at once."""
-    for width, height in ((118, 34), (200, 48)):
-        assert len(rows_of(playing, kind, name, width, height)) == height
+def test_on_a_usual_terminal_nothing_scrolls(playing: Snapshot) -> None:
+    """From 118 x 34 on all figures of one lane are on the screen, from 200 x 48 on those of a GB10."""
+    assert len(rows_of(playing, "backend", "spark-a", 118, 34)) == 34
+    for kind in ("backend", "node"):
+        assert len(rows_of(playing, kind, "spark-a", 200, 48)) == 48
+
+
+def test_the_figures_of_a_gb10_come_before_its_processes(playing: Snapshot) -> None:
+    """On 118 x 34 the figures of the machine are in sight; its processes need scrolling."""
+    text = text_of(rows_of(playing, "node", "spark-a", 118, 34)[:34])
+    for words in ("to limit", "unified memory", "headroom", "trend", "Cortex-A725", "RDMA", "power rails"):
+        assert words in text
+    assert "processes" not in text.replace("GPU processes", "")
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -126,7 +133,12 @@ def test_no_reading_of_a_node_is_left_out(playing: Snapshot, width: int, height:
         "throttled",
         "to limit",
         "of 3003 MHz",
-        "VLLM::EngineCore",
+        "trend",
+        "pressure",
+        "Cortex-X925",
+        "sys_total",
+        "speed",
+        "▼GPU mem",
     ):
         assert words in text
     sample = playing.nodes[0].sample
@@ -237,8 +249,18 @@ def test_a_cluster_names_its_nodes(playing: Snapshot) -> None:
     view = replace(playing.backends[0], nodes=("spark-a", "spark-z"))
     nodes = {node.name: node for node in playing.nodes}
     text = text_of(backend_detail(view, nodes, 118, 34, AXIS))
+    assert re.search(r"on nodes +spark-a, spark-z", text)
+    assert re.search(r"─ spark-a ─+ \w+", text)
+    assert re.search(r"─ spark-z ─", text)
+    assert "not watched" in text
+
+
+def test_a_backend_on_one_node_has_it_in_a_row(playing: Snapshot) -> None:
+    """One machine needs no tile: a row tells its GPU's load, power and temperature."""
+    nodes = {node.name: node for node in playing.nodes}
+    text = text_of(backend_detail(playing.backends[0], nodes, 118, 34, AXIS))
     assert re.search(r"on node +spark-a +GPU +\d+% +\d+ W +\d+ °C", text)
-    assert re.search(r"on node +spark-z +not watched", text)
+    assert "─ nodes ─" not in text
 
 
 def test_a_node_names_what_it_serves(playing: Snapshot) -> None:
@@ -297,38 +319,8 @@ def test_a_discrete_gpu_has_its_own_memory() -> None:
     text = node_text(NodeSample(0.0, memory=memory, gpus=(replace(gpu, power_limit_w=700.0),)))
     assert "70.0 GiB of 140.0 GiB" in text
     assert "90.0 of 700 W" in text
-    assert "GPU programs" not in text
+    assert "GPU processes" not in text
     assert "unified" not in text
-
-
-AMOUNTS = st.one_of(st.none(), st.integers(0, 200 * GIB))
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    st.builds(
-        MemoryReading,
-        unified=st.sampled_from([True, False, None]),
-        total_bytes=AMOUNTS,
-        used_bytes=AMOUNTS,
-        available_bytes=AMOUNTS,
-        page_cache_bytes=AMOUNTS,
-        cma_free_bytes=AMOUNTS,
-        headroom_bytes=AMOUNTS,
-        gpu_processes_bytes=AMOUNTS,
-        unattributed_bytes=AMOUNTS,
-    ),
-    st.sampled_from(SIZES),
-)
-def test_the_bar_of_memory_holds_no_more_than_there_is(memory: MemoryReading, size: tuple[int, int]) -> None:
-    """Its parts add up to the total, whatever the readings claim, and the rows stay as wide as they are."""
-    parts = memory_parts(memory)
-    total, used = memory.total_bytes, memory.used_bytes
-    assert all(part.size is None or part.size >= 0 for part in parts)
-    if parts and memory.unified and total is not None and used is not None:
-        assert sum(part.size or 0 for part in parts) == max(total, used)
-    rows = node_detail(NodeView("n", "local", NodeSample(0.0, memory=memory)), (), *size, AXIS)
-    assert {row_width(row) for row in rows} == {size[0]}
 
 
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e12, allow_nan=False))

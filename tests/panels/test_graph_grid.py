@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.series import History, Series
+from sparktop.model.series import HistoryTable, Series
 from sparktop.panels.graph import TimeAxis
 from sparktop.panels.graph_grid import GRAPH_HEIGHT, Graph, grid_rows
 from sparktop.panels.rows import row_text, row_width
@@ -15,10 +15,10 @@ AXIS = TimeAxis(100.0, 1.0)
 
 
 def series(*values: float | None) -> Series:
-    history = History()
+    history = HistoryTable(("value",))
     for index, value in enumerate(values):
-        history.append(100.0 - len(values) + 1 + index, value)
-    return history.view()
+        history.append(100.0 - len(values) + 1 + index, {"value": value})
+    return history.series()["value"]
 
 
 def graph(name: str = "g", *values: float | None, over: Series | None = None, both: bool = False) -> Graph:

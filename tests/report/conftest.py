@@ -8,19 +8,27 @@ import pytest
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
+    CoreGroup,
     CpuReading,
     GpuProcess,
     GpuReading,
+    MemoryPart,
     MemoryReading,
+    MigInstance,
     NetworkReading,
     NodeIdentity,
     NodeSample,
+    PowerRail,
+    ProcessReading,
+    ProcessTable,
     SensorReading,
 )
 from sparktop.model.snapshot import (
     Alert,
     BackendState,
     BackendView,
+    EngineProcess,
+    Headroom,
     LaneView,
     Latency,
     NodeView,
@@ -28,17 +36,43 @@ from sparktop.model.snapshot import (
     SelfView,
     Severity,
     Snapshot,
+    SpeedState,
     Totals,
 )
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 
 
+def full_gpu() -> GpuReading:
+    gib = 1 << 30
+    return GpuReading(
+        index=0,
+        name="NVIDIA GB10",
+        uuid="GPU-1",
+        utilization_percent=97.0,
+        temperature_c=71.0,
+        limit_margin_c=14.0,
+        power_w=63.5,
+        power_limit_w=140.0,
+        sm_clock_mhz=2400,
+        sm_clock_max_mhz=3003,
+        memory_total_bytes=None,
+        memory_used_bytes=None,
+        throttle_reasons=("power",),
+        throttled_percent={"power": 12.0, "thermal": None},
+        processes=(GpuProcess(4242, "VLLM::EngineCore", 60 * gib, "compute"),),
+        energy_j=3.6e6,
+        slowdown_c=92.0,
+        mig=True,
+        mig_instances=(MigInstance(0, "1g.10gb", "MIG-0", 10 * gib, 3 * gib),),
+    )
+
+
 def full_node() -> NodeView:
     gib = 1 << 30
     sample = NodeSample(
         at=100.0,
-        cpu=CpuReading(12.5, (10.0, 15.0), 20, 1.25),
+        cpu=CpuReading(12.5, (10.0, 15.0), 20, 1.25, (CoreGroup("Cortex-X925", (0, 1), 12.5, 3900),)),
         memory=MemoryReading(
             unified=True,
             total_bytes=128 * gib,
@@ -46,31 +80,39 @@ def full_node() -> NodeView:
             available_bytes=38 * gib,
             headroom_bytes=37 * gib,
             swap_in_bytes_per_s=1.5,
+            parts=(MemoryPart("GPU processes", 60 * gib), MemoryPart("free", 68 * gib)),
+            overlap_bytes=0,
         ),
-        gpus=(
-            GpuReading(
-                index=0,
-                name="NVIDIA GB10",
-                uuid="GPU-1",
-                utilization_percent=97.0,
-                temperature_c=71.0,
-                limit_margin_c=14.0,
-                power_w=63.5,
-                power_limit_w=140.0,
-                sm_clock_mhz=2400,
-                sm_clock_max_mhz=3003,
-                memory_total_bytes=None,
-                memory_used_bytes=None,
-                throttle_reasons=("power",),
-                throttled_percent={"power": 12.0, "thermal": None},
-                processes=(GpuProcess(4242, "VLLM::EngineCore", 60 * gib),),
+        gpus=(full_gpu(),),
+        network=(
+            NetworkReading(
+                "rocep1s0f0",
+                "rdma",
+                up=True,
+                rx_bytes_per_s=1e9,
+                bus_bits_per_s=1e11,
+                errors={"out_of_sequence": 2.5},
+                netdev="enp1s0f0np0",
             ),
         ),
-        network=(NetworkReading("rocep1s0f0", "rdma", up=True, rx_bytes_per_s=1e9),),
         sensors=(SensorReading("nvme", 44.0, 84.0),),
+        rails=(PowerRail("sys_total", 82.5, 990.0),),
+        processes=ProcessTable((ProcessReading(4242, "VLLM::EngineCore", 5 * gib, 88.0),), 231, 1.5),
     )
-    identity = NodeIdentity("Ubuntu 24.04", "580.95", "NVIDIA DGX Spark", "boot")
-    return NodeView("spark-a", "local", sample, identity, age_s=0.5)
+    identity = NodeIdentity(
+        "Ubuntu 24.04", "580.95", "NVIDIA DGX Spark", "boot", maker="NVIDIA", cpu="10 x Cortex-X925"
+    )
+    return NodeView(
+        "spark-a",
+        "local",
+        sample,
+        identity,
+        age_s=0.5,
+        speed=SpeedState("slow clock", "712 MHz at 97 % load", "USB-PD power delivery", "check the cable"),
+        headroom=Headroom(-1e7, 120.0, 840.0, 8 * gib),
+        engine_processes=(EngineProcess(4242, "VLLM::EngineCore", "vllm", "vllm-a"),),
+        throttled_percent={"software thermal": 18.0},
+    )
 
 
 def full_backend() -> BackendView:

@@ -75,6 +75,22 @@ def test_the_page_holds_the_screen_and_every_figure(full_snapshot: Snapshot) -> 
     assert cells[cells.index("TTFT") + 2 :][:4] == ["< 10 ms", "200 ms", "250 ms", "> 10 s"]
 
 
+def test_the_page_tells_of_memory_speed_and_processes(full_snapshot: Snapshot) -> None:
+    """Memory's parts, trend, speed with cause and fix, RDMA errors, rails and processes have rows."""
+    cells = Page(render(full_snapshot, SCREEN)).cells
+    at = cells.index("GPU processes")
+    assert cells[at + 1 : at + 3] == ["60.0 GiB", "47%"]
+    at = cells.index("slow clock")
+    assert cells[at + 1 : at + 4] == ["712 MHz at 97 % load", "USB-PD power delivery", "check the cable"]
+    assert "14 min" in cells
+    assert "out_of_sequence 2.5" in cells
+    assert cells[cells.index("sys_total") + 1] == "82.5 W"
+    at = cells.index("VLLM::EngineCore")
+    assert cells[at - 1 : at + 5] == ["4242", "VLLM::EngineCore", "vllm-a", "60.0 GiB", "5.0 GiB", "88%"]
+    assert "GPU 0 MIG 0 1g.10gb" in cells
+    assert "1.0 kWh" in cells
+
+
 def test_a_real_run_has_no_badge(full_snapshot: Snapshot) -> None:
     """Only what is simulated says so."""
     assert "badge" not in render(replace(full_snapshot, simulated=False), SCREEN).split("</style>")[1]
@@ -112,7 +128,15 @@ def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: s
         finished={name: 1.0},
     )
     dead = replace(full_snapshot.backends[1], name=name, failure=failure)
-    node = replace(full_snapshot.nodes[0], name=name, failure=failure)
+    sample = full_snapshot.nodes[0].sample
+    assert sample is not None
+    odd = replace(
+        sample,
+        rails=(replace(sample.rails[0], name=name),),
+        network=(replace(sample.network[0], name=name, errors={name: 1.0}),),
+        gpus=(replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
+    )
+    node = replace(full_snapshot.nodes[0], name=name, failure=failure, sample=odd)
     alert = replace(full_snapshot.alerts[0], subject=name, message=name)
     event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
     page = Page(

@@ -16,15 +16,26 @@ from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.report.json_snapshot import SCHEMA, to_json
 
 TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance alerts self"""
-NODE = "name via ok error age_s os driver product cpu memory gpus network sensors"
-CPU = "percent cores load1"
+NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
+    maker processor headroom speed gpu_note throttled_60s_percent rails processes engine_processes"""
+CPU = "percent cores load1 core_percent groups"
+GROUP = "name cores percent max_mhz"
 MEMORY = """unified total_bytes used_bytes available_bytes page_cache_bytes cma_free_bytes headroom_bytes
     gpu_processes_bytes unattributed_bytes swap_total_bytes swap_used_bytes swap_in_bytes_per_s
-    swap_out_bytes_per_s pressure_full_avg10"""
+    swap_out_bytes_per_s pressure_full_avg10 overlap_bytes parts"""
+HEADROOM = "slope_bytes_per_s window_s until_limit_s limit_bytes"
+SPEED = "word reason cause fix"
 GPU = """index name uuid utilization_percent temperature_c limit_margin_c power_w power_limit_w sm_clock_mhz
-    sm_clock_max_mhz memory_total_bytes memory_used_bytes throttle_reasons throttled_percent processes"""
-PROCESS = "pid name memory_bytes"
-NETWORK = "name kind up rx_bytes_per_s tx_bytes_per_s link_bits_per_s errors_per_s"
+    sm_clock_max_mhz memory_total_bytes memory_used_bytes throttle_reasons throttled_percent processes
+    slowdown_c energy_j mig mig_instances"""
+MIG = "index name uuid memory_total_bytes memory_used_bytes"
+PROCESS = "pid name memory_bytes kind"
+TABLE = "count age_s largest"
+LINE = "pid name memory_bytes cpu_percent"
+NETWORK = """name kind up rx_bytes_per_s tx_bytes_per_s link_bits_per_s errors_per_s
+    rx_packets_per_s tx_packets_per_s bus_bits_per_s errors netdev"""
+RAIL = "name power_w energy_j"
+ENGINE_PROCESS = "pid name engine backend"
 SENSOR = "name temperature_c critical_c"
 BACKEND = """name url engine engine_version ok error age_s state model max_model_len nodes slots lanes running
     waiting kv_cache_percent kv_capacity_tokens prompt_tps generation_tps generation_tps_1s requests_per_s
@@ -61,6 +72,15 @@ def check_shape(data: Any) -> None:  # noqa: ANN401 - what json gives
         assert all(has_keys(one, PROCESS) for gpu in node["gpus"] for one in gpu["processes"] or [])
         assert all(has_keys(link, NETWORK) for link in node["network"])
         assert all(has_keys(sensor, SENSOR) for sensor in node["sensors"])
+        assert has_keys(node["headroom"], HEADROOM)
+        assert has_keys(node["speed"], SPEED)
+        assert all(has_keys(group, GROUP) for group in node["cpu"]["groups"])
+        assert all(has_keys(one, MIG) for gpu in node["gpus"] for one in gpu["mig_instances"])
+        assert all(has_keys(rail, RAIL) for rail in node["rails"])
+        assert all(has_keys(one, ENGINE_PROCESS) for one in node["engine_processes"])
+        table = node["processes"]
+        assert table is None or has_keys(table, TABLE)
+        assert all(has_keys(line, LINE) for line in (table or {"largest": []})["largest"])
     for backend in data["backends"]:
         assert has_keys(backend, BACKEND)
         assert all(has_keys(lane, LANE) for lane in backend["lanes"])
@@ -113,7 +133,12 @@ def test_what_was_never_seen_is_null() -> None:
     )
     data = as_read(watched)
     node, backend = data["nodes"][0], data["backends"][0]
-    assert set(node["cpu"].values()) == set(node["memory"].values()) == {None}
+    cpu, memory = node["cpu"], node["memory"]
+    assert (cpu.pop("groups"), cpu.pop("core_percent"), memory.pop("parts")) == ([], [], [])
+    assert set(cpu.values()) == set(memory.values()) == set(node["headroom"].values()) == {None}
+    assert node["speed"] == {"word": "unknown", "reason": None, "cause": None, "fix": None}
+    assert node["maker"] is node["processor"] is node["gpu_note"] is node["processes"] is None
+    assert node["throttled_60s_percent"] == {}
     assert {backend[key] for key in BACKEND.split() if key.endswith(("_tps", "_s", "_percent"))} == {None}
     assert all(set(backend[key].values()) == {None} for key in LATENCIES)
     assert backend["counters"] == {
@@ -173,3 +198,35 @@ def test_counts_are_whole_numbers(full_snapshot: Snapshot) -> None:
     text = json.dumps(to_json(full_snapshot)["backends"])
     assert '"running": 7,' in text
     assert '"stop": 90,' in text
+
+
+def test_the_rest_of_a_node_is_told(full_snapshot: Snapshot) -> None:
+    """Parts, energy, MIG, bus, errors, rails, processes, speed and trend stand where the schema says."""
+    node = as_read(full_snapshot)["nodes"][0]
+    assert sum(part["size_bytes"] for part in node["memory"]["parts"]) == node["memory"]["total_bytes"]
+    assert node["memory"]["overlap_bytes"] == 0
+    gpu = node["gpus"][0]
+    assert (gpu["energy_j"], gpu["mig"], gpu["slowdown_c"]) == (3.6e6, True, 92.0)
+    assert gpu["mig_instances"][0]["name"] == "1g.10gb"
+    assert gpu["processes"][0]["kind"] == "compute"
+    link = node["network"][0]
+    assert (link["bus_bits_per_s"], link["errors"], link["netdev"]) == (
+        1e11,
+        {"out_of_sequence": 2.5},
+        "enp1s0f0np0",
+    )
+    assert node["rails"] == [{"name": "sys_total", "power_w": 82.5, "energy_j": 990.0}]
+    assert node["processes"]["count"] == 231
+    assert node["processes"]["largest"][0] == {
+        "pid": 4242,
+        "name": "VLLM::EngineCore",
+        "memory_bytes": 5 << 30,
+        "cpu_percent": 88.0,
+    }
+    assert node["engine_processes"][0]["backend"] == "vllm-a"
+    assert node["speed"]["word"] == "slow clock"
+    assert node["speed"]["fix"] == "check the cable"
+    assert node["headroom"]["until_limit_s"] == 840.0
+    assert node["throttled_60s_percent"] == {"software thermal": 18.0}
+    assert (node["maker"], node["processor"]) == ("NVIDIA", "10 x Cortex-X925")
+    assert node["cpu"]["groups"][0]["cores"] == [0, 1]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sparktop.graphics.cells import cell_width
-from sparktop.model.snapshot import Event, Severity, Snapshot
+from sparktop.model.snapshot import Event, Severity, Snapshot, SpeedState
 from sparktop.model.text import clean
 from sparktop.report.markdown import WIDTH, code, render
 
@@ -71,7 +71,7 @@ def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
     node = replace(full_snapshot.nodes[0], name=name)
     text = render(replace(full_snapshot, backends=(changed, *full_snapshot.backends), nodes=(node,)))
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
-    assert len(tables) == 5
+    assert len(tables) == 6
     for table in tables:
         widths = {cell_width(line) for line in table}
         assert len(widths) == 1
@@ -121,3 +121,12 @@ def test_code_shows_any_text(text: str) -> None:
 def test_nothing_watched_is_said(empty_snapshot: Snapshot) -> None:
     """An empty report says that it is empty."""
     assert "Nothing is watched." in render(empty_snapshot)
+
+
+def test_a_slow_machine_says_what_to_do(full_snapshot: Snapshot) -> None:
+    """Cause and fix of a slow state stand among what is wrong; a machine that is well has no line there."""
+    text = render(full_snapshot)
+    assert "### Speed" in text
+    assert "`USB-PD power delivery`, `check the cable`" in text
+    well = replace(full_snapshot.nodes[0], speed=SpeedState("normal", "2400 MHz"))
+    assert "### Speed" not in render(replace(full_snapshot, nodes=(well,)))

@@ -69,3 +69,32 @@ def test_nothing_watched_is_said(empty_snapshot: Snapshot) -> None:
     text = render(empty_snapshot, 100)
     assert "no backends" in text
     assert "no alerts" in text
+
+
+def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
+    """Memory's parts, the trend, the GPU, RDMA with its errors, and a slow state with cause and fix."""
+    text = " ".join(render(full_snapshot, 100).split())
+    for words in (
+        "memory: GPU processes 60.0 GiB, free 68.0 GiB",
+        "headroom falls 572.2 MiB a minute: limit in 14 min",
+        "GPU: 97%, 64 W, 71 °C, 14 °C to the limit, 2400 of 3003 MHz, power; MIG 1g.10gb",
+        "RDMA rocep1s0f0: 1.0 GB/s in, – out; out_of_sequence 2.5/s",
+        "speed: slow clock: 712 MHz at 97 % load likely: USB-PD power delivery; to do: check the cable",
+    ):
+        assert words in text
+
+
+def test_hostile_words_of_a_node_do_no_harm(full_snapshot: Snapshot) -> None:
+    """Names of parts, ports and reasons with control characters and a great length leave clean lines."""
+    name = "x\x1b[31m\u202e" + "w" * 300
+    sample = full_snapshot.nodes[0].sample
+    assert sample is not None
+    odd = replace(
+        sample,
+        gpus=(replace(sample.gpus[0], throttle_reasons=(name,)),),
+        network=(replace(sample.network[0], name=name, errors={name: 1.0}),),
+    )
+    node = replace(full_snapshot.nodes[0], sample=odd)
+    text = render(replace(full_snapshot, nodes=(node,)), 80)
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert max(map(cell_width, text.splitlines())) <= 80

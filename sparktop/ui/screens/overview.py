@@ -17,18 +17,11 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.bars import footer_row, header_row
 from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
-from sparktop.panels.rows import Row, blank_row, fit_row
+from sparktop.panels.processes import ProcessSort
 from sparktop.panels.scene import Drawn, PanelKey, Scene, flatten
-from sparktop.panels.view import (
-    Preset,
-    Sort,
-    View,
-    backend_order,
-    filtered_backends,
-    filtered_nodes,
-    in_order,
-    node_order,
-)
+from sparktop.panels.too_small import too_small_rows
+from sparktop.panels.view import Preset, Sort, View
+from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
@@ -36,23 +29,8 @@ from sparktop.ui.styles import RoleStyles
 
 HEADER = 1
 FOOTER = 1
-_REORDER_S = 5.0
-"""Live figures change the order at most this often: rows that jump every second cannot be read."""
-
-
-def too_small_rows(width: int, height: int) -> list[Row]:
-    """Give the screen that stands in for everything when the terminal is too small."""
-    lines: list[Row] = [
-        [("terminal too small", "warn")],
-        [(f"needed {MIN_WIDTH}×{MIN_HEIGHT}", "text")],
-        [(f"it is  {width}×{height}", "text")],
-        [("q quits", "muted")],
-    ]
-    above = max(0, (height - len(lines)) // 2)
-    margin = max(0, (width - 18) // 2)
-    rows = [fit_row([(" " * margin, "text"), *line], width) for line in lines]
-    padded = [blank_row(width)] * above + rows
-    return (padded + [blank_row(width)] * height)[:height]
+_BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
+_PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
 
 
 class OverviewScreen(Screen[None]):
@@ -82,8 +60,12 @@ class OverviewScreen(Screen[None]):
         *,
         view: View | None = None,
         keys: Sequence[Key] = KEYS,
+        show_processes: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
-        """Draw what `take` gives, as `view` says, driven by `keys`."""
+        """Draw what `take` gives, as `view` says, driven by `keys`.
+
+        `show_processes` is told the nodes whose process table is in sight, whenever these change.
+        """
         super().__init__()
         self._compositor = FrugalCompositor()
         self._take = take
@@ -94,8 +76,10 @@ class OverviewScreen(Screen[None]):
         self._spots: list[tuple[int, int, str]] = []
         self._scroll = 0
         self._first_row = 0
+        self._show_processes = show_processes
+        self._processes_of: tuple[str, ...] = ()
         self._board_height = 0
-        self._order: tuple[float, list[str], list[str]] | None = None
+        self._arrangement = Arrangement()
         self.key_table = tuple(keys)
         self._bindings = BindingsMap(bindings(self.key_table))
         self.view = view or View()
@@ -106,11 +90,12 @@ class OverviewScreen(Screen[None]):
         """A word for the header: why the cadence is not what was asked for."""
         self.selected: PanelKey | None = None
         self.zoomed: PanelKey | None = None
+        self._opened_in_detail = False
 
     def compose(self) -> ComposeResult:
         """Give the canvas, and the line for the filter that shows while it is asked."""
         yield self._canvas
-        yield Input(placeholder="filter: words in name, model, URL, state … esc drops it", id="filter")
+        yield Input(placeholder=_BOARD_WORDS, id="filter")
 
     @property
     def canvas(self) -> Canvas:
@@ -135,12 +120,14 @@ class OverviewScreen(Screen[None]):
         if width < MIN_WIDTH or height < MIN_HEIGHT:
             self._drawn, self._spots = [], []
             self._canvas.show(too_small_rows(width, height))
+            self._tell_processes(())
             return
         room = height - HEADER - FOOTER
-        snapshot = self._arranged(self._shown)
+        snapshot = self._arrangement.of(self._shown, self.view)
         zoomed = self._zoomed(snapshot)
         scene = Scene(
-            snapshot,
+            # What is shown alone names others, such as a backend's nodes: the filter hides none of them.
+            snapshot if zoomed is None else self._shown,
             width,
             room,
             self.view,
@@ -156,25 +143,22 @@ class OverviewScreen(Screen[None]):
             self._selectable = [PanelKey("backend", view.name) for view in snapshot.backends]
         self._first_row = scene.first_row
         self._board_height = scene.layout.height
+        self._tell_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(self._shown, width, frozen=self.frozen, notice=self.notice)
         footer, self._spots = footer_row(self._footer_keys(), width)
         self._canvas.show([header, *board, footer])
 
-    def _arranged(self, snapshot: Snapshot) -> Snapshot:
-        """Give the snapshot with backends and nodes filtered and in order."""
-        view = self.view
-        if view.plain:
-            return snapshot
-        order = self._order
-        if order is None or snapshot.at - order[0] >= _REORDER_S or snapshot.at < order[0]:
-            names = backend_order(snapshot.backends, view.sort), node_order(snapshot.nodes, view.sort)
-            order = self._order = (snapshot.at, *names)
-        return replace(
-            snapshot,
-            backends=in_order(filtered_backends(snapshot.backends, view.filter), order[1]),
-            nodes=in_order(filtered_nodes(snapshot.nodes, view.filter), order[2]),
-        )
+    def _tell_processes(self, names: tuple[str, ...]) -> None:
+        if names != self._processes_of:
+            self._processes_of = names
+            if self._show_processes is not None:
+                self._show_processes(names)
+
+    @property
+    def on_processes(self) -> bool:
+        """Whether sort order and filter are those of a node's processes: one node is shown alone."""
+        return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
 
     def _zoomed(self, snapshot: Snapshot) -> PanelKey | None:
         """Give what fills the board alone: what was zoomed, or the one backend of that preset."""
@@ -185,16 +169,21 @@ class OverviewScreen(Screen[None]):
         return PanelKey("backend", chosen if chosen in names else names[0])
 
     def _footer_keys(self) -> list[tuple[str, str]]:
-        keys = [(key.shown, key.footer) for key in self.key_table if key.footer]
+        table = self.key_table
+        if self.on_processes:  # what is most wanted there comes first: not all keys fit
+            table = tuple(sorted(table, key=lambda key: key.name != "processes"))
+        keys = [(key.shown, key.footer) for key in table if key.footer]
         hidden = self._board_height - (self.size.height - HEADER - FOOTER)
-        if self.view.filter:
+        if self.on_processes and self.view.processes.filter:
+            keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
+        elif self.view.filter:
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         return [("↓", f"{hidden} more rows"), *keys] if hidden > 0 else keys
 
     def show_as(self, view: View) -> None:
         """Show another view, and let the application know."""
         if view.sort is not self.view.sort:
-            self._order = None
+            self._arrangement = Arrangement()
         self.view = view
         self._paint()
         self.post_message(self.ViewChanged(view))
@@ -223,23 +212,44 @@ class OverviewScreen(Screen[None]):
         self.show_as(replace(self.view, preset=preset))
 
     def action_next_sort(self) -> None:
-        """Go to the next sort order."""
+        """Go to the next sort order: of the processes where a node is shown alone."""
+        if self.on_processes:
+            orders, order = list(ProcessSort), self.view.processes
+            chosen = orders[(orders.index(order.sort) + 1) % len(orders)]
+            self._first_row = 0
+            self.show_as(replace(self.view, processes=replace(order, sort=chosen)))
+            self.notify(f"processes by {chosen.value}", timeout=2)
+            return
         sorts = list(Sort)
         self.show_as(replace(self.view, sort=sorts[(sorts.index(self.view.sort) + 1) % len(sorts)]))
         self.notify(f"sorted: {self.view.sort.value}", timeout=2)
 
     def action_filter(self) -> None:
-        """Ask for the words to filter by."""
+        """Ask for the words to filter by: processes where a node is shown alone."""
         line = self.query_one("#filter", Input)
-        line.value = self.view.filter
+        line.value = self._filter
+        line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
         line.add_class("asking")
         line.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while it is typed."""
         if event.input.has_class("asking"):
-            self._scroll = self._first_row = 0
-            self.show_as(replace(self.view, filter=clean(event.value, 80)))
+            self._first_row = 0
+            if not self.on_processes:
+                self._scroll = 0
+            self._filter_by(clean(event.value, 80))
+
+    @property
+    def _filter(self) -> str:
+        return self.view.processes.filter if self.on_processes else self.view.filter
+
+    def _filter_by(self, words: str) -> None:
+        view = self.view
+        if self.on_processes:
+            self.show_as(replace(view, processes=replace(view.processes, filter=words)))
+        else:
+            self.show_as(replace(view, filter=words))
 
     def on_input_submitted(self, _: Input.Submitted) -> None:
         """Keep the filter and go back to the board."""
@@ -259,8 +269,11 @@ class OverviewScreen(Screen[None]):
         """Move the selection over the panels, in reading order."""
         keys = self._selectable
         if self.zoomed is not None:
-            # What is shown alone may be taller than the screen; otherwise the arrows go on to the next one.
-            if self._board_height > self.size.height - HEADER - FOOTER:
+            # What is shown alone may be taller than the screen, and a table longer.
+            if self.zoomed.kind == "processes":
+                self._first_row += step
+                self._paint()
+            elif self._board_height > self.size.height - HEADER - FOOTER:
                 self._scroll += 3 * step
                 self._paint()
             return
@@ -286,7 +299,7 @@ class OverviewScreen(Screen[None]):
     def action_zoom(self) -> None:
         """Show the selected panel alone, or all again."""
         if self.zoomed is not None:
-            self.zoomed = None
+            self._leave()
         elif self._drawn:
             self.zoomed = self.selected or next(
                 (p.key for p in self._drawn if p.key.kind == "backend"), self._drawn[0].key
@@ -299,14 +312,41 @@ class OverviewScreen(Screen[None]):
         """Leave the filter's line, the zoom, the filter, the selection: one a press."""
         if self.query_one("#filter", Input).has_class("asking"):
             self._close_filter()
-            self.show_as(replace(self.view, filter=""))
+            self._filter_by("")
+        elif self.on_processes and self._filter:
+            self._filter_by("")
         elif self.zoomed is not None:
-            self.zoomed = None
-            self._scroll = 0
+            self._leave()
         elif self.view.filter:
             self.show_as(replace(self.view, filter=""))
         else:
             self.selected = None
+        self._paint()
+
+    def _leave(self) -> None:
+        """Go back from what is shown alone: from processes to where they were opened."""
+        zoomed, self.zoomed = self.zoomed, None
+        if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
+            self.zoomed = PanelKey("node", zoomed.name)
+        else:
+            self.view = replace(self.view, processes=replace(self.view.processes, filter=""))
+        self._scroll = self._first_row = 0
+
+    def action_processes(self) -> None:
+        """Show the processes of the selected node (of the first, where none is) alone, or go back."""
+        if self.zoomed is not None and self.zoomed.kind == "processes":
+            self._leave()
+        else:
+            names = [view.name for view in self._shown.nodes] if self._shown is not None else []
+            chosen = next(
+                (one.name for one in (self.zoomed, self.selected) if one and one.kind == "node"), None
+            )
+            if not names:
+                self.notify("no node to show the processes of", timeout=2)
+                return
+            self._opened_in_detail = self.zoomed is not None and self.zoomed.kind == "node"
+            self.zoomed = PanelKey("processes", chosen if chosen in names else names[0])
+            self._first_row = 0
         self._paint()
 
     def action_events(self) -> None:

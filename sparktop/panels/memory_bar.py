@@ -1,0 +1,174 @@
+"""Where a machine's memory is: a bar that adds up, with its legend, and what is left of it."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.model.node import (
+    CACHE_PART,
+    CMA_FREE_PART,
+    CMA_PART,
+    FREE_PART,
+    GPU_PART,
+    HUGE_PART,
+    OTHER_PART,
+    PROGRAMS_PART,
+    MemoryReading,
+)
+from sparktop.model.snapshot import Headroom
+from sparktop.panels.figures import figure, label, share_role
+from sparktop.panels.rows import Row, row_width
+from sparktop.panels.sections import (
+    WIDE_FACTS,
+    Part,
+    Section,
+    legend,
+    name_width,
+    percent_run,
+    segmented_bar,
+)
+
+SOON_S, NOW_S = 1800.0, 300.0
+"""Seconds until the limit from which on they are drawn as a warning, and as bad."""
+_GIB = 2**30
+_LOOKS = {
+    GPU_PART: ("█", "gpu/4"),
+    PROGRAMS_PART: ("▓", "cpu/6"),
+    CACHE_PART: ("▒", "memory/6"),
+    CMA_PART: ("▌", "load/6"),
+    HUGE_PART: ("▄", "running/8"),
+    OTHER_PART: ("▚", "waiting/12"),
+    CMA_FREE_PART: ("░", "network/8"),
+    FREE_PART: ("·", "bar_empty"),
+}
+"""Each part's pattern and role: no two share either, so that colour is never the only sign."""
+_NEW_LOOK = ("+", "prompt/8")
+"""Of a part that a newer machine tells."""
+_NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
+_SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unattrib."}
+"""Names for a legend's columns, wide and narrow, where the part's own is too long."""
+
+
+def used_percent(memory: MemoryReading) -> float | None:
+    """Give used memory as a share of all, 0 to 100."""
+    if memory.used_bytes is None or not memory.total_bytes:
+        return None
+    return 100 * memory.used_bytes / memory.total_bytes
+
+
+def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
+    """Give the parts of the bar in its order; used and free alone where no more is known."""
+    names = _SHORT if short else _NAMES
+    parts = [
+        Part(names.get(part.name, part.name), part.size_bytes, *_LOOKS.get(part.name, _NEW_LOOK))
+        for part in memory.parts
+    ]
+    total, used = memory.total_bytes, memory.used_bytes
+    if parts or total is None or used is None:
+        return parts
+    return [
+        Part("used", min(used, total), *_LOOKS[PROGRAMS_PART]),
+        Part("free", max(0, total - used), *_LOOKS[FREE_PART]),
+    ]
+
+
+def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Section:
+    """Give everything about memory for a column of `width` cells."""
+    percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
+    rows: list[Row] = [
+        [
+            label("used", name_width(width)),
+            figure(numbers.data(used, 9).strip(), known=used is not None),
+            label(" of "),
+            figure(numbers.data(total, 9).strip(), known=total is not None),
+            (f" {numbers.percent(percent, 4)}", share_role(percent, 85, 93)),
+        ]
+    ]
+    parts = memory_parts(memory, short=width < WIDE_FACTS)
+    if total and parts:
+        rows += [segmented_bar(parts, total, width), *legend(parts, width)]
+    rows += [_headroom(memory, width), _trend(memory, headroom, width), *_swap(memory, width)]
+    name = "unified memory" if memory.unified else "memory"
+    return Section(name, [*rows, _pressure(memory, width)], _window(memory))
+
+
+def _window(memory: MemoryReading) -> str:
+    """Say in the heading, where it moves no row, what is special about the figures."""
+    if memory.overlap_bytes:
+        return f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
+    return "from huge pages" if memory.huge_pages else "now"
+
+
+def _headroom(memory: MemoryReading, width: int) -> Row:
+    """Give the headroom with its sum: memory for CMA counts as available, yet programs cannot have it."""
+    headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
+    words = "" if available is None else f" = {available / _GIB:.1f} available"
+    if words and cma:
+        words += f" − {cma / _GIB:.1f} CMA"
+    return [
+        label("headroom", name_width(width)),
+        figure(numbers.data(headroom, 9).strip(), known=headroom is not None),
+        label(words),
+    ]
+
+
+def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
+    row: Row = [label("trend", name_width(width))]
+    if headroom.slope_bytes_per_s is None:
+        return [*row, label("–" if memory.headroom_bytes is None else "none that stands out")]
+    return [*row, *trend_runs(headroom, width - name_width(width))]
+
+
+def slope_text(slope_bytes_per_s: float) -> str:
+    """Give a slope a minute with its sign: "−1.2 GiB/min"."""
+    size = abs(slope_bytes_per_s) * 60
+    amount = f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else numbers.data(size, 9).strip()
+    return f"{numbers.MINUS if slope_bytes_per_s < 0 else '+'}{amount}/min"
+
+
+def trend_runs(headroom: Headroom, width: int) -> Row:
+    """Give where headroom goes and when it is used up; the more telling alone where both do not fit."""
+    slope, until = headroom.slope_bytes_per_s, headroom.until_limit_s
+    if slope is None:
+        return [label("–")]
+    pace = slope_text(slope)
+    if until is None:
+        return [figure(pace)]
+    role = "bad" if until <= NOW_S else "warn" if until <= SOON_S else "text"
+    last: Row = [label("limit in "), (numbers.age(until), role)]
+    limit = ""
+    if headroom.limit_bytes is not None:
+        limit = numbers.data(headroom.limit_bytes, 9).strip().replace(".0 ", " ") + " "
+    for first in ([figure(pace), label(f", {limit}")], [figure(pace), label(", ")]):
+        if row_width(first) + row_width(last) <= width:
+            return [*first, *last]
+    return last
+
+
+def _swap(memory: MemoryReading, width: int) -> list[Row]:
+    total, used = memory.swap_total_bytes, memory.swap_used_bytes
+    row: Row = [label("swap", name_width(width))]
+    if total == 0:
+        return [[*row, label("none")]]
+    return [
+        [
+            *row,
+            figure(numbers.data(used, 9).strip(), known=used is not None),
+            label(f" of {numbers.data(total, 9).strip()}" if width >= WIDE_FACTS else ""),
+            *_rate("  in ", memory.swap_in_bytes_per_s, bad=True),
+            *_rate("  out ", memory.swap_out_bytes_per_s),
+        ]
+    ]
+
+
+def _rate(name: str, value: float | None, *, bad: bool = False) -> Row:
+    role = "warn" if bad and value else "title"
+    return [label(name), figure(numbers.data_rate(value, 9).strip(), known=value is not None, role=role)]
+
+
+def _pressure(memory: MemoryReading, width: int) -> Row:
+    waited = memory.pressure_full_avg10
+    return [
+        label("pressure", name_width(width)),
+        *percent_run(waited, 0 if waited is None else 4, role="bad" if waited else "title"),
+        label("–" if waited is None else " of 10 s: all waited for memory"),
+    ]

@@ -1,0 +1,132 @@
+"""A node as JSON: part of the schema "sparktop.snapshot/1".
+
+Beside what the schema promised first it holds the parts of the memory bar, energy and MIG, what a link's bus
+can carry, errors by name, power rails, the process table, the speed state and where headroom goes.
+`processes` is null unless somebody looks at the table while the snapshot is taken.
+"""
+
+from __future__ import annotations
+
+from sparktop.model.node import GpuReading, NodeSample, ProcessTable
+from sparktop.model.snapshot import NodeView
+
+_MEMORY_KEYS = (
+    "unified",
+    "total_bytes",
+    "used_bytes",
+    "available_bytes",
+    "page_cache_bytes",
+    "cma_free_bytes",
+    "headroom_bytes",
+    "gpu_processes_bytes",
+    "unattributed_bytes",
+    "swap_total_bytes",
+    "swap_used_bytes",
+    "swap_in_bytes_per_s",
+    "swap_out_bytes_per_s",
+    "pressure_full_avg10",
+    "overlap_bytes",
+)
+_GPU_KEYS = (
+    "index",
+    "name",
+    "uuid",
+    "utilization_percent",
+    "temperature_c",
+    "limit_margin_c",
+    "slowdown_c",
+    "power_w",
+    "power_limit_w",
+    "energy_j",
+    "sm_clock_mhz",
+    "sm_clock_max_mhz",
+    "memory_total_bytes",
+    "memory_used_bytes",
+    "mig",
+)
+_MIG_KEYS = ("index", "name", "uuid", "memory_total_bytes", "memory_used_bytes")
+_NETWORK_KEYS = (
+    "name",
+    "kind",
+    "up",
+    "rx_bytes_per_s",
+    "tx_bytes_per_s",
+    "rx_packets_per_s",
+    "tx_packets_per_s",
+    "link_bits_per_s",
+    "bus_bits_per_s",
+    "errors_per_s",
+    "errors",
+    "netdev",
+)
+_GROUP_KEYS = ("name", "cores", "percent", "max_mhz")
+_SENSOR_KEYS = ("name", "temperature_c", "critical_c")
+_RAIL_KEYS = ("name", "power_w", "energy_j")
+_PROCESS_KEYS = ("pid", "name", "memory_bytes", "cpu_percent")
+_GPU_PROCESS_KEYS = ("pid", "name", "memory_bytes", "kind")
+_ENGINE_PROCESS_KEYS = ("pid", "name", "engine", "backend")
+_HEADROOM_KEYS = ("slope_bytes_per_s", "window_s", "until_limit_s", "limit_bytes")
+_SPEED_KEYS = ("word", "reason", "cause", "fix")
+
+
+def fields_of(thing: object, keys: tuple[str, ...]) -> dict[str, object]:
+    """Give those attributes of a value by name."""
+    return {key: getattr(thing, key) for key in keys}
+
+
+def node_json(node: NodeView) -> dict[str, object]:
+    """Give a node with every key, whatever is known of it."""
+    sample, identity = node.sample or NodeSample(at=0.0), node.identity
+    return {
+        "name": node.name,
+        "via": node.via,
+        "ok": node.ok,
+        "error": node.failure.message if node.failure else None,
+        "age_s": node.age_s,
+        "os": identity.os,
+        "driver": identity.driver,
+        "product": identity.product,
+        "maker": identity.maker,
+        "processor": identity.cpu,
+        "cpu": {
+            **fields_of(sample.cpu, ("percent", "cores", "load1", "core_percent")),
+            "groups": [fields_of(group, _GROUP_KEYS) for group in sample.cpu.groups],
+        },
+        "memory": {
+            **fields_of(sample.memory, _MEMORY_KEYS),
+            "parts": [fields_of(part, ("name", "size_bytes")) for part in sample.memory.parts],
+        },
+        "headroom": fields_of(node.headroom, _HEADROOM_KEYS),
+        "speed": {**fields_of(node.speed, _SPEED_KEYS), "reason": node.speed.reason or None},
+        "gpus": [_gpu(gpu) for gpu in sample.gpus],
+        "gpu_note": sample.gpu_note,
+        "throttled_60s_percent": node.throttled_percent,
+        "network": [fields_of(link, _NETWORK_KEYS) for link in sample.network],
+        "sensors": [fields_of(sensor, _SENSOR_KEYS) for sensor in sample.sensors],
+        "rails": [fields_of(rail, _RAIL_KEYS) for rail in sample.rails],
+        "processes": _processes(sample.processes),
+        "engine_processes": [fields_of(one, _ENGINE_PROCESS_KEYS) for one in node.engine_processes],
+    }
+
+
+def _gpu(gpu: GpuReading) -> dict[str, object]:
+    processes = None
+    if gpu.processes is not None:
+        processes = [fields_of(one, _GPU_PROCESS_KEYS) for one in gpu.processes]
+    return {
+        **fields_of(gpu, _GPU_KEYS),
+        "mig_instances": [fields_of(one, _MIG_KEYS) for one in gpu.mig_instances],
+        "throttle_reasons": gpu.throttle_reasons,
+        "throttled_percent": gpu.throttled_percent,
+        "processes": processes,
+    }
+
+
+def _processes(table: ProcessTable | None) -> dict[str, object] | None:
+    if table is None:
+        return None
+    return {
+        "count": table.count,
+        "age_s": table.age_s,
+        "largest": [fields_of(one, _PROCESS_KEYS) for one in table.processes],
+    }

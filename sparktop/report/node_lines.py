@@ -1,0 +1,75 @@
+"""What the plain report says of a node below its row: memory, GPUs, RDMA, and what wants attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from sparktop.graphics import numbers
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.snapshot import NodeView
+from sparktop.model.text import clean
+from sparktop.report import cell
+
+_QUIET = frozenset({"unknown", "idle", "normal"})
+
+
+def node_lines(node: NodeView, width: int) -> Iterator[str]:
+    """Give the lines, each at most `width` characters wide where its words allow it."""
+    for sentence in _sentences(node):
+        yield from wrap(clean(sentence), width, initial_indent="  ", subsequent_indent="    ")
+
+
+def _sentences(node: NodeView) -> Iterator[str]:
+    sample = node.sample
+    if sample is None:
+        return
+    yield from _memory(node, sample)
+    if not sample.gpus and sample.gpu_note:
+        yield f"GPU: {sample.gpu_note}"
+    for gpu in sample.gpus:
+        yield _gpu(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU")
+    ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
+    for port in ports:
+        rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)
+        received, sent = (numbers.data_rate(rate, 12).strip() for rate in rates)
+        failed = ", ".join(f"{name} {cell.rate(rate)}/s" for name, rate in port.errors.items())
+        yield f"RDMA {port.name}: {received} in, {sent} out{f'; {failed}' if failed else ''}"
+    speed = node.speed
+    if speed.word not in _QUIET:
+        yield f"speed: {': '.join(part for part in (speed.word, speed.reason) if part)}"
+        if speed.cause:
+            yield f"likely: {speed.cause}{f'; to do: {speed.fix}' if speed.fix else ''}"
+
+
+def _memory(node: NodeView, sample: NodeSample) -> Iterator[str]:
+    parts = sample.memory.parts
+    if parts:
+        yield f"memory: {', '.join(f'{part.name} {cell.data(part.size_bytes)}' for part in parts)}"
+    trend = node.headroom
+    if trend.slope_bytes_per_s is not None:
+        word = "falls" if trend.slope_bytes_per_s < 0 else "grows"
+        until = "" if trend.until_limit_s is None else f": limit in {numbers.age(trend.until_limit_s)}"
+        yield f"headroom {word} {cell.data(abs(trend.slope_bytes_per_s) * 60)} a minute{until}"
+
+
+def _gpu(gpu: GpuReading, name: str) -> str:
+    reasons = gpu.throttle_reasons
+    clock = numbers.clock_mhz(gpu.sm_clock_mhz, 9).strip()
+    if gpu.sm_clock_max_mhz is not None:
+        clock = f"{clock.removesuffix(' MHz')} of {gpu.sm_clock_max_mhz} MHz"
+    margin = "margin –" if gpu.limit_margin_c is None else f"{gpu.limit_margin_c:.0f} °C to the limit"
+    parts = [
+        f"{cell.percent(gpu.utilization_percent)}",
+        cell.with_unit(gpu.power_w, "W"),
+        cell.with_unit(gpu.temperature_c, "°C"),
+        margin,
+        clock,
+    ]
+    if gpu.memory_total_bytes is not None:
+        parts.append(f"{cell.data(gpu.memory_used_bytes)} of {cell.data(gpu.memory_total_bytes)}")
+    slowed = f"throttled {UNKNOWN}" if reasons is None else ", ".join(reasons) or "not throttled"
+    instances = [one.name or str(one.index) for one in gpu.mig_instances]
+    split = f"; MIG {', '.join(instances) or 'without instances'}" if gpu.mig else ""
+    return f"{name}: {', '.join(parts)}, {slowed}{split}"

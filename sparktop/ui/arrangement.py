@@ -1,0 +1,40 @@
+"""The order of backends and nodes on the board, which follows live figures slowly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.view import (
+    View,
+    backend_order,
+    filtered_backends,
+    filtered_nodes,
+    in_order,
+    node_order,
+)
+
+_REORDER_S = 5.0
+"""Live figures change the order at most this often: rows that jump every second cannot be read."""
+
+
+class Arrangement:
+    """One sort order, and where it put everything last."""
+
+    def __init__(self) -> None:
+        """Know no order yet."""
+        self._order: tuple[float, list[str], list[str]] | None = None
+
+    def of(self, snapshot: Snapshot, view: View) -> Snapshot:
+        """Give the snapshot with backends and nodes filtered and in order, as `view` says."""
+        if view.plain:
+            return snapshot
+        order = self._order
+        if order is None or snapshot.at - order[0] >= _REORDER_S or snapshot.at < order[0]:
+            names = backend_order(snapshot.backends, view.sort), node_order(snapshot.nodes, view.sort)
+            order = self._order = (snapshot.at, *names)
+        return replace(
+            snapshot,
+            backends=in_order(filtered_backends(snapshot.backends, view.filter), order[1]),
+            nodes=in_order(filtered_nodes(snapshot.nodes, view.filter), order[2]),
+        )

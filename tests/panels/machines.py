@@ -1,0 +1,151 @@
+"""Machines to draw that the rehearsal does not have: many GPUs, none, and one in trouble."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import (
+    CpuReading,
+    GpuProcess,
+    GpuReading,
+    MemoryPart,
+    MemoryReading,
+    MigInstance,
+    NetworkReading,
+    NodeIdentity,
+    NodeSample,
+    ProcessReading,
+    ProcessTable,
+    SensorReading,
+)
+from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
+from sparktop.model.targets import NodeTarget, Watch
+from sparktop.store import SourceKey, Store
+
+GIB = 2**30
+CAUSE = "USB-PD power delivery: the clock is pinned at 712 MHz"
+FIX = "use the supplied 240 W adapter, unplug it from the mains for a minute, check the cable"
+SLOW = SpeedState("slow clock", "712 of 3003 MHz at 97 % load and 16 W for 40 s", CAUSE, FIX)
+FALLING = Headroom(-0.6 * GIB / 60, 120.0, 840.0, 8 * GIB)
+"""0.6 GiB a minute, the limit of 8 GiB in 14 minutes."""
+
+
+def h100(index: int) -> GpuReading:
+    """Give one of eight; the fourth is split, the last one is slowed, the sixth tells little."""
+    if index == 5:
+        return GpuReading(index, "NVIDIA H100 80GB HBM3", memory_total_bytes=80 * GIB)
+    split = index == 3
+    return GpuReading(
+        index,
+        "NVIDIA H100 80GB HBM3",
+        f"GPU-{index}",
+        utilization_percent=None if split else 90.0 - 7 * index,
+        temperature_c=60.0 + 3 * index,
+        limit_margin_c=27.0 - 3 * index,
+        power_w=650.0 - 20 * index,
+        power_limit_w=700.0,
+        sm_clock_mhz=1980 - 15 * index,
+        sm_clock_max_mhz=1980,
+        memory_total_bytes=80 * GIB,
+        memory_used_bytes=(71 - index) * GIB,
+        throttle_reasons=("hardware thermal",) if index == 7 else (),
+        throttled_percent={"hardware thermal": 12.0 if index == 7 else 0.0},
+        processes=(GpuProcess(9000 + index, f"VLLM::Worker_TP{index}", (70 - index) * GIB, "compute"),),
+        energy_j=3.6e9 + index,
+        mig=split,
+        mig_instances=tuple(
+            MigInstance(number, "3g.40gb", f"MIG-{number}", 40 * GIB, 9 * GIB) for number in range(2)
+        )
+        if split
+        else (),
+    )
+
+
+def _memory() -> MemoryReading:
+    return MemoryReading(
+        unified=False,
+        total_bytes=1024 * GIB,
+        used_bytes=300 * GIB,
+        available_bytes=724 * GIB,
+        headroom_bytes=724 * GIB,
+        swap_total_bytes=0,
+        parts=(
+            MemoryPart("programs and kernel", 290 * GIB),
+            MemoryPart("cache", 500 * GIB),
+            MemoryPart("unattributed", 10 * GIB),
+            MemoryPart("free", 224 * GIB),
+        ),
+    )
+
+
+def _port(index: int) -> NetworkReading:
+    """Give one of two RDMA ports; the second one counts errors."""
+    return NetworkReading(
+        f"mlx5_{index}",
+        "rdma",
+        up=True,
+        rx_bytes_per_s=40e9 + index * 1e9,
+        tx_bytes_per_s=38e9,
+        link_bits_per_s=400e9,
+        errors_per_s=12.5 if index == 1 else 0.0,
+        bus_bits_per_s=504e9,
+        errors={"out_of_sequence": 12.0, "local_ack_timeout_err": 0.5} if index == 1 else {},
+        netdev=f"eth{index}",
+    )
+
+
+def many_gpus() -> NodeView:
+    """Give a server with eight GPUs of its own memory, 144 cores and errors on one RDMA port."""
+    cores = tuple(float(index % 101) for index in range(144))
+    sample = NodeSample(
+        at=100.0,
+        cpu=CpuReading(37.0, cores, 144, 53.0),
+        memory=_memory(),
+        gpus=tuple(h100(index) for index in range(8)),
+        network=(
+            NetworkReading("bond0", "other", up=True, rx_bytes_per_s=1e6, tx_bytes_per_s=2e6),
+            _port(0),
+            _port(1),
+        ),
+        sensors=(SensorReading("CPU", 96.0, 100.0),),
+        processes=ProcessTable(
+            tuple(ProcessReading(9000 + rank, f"VLLM::Worker_TP{rank}", 9 * GIB, 101.0) for rank in range(8)),
+            812,
+            3.0,
+        ),
+    )
+    identity = NodeIdentity("Ubuntu 22.04", "570.86", "DGX H100", maker="NVIDIA", cpu="2 x Xeon")
+    view = shown("big", sample, identity)
+    engines = tuple(
+        EngineProcess(9000 + index, f"VLLM::Worker_TP{index}", "vllm", "llama-405b") for index in range(8)
+    )
+    return replace(
+        view,
+        via="agent",
+        age_s=0.4,
+        speed=SpeedState("throttled", "hardware thermal took 12 % of the last minute"),
+        engine_processes=engines,
+        throttled_percent={"software power cap": 0.0, "hardware thermal": 12.0},
+    )
+
+
+def shown(name: str, sample: NodeSample, identity: NodeIdentity) -> NodeView:
+    """Give what the store makes of one sample."""
+    store = Store(Watch(nodes=(NodeTarget(name),)), clock=lambda: 100.4)
+    store.identify(SourceKey.node(name), identity)
+    store.accept(SourceKey.node(name), sample, 1.0)
+    return store.snapshot().nodes[0]
+
+
+def no_gpu() -> NodeView:
+    """Give a small machine without a driver, without a network and without swap."""
+    memory = MemoryReading(total_bytes=8 * GIB, used_bytes=3 * GIB, swap_total_bytes=0)
+    sample = NodeSample(100.0, CpuReading(4.0, (4.0, 4.0), 2, 0.1), memory, gpu_note="no NVIDIA driver here")
+    return NodeView("head", "ssh", sample, NodeIdentity("Debian 12"), age_s=0.2)
+
+
+def dead() -> NodeView:
+    """Give a machine that was never reached."""
+    words = "Host key verification failed: add the host to known_hosts by hand"
+    return NodeView("gone", "ssh", failure=Failure(FailureKind.REFUSED, words, 90.0), history=NodeHistory())
