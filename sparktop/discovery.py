@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sparktop.errors import UsageError
-from sparktop.model.targets import AGENT_PORT, ENGINE_PORTS, ROUTER_PORT, BackendTarget, RouterTarget
+from sparktop.model.targets import (
+    AGENT_PORT,
+    ENGINE_PORTS,
+    ROUTER_PORT,
+    BackendTarget,
+    NodeTarget,
+    RouterTarget,
+)
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
@@ -28,6 +35,8 @@ _HTTP_OK = 200
 _HTTP_WANTS_KEY = frozenset({401, 403})
 _PORT_MAX = 65535
 _HOST_MAX = 253
+_SAMPLE_PATH = "/v1/sample"
+_HEALTH_PATH = "/healthz"
 _LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
 
 _ENGINE_BY_PREFIX = {
@@ -48,8 +57,10 @@ class Found:
 
     backends: tuple[BackendTarget, ...] = ()
     routers: tuple[RouterTarget, ...] = ()
+    nodes: tuple[NodeTarget, ...] = ()
+    """Machines whose agent answers without a token."""
     agents: tuple[str, ...] = ()
-    """`host:port` where something listens on the node agent's port."""
+    """`host:port` of each agent, those that want a token too."""
     notes: tuple[str, ...] = ()
     """Clean lines on what was not taken and why: a host without anything, a server that wants a key."""
 
@@ -71,9 +82,10 @@ class Ports:
 USUAL_PORTS = Ports()
 
 
-def parse_target(text: str) -> BackendTarget | str:
-    """Read a TARGET argument: a backend where it names a port or URL, else the host to discover.
+def parse_target(text: str) -> BackendTarget | NodeTarget | str:
+    """Read a TARGET argument: a server where it names a port or URL, else the host to discover.
 
+    A server on the agent's port, or a URL that ends in /v1/sample, is a node's agent; any other is a backend.
     Raises UsageError with one line when it is neither.
     """
     word = text.strip()
@@ -100,7 +112,7 @@ def parse_target(text: str) -> BackendTarget | str:
     return word
 
 
-def _parse_url(url: str, text: str) -> BackendTarget:
+def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
@@ -116,12 +128,15 @@ def _parse_url(url: str, text: str) -> BackendTarget:
         raise _usage(text, "leave out what follows ? or #")
     _check_host(host, text)
     path = parts.path.rstrip("/")
+    host_part = f"[{host}]" if ":" in host else host
+    address = host_part if port is None else f"{host_part}:{port}"
+    if path.endswith(_SAMPLE_PATH) or (port == AGENT_PORT and path in {"", "/metrics", _HEALTH_PATH}):
+        above = path.removesuffix(_SAMPLE_PATH).rstrip("/") if path.endswith(_SAMPLE_PATH) else ""
+        name = f"{host_part if port == AGENT_PORT else address}{above}"
+        return NodeTarget(name, via="agent", url=f"{parts.scheme}://{address}{above}")
     for known in ("/metrics", "/v1"):
         path = path.removesuffix(known)
     path = path.rstrip("/")
-    address = f"[{host}]" if ":" in host else host
-    if port is not None:
-        address = f"{address}:{port}"
     return BackendTarget(name=f"{address}{path}", url=f"{parts.scheme}://{address}{path}")
 
 
@@ -163,7 +178,7 @@ async def discover(
     """Try the usual ports of every host, all at once, and ask what listens there.
 
     Only GETs that read: `/metrics`, `/health/liveliness` (LiteLLM's `/health` would send completions) and
-    `/v1/models`.
+    `/v1/models`; of an agent `/healthz` and `/v1/sample`.
     """
     import httpx  # late, see above
 
@@ -185,6 +200,7 @@ async def discover(
     return Found(
         backends=tuple(backend for found in founds for backend in found.backends),
         routers=tuple(router for found in founds for router in found.routers),
+        nodes=tuple(node for found in founds for node in found.nodes),
         agents=tuple(agent for found in founds for agent in found.agents),
         notes=tuple(note for found in founds for note in found.notes),
     )
@@ -220,16 +236,21 @@ class _HostLook:
         is_open = await asyncio.gather(*(self._listens(addresses, port) for port in tried))
         opened = [port for port, yes in zip(tried, is_open, strict=True) if yes]
         asked = [port for port in opened if port in self._ports.http]
-        kinds = dict(zip(asked, await asyncio.gather(*(self._ask_port(port) for port in asked)), strict=True))
-        return self._report(kinds, agent=self._ports.agent in opened)
+        agent, *answers = await asyncio.gather(
+            self._ask_agent(is_open=self._ports.agent in opened), *(self._ask_port(port) for port in asked)
+        )
+        return self._report(dict(zip(asked, answers, strict=True)), agent)
 
-    def _report(self, kinds: dict[int, str | None], *, agent: bool) -> Found:
+    def _report(self, kinds: dict[int, str | None], agent: str | None) -> Found:
         engines = [port for port, kind in kinds.items() if kind not in {None, "litellm", "locked"}]
+        at = self._ports.agent
+        nodes = (NodeTarget(self._label, via="agent", url=self._url(at)),) if agent == "agent" else ()
         backends = tuple(
             BackendTarget(
                 name=self._label if len(engines) == 1 else self._name(port),
                 url=self._url(port),
                 engine=kinds[port] or "auto",
+                nodes=tuple(node.name for node in nodes),
             )
             for port in engines
         )
@@ -238,19 +259,31 @@ class _HostLook:
             for port, kind in kinds.items()
             if kind == "litellm"
         )
-        agents = (self._name(self._ports.agent),) if agent else ()
-        notes = [
-            f"{self._name(port)} wants a key: name it with api_key_env in the config"
-            for port, kind in kinds.items()
-            if kind == "locked"
-        ]
+        agents = (self._name(at),) if agent in {"agent", "locked"} else ()
+        notes = self._notes(kinds, agent)
         if not (backends or routers or agents or notes):
             ports = ", ".join(map(str, self._ports.http))
             why = "what listens there is no inference server" if kinds else "nothing listens there"
             notes.append(
                 f"{self._label}: nothing to watch on ports {ports} ({why}); write host:port or a URL"
             )
-        return Found(backends, routers, agents, tuple(notes))
+        return Found(backends, routers, nodes, agents, tuple(notes))
+
+    def _notes(self, kinds: dict[int, str | None], agent: str | None) -> list[str]:
+        """Say what listens and cannot be watched as it is."""
+        notes = [
+            f"{self._name(port)} wants a key: name it with api_key_env in the config"
+            for port, kind in kinds.items()
+            if kind == "locked"
+        ]
+        name = self._name(self._ports.agent)
+        if agent == "locked":
+            notes.append(f"the agent at {name} wants a token: set token_env or token_file in the config")
+        elif agent == "other":
+            notes.append(
+                f"{name} answers as no agent does; one with TLS needs its https:// URL in the config"
+            )
+        return notes
 
     async def _addresses(self) -> tuple[str, ...]:
         """Resolve the name once: doing it for every port would queue for the few resolver threads."""
@@ -293,6 +326,17 @@ class _HostLook:
             return "locked"
         return "auto" if status == _HTTP_OK and _is_model_list(body) else None
 
+    async def _ask_agent(self, *, is_open: bool) -> str | None:
+        """Give "agent", "locked" where it wants a token, "other" for what is none, None for nothing."""
+        if not is_open:
+            return None
+        url = self._url(self._ports.agent)
+        status, body = await self._get(f"{url}{_HEALTH_PATH}")
+        if status != _HTTP_OK or not _is_agent_health(body):
+            return "other"
+        status, _ = await self._get(f"{url}{_SAMPLE_PATH}")
+        return "locked" if status in _HTTP_WANTS_KEY else "agent"
+
     async def _get(self, url: str) -> tuple[int, bytes]:
         """Give status and body; no body when it cannot be read, status 0 without any answer."""
         # Late: httpx and aiohttp are loaded only where something is asked.
@@ -320,8 +364,17 @@ class _HostLook:
 
 
 def _is_model_list(body: bytes) -> bool:
+    return isinstance(_members(body).get("data"), list)
+
+
+def _is_agent_health(body: bytes) -> bool:
+    return isinstance(_members(body).get("sparktop"), str)
+
+
+def _members(body: bytes) -> dict[str, object]:
+    """Give a JSON object's members; none for anything else."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):  # RecursionError: thousands of brackets
-        return False
-    return isinstance(found, dict) and isinstance(found.get("data"), list)
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import Reading, SourceKey, SourceKind, Store
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import psutil
 
     from sparktop.discovery import Found
+    from sparktop.sources.http_session import SharedSession
     from sparktop.sources.scheduler import PollGroup
     from sparktop.sources.source import Source
 
@@ -35,6 +35,20 @@ ROUTER_INTERVALS = 5.0
 DISCOVER_AGAIN_S = 30.0
 """Hosts where nothing was found are looked at again after this."""
 SELF_EVERY_S = 2.0
+
+
+@runtime_checkable
+class ShowsProcesses(Protocol):
+    """A source whose samples can hold the process table."""
+
+    show_processes: bool
+
+
+@runtime_checkable
+class TellsInterval(Protocol):
+    """A source that tells the other end how often it is asked."""
+
+    interval_s: float | None
 
 
 class Ways(Protocol):
@@ -64,11 +78,14 @@ class Ways(Protocol):
 class RealWays:
     """The ways in that this version has."""
 
+    def __init__(self) -> None:
+        """Make nothing yet."""
+        self._agents: SharedSession | None = None
+
     def modules(self, watch: Watch) -> Sequence[str]:
         """Name no more than `watch` needs: httpx alone costs as much as an empty screen."""
         names = ["sparktop.sources.engine_http"]
-        if any(node.via == "local" for node in watch.nodes):
-            names.append("sparktop.sources.local")
+        names += sorted({f"sparktop.sources.{node.via}" for node in watch.nodes})
         if watch.routers:
             names.append("sparktop.sources.router")
         if watch.discover:
@@ -84,9 +101,17 @@ class RealWays:
         return [EngineSource(target, session=session) for target in targets]
 
     def node(self, target: NodeTarget) -> Source:
-        """Give the source of this machine, or one that says that there is no other way yet."""
-        if target.via != "local":
-            return UnsupportedSource(target)
+        """Give the source of this machine, or of another one through its agent or ssh."""
+        if target.via == "agent":
+            from sparktop.sources.agent import AgentSource
+            from sparktop.sources.http_session import SharedSession
+
+            self._agents = self._agents or SharedSession()
+            return AgentSource(target, session=self._agents)
+        if target.via == "ssh":
+            from sparktop.sources.ssh import SshSource
+
+            return SshSource(target)
         from sparktop.sources.local import LocalSource
 
         return LocalSource(target.name)
@@ -104,24 +129,6 @@ class RealWays:
         from sparktop.discovery import discover
 
         return await discover(hosts)
-
-
-class UnsupportedSource:
-    """A node that this version has no way to."""
-
-    def __init__(self, target: NodeTarget, clock: Callable[[], float] = time.monotonic) -> None:
-        """Stand in for `target`."""
-        self.name = target.name
-        self._via = target.via
-        self._clock = clock
-
-    async def poll(self, deadline_s: float) -> Failure:  # noqa: ARG002 - the protocol's; nothing is waited for
-        """Say that it cannot be read."""
-        message = f'via = "{self._via}" is not supported by this version'
-        return Failure(FailureKind.UNSUPPORTED, message, self._clock())
-
-    async def close(self) -> None:
-        """Give nothing back: there is nothing."""
 
 
 class Monitor:
@@ -144,6 +151,10 @@ class Monitor:
         self._sources: dict[SourceKey, Source] = {}
         self._told: dict[SourceKey, object] = {}
         """The identity of each source that the store knows."""
+        self._nodes: list[NodeTarget] = list(watch.nodes)
+        """Those that discovery found too."""
+        self._processes_of: frozenset[str] = frozenset()
+        """Nodes whose process table somebody looks at."""
         self._groups: list[tuple[PollGroup, float]] = []
         """Each with its interval as a multiple of ours."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -165,6 +176,12 @@ class Monitor:
         self._interval_s = self._store.interval_s = interval_s
         for group, multiple in self._groups:
             group.set_interval(interval_s * multiple)
+        self._tell_nodes()
+
+    def show_processes(self, names: Collection[str]) -> None:
+        """Have the process tables of these nodes read from now on, and no others; holds for later nodes."""
+        self._processes_of = frozenset(names)
+        self._tell_nodes()
 
     async def start(self) -> None:
         """Load what reading needs and start to read; does nothing when it runs already."""
@@ -178,8 +195,7 @@ class Monitor:
         watch = self._watch
         for name, targets in _grouped(watch):
             self._poll_backends(name, targets)
-        nodes = [self._ways.node(target) for target in watch.nodes]
-        self._poll("nodes", SourceKind.NODE, nodes, NODE_INTERVALS)
+        self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
         self._spawn(self._measure_self())
         if watch.discover:
@@ -196,6 +212,7 @@ class Monitor:
         self._groups.clear()
         self._sources.clear()
         self._told.clear()
+        self._nodes = list(self._watch.nodes)
 
     def _poll_backends(self, name: str, targets: Sequence[BackendTarget]) -> None:
         self._poll(name, SourceKind.BACKEND, self._ways.backends(targets), 1.0)
@@ -203,6 +220,20 @@ class Monitor:
     def _poll_routers(self, name: str, targets: Sequence[RouterTarget]) -> None:
         if targets:
             self._poll(name, SourceKind.ROUTER, self._ways.routers(targets), ROUTER_INTERVALS)
+
+    def _poll_nodes(self, name: str, targets: Sequence[NodeTarget]) -> None:
+        """Poll nodes as one group: each has a task of its own there, so one that hangs delays no other."""
+        self._poll(name, SourceKind.NODE, [self._ways.node(target) for target in targets], NODE_INTERVALS)
+        self._tell_nodes()
+
+    def _tell_nodes(self) -> None:
+        """Pass on to the nodes' sources what the other ends are to know."""
+        for key, source in self._sources.items():
+            if key.kind is SourceKind.NODE:
+                if isinstance(source, ShowsProcesses):
+                    source.show_processes = key.name in self._processes_of
+                if isinstance(source, TellsInterval):
+                    source.interval_s = self._interval_s * NODE_INTERVALS
 
     def _poll(self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float) -> None:
         from sparktop.sources.scheduler import PollGroup
@@ -225,13 +256,14 @@ class Monitor:
         self._store.accept(key, reading, took_ms)
 
     async def _discover(self, hosts: list[str]) -> None:
-        """Look at `hosts` until each of them has something to watch."""
+        """Look at `hosts` until each of them has a server to watch; an agent alone is watched meanwhile."""
         while hosts:
             self._store.searching = tuple(hosts)
             found = await self._ways.discover(hosts)
             for note in found.notes:
                 self._store.note("discovery", note)
-            self._watch_found(found.backends)
+            nodes = await self._watch_found_nodes(found.nodes)
+            self._watch_found(found.backends, nodes)
             self._watch_found_routers(found.routers)
             urls = [*(one.url for one in found.backends), *(one.url for one in found.routers)]
             there = {_bare(urlsplit(url).hostname or "") for url in urls}
@@ -240,11 +272,37 @@ class Monitor:
             if hosts:
                 await self._sleep(DISCOVER_AGAIN_S)
 
-    def _watch_found(self, backends: Iterable[BackendTarget]) -> None:
+    async def _watch_found_nodes(self, found: Iterable[NodeTarget]) -> dict[str, str]:
+        """Start to watch the nodes that are not watched yet; give the watched name of each found one."""
+        named: dict[str, str] = {}
+        new: list[NodeTarget] = []
+        for target in found:
+            same = next((one for one in [*self._nodes, *new] if _is_same_machine(one, target)), None)
+            if same is None:
+                taken = {one.name for one in [*self._nodes, *new]}
+                name = target.name if target.name not in taken else urlsplit(target.url or "").netloc
+                if name in taken:
+                    continue
+                same = replace(target, name=name)
+                new.append(same)
+            named[target.name] = same.name
+        if new:
+            # The agent's checks (pydantic) take a tenth of a second to load: not on the event loop.
+            await asyncio.to_thread(_load, self._ways.modules(Watch(nodes=tuple(new))))
+            self._nodes += new
+            self._store.add(*new)
+            self._poll_nodes(f"found {len(self._groups)}", new)
+        return named
+
+    def _watch_found(self, backends: Iterable[BackendTarget], nodes: Mapping[str, str]) -> None:
         """Start to watch what is not watched yet, under this or another name."""
         watched = {target.url for target in self._watch.backends}
         names = {key.name for key in self._sources if key.kind is SourceKind.BACKEND}
-        new = [target for target in backends if target.name not in names and target.url not in watched]
+        new = [
+            replace(target, nodes=tuple(nodes[name] for name in target.nodes if name in nodes))
+            for target in backends
+            if target.name not in names and target.url not in watched
+        ]
         self._store.add(*new)
         if new:
             self._poll_backends(f"found {len(self._groups)}", new)
@@ -303,6 +361,14 @@ def _grouped(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
     for target in watch.backends:
         groups.setdefault(router_of.get(target.name, ""), []).append(target)
     return list(groups.items())
+
+
+def _is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
+    """Tell whether a found agent is of a node that is watched already: at its URL, or as this machine."""
+    host = _bare(urlsplit(found.url or "").hostname or "")
+    if known.via == "local":
+        return host in {"localhost", known.name.lower()}
+    return known.url == found.url
 
 
 def _bare(host: str) -> str:

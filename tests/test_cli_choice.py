@@ -10,7 +10,7 @@ import pytest
 
 from sparktop.commands.choice import choose, this_machine
 from sparktop.errors import UsageError
-from sparktop.model.targets import Watch
+from sparktop.model.targets import NodeTarget, Watch
 
 FILE = """
 interval_s = 2
@@ -127,3 +127,25 @@ def test_a_target_that_is_none_is_refused() -> None:
     """What cannot be a host, port or URL ends with a usage error."""
     with pytest.raises(UsageError):
         chosen("host:99999")
+
+
+def test_an_agent_as_a_target_is_a_node() -> None:
+    """An agent's address is a machine to watch; the servers on that machine belong to it."""
+    watch = chosen("spark-a:9750", "spark-a:8000", "SPARK-A:8001", "other:1")
+    assert watch.nodes == (NodeTarget("spark-a", via="agent", url="http://spark-a:9750"),)
+    assert [one.nodes for one in watch.backends] == [("spark-a",), ("spark-a",), ()]
+
+
+def test_an_agent_on_this_machine_takes_its_place() -> None:
+    """Who names the agent of this very machine wants that one, and the machine only once."""
+    watch = chosen("127.0.0.1:9750", "localhost:1", "127.0.0.1")
+    assert [(one.name, one.via) for one in watch.nodes] == [("127.0.0.1", "agent")]
+    assert watch.backends[0].nodes == ("127.0.0.1",)
+    assert watch.discover == ("127.0.0.1",)
+
+
+def test_agents_of_one_name_are_numbered() -> None:
+    """Two agents of one host are two machines to watch; one that is named twice is one."""
+    watch = chosen("http://a:9750", "https://a:9750", "a:9750", "a:1")
+    assert [one.name for one in watch.nodes] == ["a", "a-2"]
+    assert watch.backends[0].nodes == ("a",)

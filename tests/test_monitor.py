@@ -5,144 +5,19 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import pytest
 
 from sparktop.discovery import Found
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
-from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.router import LITELLM, RouterSample
-from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.monitor import DISCOVER_AGAIN_S, SELF_EVERY_S, Monitor, RealWays, UnsupportedSource
-from sparktop.sources.source import Reading, Source
+from sparktop.monitor import (
+    DISCOVER_AGAIN_S,
+    SELF_EVERY_S,
+    Monitor,
+    RealWays,
+)
 from sparktop.store import Store
-
-
-class FakeSource:
-    """Answers at once, and knows who it is after its first answer."""
-
-    def __init__(self, name: str, reading: Callable[[], Reading], identity: object) -> None:
-        """Answer with what `reading` gives."""
-        self.name = name
-        self.identity: object = None
-        self.closed = False
-        self._reading = reading
-        self._then = identity
-
-    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - the protocol's
-        """Answer."""
-        self.identity = self._then
-        return self._reading()
-
-    async def close(self) -> None:
-        """Note that it was closed."""
-        self.closed = True
-
-
-@dataclass
-class FakeWays:
-    """Sources without I/O."""
-
-    found: list[Found] = field(default_factory=list)
-    """What each look of discovery finds, first to last."""
-    looked: list[list[str]] = field(default_factory=list)
-    made: list[FakeSource] = field(default_factory=list)
-    groups: list[list[str]] = field(default_factory=list)
-
-    def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - the protocol's
-        """Name nothing: these sources need nothing."""
-        return ()
-
-    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give sources whose lane runs one request."""
-        self.groups.append([target.name for target in targets])
-        identity = EngineIdentity("0.32.0", "m", 4096)
-        return [self._make(target.name, _engine_sample, identity) for target in targets]
-
-    def node(self, target: NodeTarget) -> Source:
-        """Give a source of a machine of which nothing is known."""
-        return self._make(target.name, lambda: NodeSample(time.monotonic()), NodeIdentity(os="Linux"))
-
-    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Give sources of routers that tell no more than that they are alive."""
-        return [self._make(target.name, _router_sample, None) for target in targets]
-
-    async def discover(self, hosts: Sequence[str]) -> Found:
-        """Find what the test put there."""
-        self.looked.append(list(hosts))
-        return self.found.pop(0)
-
-    def _make(self, name: str, reading: Callable[[], Reading], identity: object) -> FakeSource:
-        source = FakeSource(name, reading, identity)
-        self.made.append(source)
-        return source
-
-
-def _engine_sample() -> EngineSample:
-    return EngineSample(time.monotonic(), "vllm", (LaneSample("0", running=1.0),), models=("m",))
-
-
-def _router_sample() -> RouterSample:
-    return RouterSample(time.monotonic(), LITELLM, alive=True)
-
-
-class WatchedStore(Store):
-    """A store that tells when something reached it."""
-
-    def __init__(self, watch: Watch) -> None:
-        """Keep what `watch` says."""
-        self.changed = asyncio.Event()
-        super().__init__(watch)
-
-    def accept(self, *args: object, **named: object) -> None:
-        """Take a reading, and tell."""
-        super().accept(*args, **named)  # type: ignore[arg-type]  # passed on as it came
-        self.changed.set()
-
-    def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
-        """Take our own cost, and tell."""
-        super().measure_self(cpu_percent, rss_bytes)
-        self.changed.set()
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds; the test's timeout ends it otherwise."""
-        while not holds():
-            self.changed.clear()
-            await self.changed.wait()
-
-    def backend(self, name: str) -> BackendView:
-        """Give a backend as it is now."""
-        return next(view for view in self.snapshot().backends if view.name == name)
-
-
-class Sleeper:
-    """A sleep that ends when the test says so."""
-
-    def __init__(self) -> None:
-        """Start with nobody asleep."""
-        self.asleep: list[tuple[float, asyncio.Event]] = []
-        self.fell_asleep = asyncio.Event()
-
-    async def __call__(self, seconds: float) -> None:
-        """Sleep until woken."""
-        alarm = asyncio.Event()
-        self.asleep.append((seconds, alarm))
-        self.fell_asleep.set()
-        await alarm.wait()
-
-    async def wake(self, seconds: float) -> None:
-        """Wake the first that sleeps for `seconds`, once there is one."""
-        while not (found := [entry for entry in self.asleep if entry[0] == seconds]):
-            self.fell_asleep.clear()
-            await self.fell_asleep.wait()
-        self.asleep.remove(found[0])
-        found[0][1].set()
-
+from tests.monitor_fakes import FakeWays, Sleeper, WatchedStore
 
 B, C, D = (BackendTarget(name, f"http://{name}:8000") for name in "bcd")
 
@@ -247,17 +122,6 @@ async def test_the_interval_reaches_every_group_and_the_store() -> None:
     assert (monitor.interval_s, store.interval_s) == (0.25, 0.25)
     with pytest.raises(ValueError, match="above 0"):
         monitor.set_interval(0)
-
-
-async def test_a_node_behind_an_agent_says_that_it_cannot_be_read() -> None:
-    """This version has no agents: the panel says so instead of staying empty."""
-    source = RealWays().node(NodeTarget("n", via="agent", url="http://n:9750"))
-    reading = await source.poll(1.0)
-    await source.close()
-    assert isinstance(source, UnsupportedSource)
-    assert isinstance(reading, Failure)
-    assert reading.kind is FailureKind.UNSUPPORTED
-    assert reading.message == 'via = "agent" is not supported by this version'
 
 
 async def test_a_part_that_breaks_is_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:

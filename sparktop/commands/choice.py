@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
+from typing import TypeVar
 
 from sparktop.commands.output import tell
 from sparktop.config_places import find_config
@@ -15,6 +16,8 @@ from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.palette import find_palette, palettes
+
+Target = TypeVar("Target", BackendTarget, NodeTarget)
 
 
 def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
@@ -78,24 +81,38 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
 
     from sparktop.discovery import parse_target
 
-    node = this_machine()
+    here = this_machine()
     backends: dict[str, BackendTarget] = {}
+    agents: dict[str, NodeTarget] = {}
     hosts: dict[str, None] = {}
-    here = False
     for text in texts:
         target = parse_target(text)
         if isinstance(target, str):
             hosts[target] = None
-            here = here or _is_here(target, node.name)
-            continue
-        if _is_here(urlsplit(target.url).hostname or "", node.name):
-            here = True
-            target = replace(target, nodes=(node.name,))
-        backends.setdefault(target.url, target)
+        elif isinstance(target, NodeTarget):
+            agents.setdefault(target.url or "", target)
+        else:
+            backends.setdefault(target.url, target)
+
+    def machine(host: str) -> str:
+        """Give the machine that a host is: all names of this one are one."""
+        return "" if _is_here(host, here.name) else host.lower()
+
+    nodes = _with_unique_names(agents.values())
+    # Of two agents on one machine nobody knows which one a backend belongs to more: the first.
+    node_of = {machine(urlsplit(one.url or "").hostname or ""): one.name for one in reversed(nodes)}
+    places = {url: machine(urlsplit(url).hostname or "") for url in backends}
+    if "" not in node_of and any(place == "" for place in [*places.values(), *map(machine, hosts)]):
+        nodes = (here, *nodes)
+        node_of[""] = here.name
+    placed = [
+        replace(one, nodes=(node_of[places[url]],)) if places[url] in node_of else one
+        for url, one in backends.items()
+    ]
     return replace(
         watch,
-        nodes=(node,) if here else (),
-        backends=_with_unique_names(backends.values()),
+        nodes=_with_unique_names(nodes),
+        backends=_with_unique_names(placed),
         routers=(),
         discover=tuple(hosts),
         source="arguments",
@@ -115,11 +132,11 @@ def _is_here(host: str, own_name: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def _with_unique_names(backends: Iterable[BackendTarget]) -> tuple[BackendTarget, ...]:
+def _with_unique_names(targets: Iterable[Target]) -> tuple[Target, ...]:
     """Number names that come twice: spark-a, spark-a-2."""
-    named: dict[str, BackendTarget] = {}
-    for backend in backends:
-        numbered = (f"{backend.name}-{number}" for number in count(2))
-        name = next(one for one in chain((backend.name,), numbered) if one not in named)
-        named[name] = replace(backend, name=name)
+    named: dict[str, Target] = {}
+    for target in targets:
+        numbered = (f"{target.name}-{number}" for number in count(2))
+        name = next(one for one in chain((target.name,), numbered) if one not in named)
+        named[name] = replace(target, name=name)
     return tuple(named.values())

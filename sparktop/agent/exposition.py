@@ -1,0 +1,363 @@
+"""A node's reading as a page for Prometheus: text format 0.0.4, or OpenMetrics where that is asked for.
+
+Names begin with `sparktop_node_` and carry base units (https://prometheus.io/docs/practices/naming/): bytes,
+seconds, celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has percent. What is
+not known has no series.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Generic, TypeVar
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from sparktop import __version__
+from sparktop.model.node import (
+    CoreGroup,
+    CpuReading,
+    GpuReading,
+    MemoryPart,
+    MemoryReading,
+    MigInstance,
+    NetworkReading,
+    NodeIdentity,
+    NodeSample,
+    PowerRail,
+    SensorReading,
+)
+from sparktop.model.text import clean
+
+PREFIX = "sparktop_node_"
+_LABEL_LIMIT = 120
+_ACCEPT_LIMIT = 1000
+_BITS = 8
+_MEGA = 1e6
+
+Part = TypeVar("Part")
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure(Generic[Part]):
+    """One metric of each part of a kind."""
+
+    name: str
+    """Without the prefix, and without a counter's `_total`."""
+    text: str
+    read: Callable[[Part], float | None]
+    is_counter: bool = False
+
+
+def page(
+    identity: NodeIdentity | None, sample: NodeSample | None, *, accept: str | None, simulated: bool = False
+) -> tuple[bytes, str]:
+    """Give the page and its content type, for an Accept header; without a sample only who the node is."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Reading(identity, sample, simulated=simulated))
+    encode, content_type = choose_encoder(_known_accept(accept))
+    return encode(registry), content_type
+
+
+def _known_accept(accept: str | None) -> str:
+    """Give an Accept header with the formats that this page has, and none that it would only claim to have.
+
+    The encoders put the version that was asked for into their own Content-Type, whatever it is.
+    """
+    kept: list[str] = []
+    for part in (accept or "")[:_ACCEPT_LIMIT].lower().split(","):
+        kind, *settings = (word.strip() for word in part.split(";"))
+        versions = [word.removeprefix("version=") for word in settings if word.startswith("version=")]
+        if kind == "application/openmetrics-text" and versions in ([], ["0.0.1"], ["1.0.0"]):
+            kept.append(f"{kind};version=1.0.0")
+        elif kind == "text/plain" and versions in ([], ["0.0.4"]):
+            kept.append(f"{kind};version=0.0.4")
+            break  # what stands behind it is liked less
+    return ",".join(kept)
+
+
+class _Reading(Collector):
+    """One sample as metric families."""
+
+    def __init__(self, identity: NodeIdentity | None, sample: NodeSample | None, *, simulated: bool) -> None:
+        self._identity = identity or NodeIdentity()
+        self._sample = sample
+        self._simulated = simulated
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing beforehand: registering would take the whole page once more."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Give every family that has a series."""
+        yield _who(self._identity)
+        yield from _families((_SIMULATED,), [({}, self._simulated)])
+        sample = self._sample
+        if sample is None:
+            return
+        yield from _families(_WHOLE, [({}, sample)])
+        yield from _families(_CPU, [({}, sample.cpu)])
+        cores = [({"core": str(number)}, percent) for number, percent in enumerate(sample.cpu.core_percent)]
+        yield from _families((_CORE,), cores)
+        yield from _families(_GROUP, _named("group", sample.cpu.groups, lambda group: group.name))
+        yield from _families(_MEMORY, [({}, sample.memory)])
+        yield from _families((_MEMORY_PART,), _named("part", sample.memory.parts, lambda part: part.name))
+        yield from _gpus(sample.gpus)
+        yield from _links(sample.network)
+        yield from _families(_SENSOR, _named("sensor", sample.sensors, lambda sensor: sensor.name))
+        yield from _families(_RAIL, _named("rail", sample.rails, lambda rail: rail.name))
+
+
+def _who(identity: NodeIdentity) -> Metric:
+    told = {
+        "hostname": identity.hostname,
+        "os": identity.os,
+        "product": identity.product,
+        "maker": identity.maker,
+        "cpu": identity.cpu,
+        "driver": identity.driver,
+        "version": __version__,
+    }
+    family = InfoMetricFamily(
+        PREFIX.removesuffix("_"), "What the machine is, and the sparktop that reads it."
+    )
+    family.add_metric((), {name: clean(value, _LABEL_LIMIT) for name, value in told.items() if value})
+    return family
+
+
+def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
+    parts = _named("gpu", gpus, lambda gpu: str(gpu.index))
+    info = InfoMetricFamily(f"{PREFIX}gpu", "Which GPU an index is.")
+    for labels, gpu in parts:
+        told = {"uuid": gpu.uuid, "name": gpu.name}
+        info.add_sample(f"{PREFIX}gpu_info", {**labels, **_known(told)}, 1)
+    if info.samples:
+        yield info
+    yield from _families(_GPU, parts)
+    yield from _families(
+        (_THROTTLED,),
+        [
+            ({**labels, **more}, percent)
+            for labels, gpu in parts
+            for more, (_, percent) in _named("reason", gpu.throttled_percent.items(), lambda item: item[0])
+        ],
+    )
+    yield from _families(
+        (_THROTTLE_REASON,),
+        [
+            ({**labels, **more}, True)
+            for labels, gpu in parts
+            for more, _ in _named("reason", gpu.throttle_reasons or (), str)
+        ],
+    )
+    processes = [
+        ({**labels, "process": name}, size_bytes)
+        for labels, gpu in parts
+        for name, size_bytes in _memory_by_program(gpu).items()
+    ]
+    yield from _families((_GPU_PROCESS,), processes)
+    slices = [
+        ({**labels, **more, **_known({"profile": one.name})}, one)
+        for labels, gpu in parts
+        for more, one in _named("instance", gpu.mig_instances, lambda instance: str(instance.index))
+    ]
+    yield from _families(_MIG, slices)
+
+
+def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
+    """Give bytes by program name: process ids would start a new series with each start of a server.
+
+    None where one process of that name has no known size.
+    """
+    sizes: dict[str, float | None] = {}
+    for process in gpu.processes or ():
+        name = clean(process.name, _LABEL_LIMIT)
+        before = sizes.get(name, 0.0)
+        more = process.memory_bytes
+        sizes[name] = None if before is None or more is None else before + more
+    return sizes
+
+
+def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
+    parts = _named("device", network, lambda link: link.name)
+    info = InfoMetricFamily(f"{PREFIX}network", "What kind of interface a device is.")
+    for labels, link in parts:
+        told = {"kind": link.kind, "netdev": link.netdev}
+        info.add_sample(f"{PREFIX}network_info", {**labels, **_known(told)}, 1)
+    if info.samples:
+        yield info
+    yield from _families(_LINK, parts)
+    errors = [
+        ({**labels, **more}, per_s)
+        for labels, link in parts
+        for more, (_, per_s) in _named("counter", link.errors.items(), lambda item: item[0])
+    ]
+    yield from _families((_LINK_ERROR,), errors)
+
+
+def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
+    """Give a family for each figure that at least one part knows."""
+    for figure in figures:
+        name = PREFIX + figure.name
+        kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
+        family = kind(name, figure.text)
+        series = f"{name}_total" if figure.is_counter else name
+        for labels, part in parts:
+            value = figure.read(part)
+            if value is not None and math.isfinite(value):
+                family.add_sample(series, dict(labels), float(value))
+        if family.samples:
+            yield family
+
+
+def _named(
+    label: str, parts: Iterable[Part], name: Callable[[Part], str]
+) -> list[tuple[dict[str, str], Part]]:
+    """Label parts by name; equal names are numbered: Prometheus refuses a page with one series twice."""
+    taken: dict[str, None] = {}
+    named: list[tuple[dict[str, str], Part]] = []
+    for part in parts:
+        base = clean(name(part), _LABEL_LIMIT)
+        numbered = (f"{base} {number}" for number in count(2))
+        own = next(one for one in chain((base,), numbered) if one not in taken)
+        taken[own] = None
+        named.append(({label: own}, part))
+    return named
+
+
+def _known(labels: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: clean(value, _LABEL_LIMIT) for name, value in labels.items() if value is not None}
+
+
+def _times(factor: float, value: float | None) -> float | None:
+    return None if value is None else value * factor
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _size(things: Sequence[object] | None) -> int | None:
+    return None if things is None else len(things)
+
+
+_SIMULATED: _Figure[bool] = _Figure("simulated", "1 where the readings are made up by the demo.", float)
+_WHOLE: tuple[_Figure[NodeSample], ...] = (
+    _Figure("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
+    _Figure(
+        "gpus",
+        "GPUs that are read; no series where the driver cannot tell.",
+        lambda one: len(one.gpus) if one.gpus or one.gpu_note is None else None,
+    ),
+    _Figure(
+        "processes", "Processes of the machine.", lambda one: one.processes.count if one.processes else None
+    ),
+)
+_CPU: tuple[_Figure[CpuReading], ...] = (
+    _Figure("cpu_usage_ratio", "Share of all cores' time in use.", lambda one: _share(one.percent)),
+    _Figure("cpu_cores", "Logical cores.", lambda one: one.cores),
+    _Figure("load1", "Load average of one minute.", lambda one: one.load1),
+)
+_CORE: _Figure[float] = _Figure("cpu_core_usage_ratio", "Share of a core's time in use.", _share)
+_GROUP: tuple[_Figure[CoreGroup], ...] = (
+    _Figure("cpu_group_usage_ratio", "Use of all cores of one design.", lambda one: _share(one.percent)),
+    _Figure(
+        "cpu_group_max_frequency_hertz", "Highest clock of a design.", lambda one: _times(_MEGA, one.max_mhz)
+    ),
+)
+_MEMORY: tuple[_Figure[MemoryReading], ...] = (
+    _Figure("memory_unified", "1 where GPUs live in the machine's memory.", lambda one: one.unified),
+    _Figure("memory_total_bytes", "Memory of the machine.", lambda one: one.total_bytes),
+    _Figure("memory_used_bytes", "Total less available.", lambda one: one.used_bytes),
+    _Figure("memory_available_bytes", "What programs could still take.", lambda one: one.available_bytes),
+    _Figure("memory_page_cache_bytes", "Cache of files.", lambda one: one.page_cache_bytes),
+    _Figure("memory_cma_free_bytes", "Free in the contiguous area.", lambda one: one.cma_free_bytes),
+    _Figure("memory_headroom_bytes", "Available less CMA free.", lambda one: one.headroom_bytes),
+    _Figure("memory_gpu_processes_bytes", "Held by GPU processes.", lambda one: one.gpu_processes_bytes),
+    _Figure(
+        "memory_unattributed_bytes", "Used, and nobody says by what.", lambda one: one.unattributed_bytes
+    ),
+    _Figure("memory_overlap_bytes", "Counted by two parts of the bar.", lambda one: one.overlap_bytes),
+    _Figure(
+        "memory_pressure_full_ratio",
+        "Share of 10 s in which every task waited for memory.",
+        lambda one: _share(one.pressure_full_avg10),
+    ),
+    _Figure("swap_total_bytes", "Swap space.", lambda one: one.swap_total_bytes),
+    _Figure("swap_used_bytes", "Swap in use.", lambda one: one.swap_used_bytes),
+    _Figure("swap_in_bytes_per_second", "Read from swap.", lambda one: one.swap_in_bytes_per_s),
+    _Figure("swap_out_bytes_per_second", "Written to swap.", lambda one: one.swap_out_bytes_per_s),
+)
+_MEMORY_PART: _Figure[MemoryPart] = _Figure(
+    "memory_part_bytes", "Parts of memory that add up to its total.", lambda one: one.size_bytes
+)
+_GPU: tuple[_Figure[GpuReading], ...] = (
+    _Figure(
+        "gpu_usage_ratio", "Share of time in which a kernel ran.", lambda one: _share(one.utilization_percent)
+    ),
+    _Figure("gpu_temperature_celsius", "Temperature of the GPU.", lambda one: one.temperature_c),
+    _Figure("gpu_limit_margin_celsius", "Degrees left to the limit.", lambda one: one.limit_margin_c),
+    _Figure("gpu_slowdown_celsius", "Where the hardware slows down.", lambda one: one.slowdown_c),
+    _Figure("gpu_power_watts", "Power that the GPU draws.", lambda one: one.power_w),
+    _Figure("gpu_power_limit_watts", "Power that it may draw.", lambda one: one.power_limit_w),
+    _Figure("gpu_energy_joules", "Since the driver was loaded.", lambda one: one.energy_j, is_counter=True),
+    _Figure("gpu_sm_frequency_hertz", "Clock of the SMs.", lambda one: _times(_MEGA, one.sm_clock_mhz)),
+    _Figure("gpu_sm_max_frequency_hertz", "Highest clock.", lambda one: _times(_MEGA, one.sm_clock_max_mhz)),
+    _Figure("gpu_memory_total_bytes", "Memory of its own.", lambda one: one.memory_total_bytes),
+    _Figure("gpu_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
+    _Figure(
+        "gpu_throttle_reasons", "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)
+    ),
+    _Figure("gpu_processes", "Processes that hold its memory.", lambda one: _size(one.processes)),
+    _Figure("gpu_mig_enabled", "1 where it is split into instances.", lambda one: one.mig),
+)
+_THROTTLED: _Figure[float | None] = _Figure(
+    "gpu_throttled_ratio", "Share of the time since the sample before that it was slowed.", _share
+)
+_THROTTLE_REASON: _Figure[bool] = _Figure(
+    "gpu_throttle_reason_active", "1 for each reason that slows it at this moment.", float
+)
+_GPU_PROCESS: _Figure[float | None] = _Figure(
+    "gpu_process_memory_bytes", "GPU memory by program.", lambda one: one
+)
+_MIG: tuple[_Figure[MigInstance], ...] = (
+    _Figure("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda one: one.memory_total_bytes),
+    _Figure("gpu_mig_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
+)
+_LINK: tuple[_Figure[NetworkReading], ...] = (
+    _Figure("network_up", "1 where the link is up.", lambda one: one.up),
+    _Figure("network_receive_bytes_per_second", "Bytes that came.", lambda one: one.rx_bytes_per_s),
+    _Figure("network_transmit_bytes_per_second", "Bytes that went.", lambda one: one.tx_bytes_per_s),
+    _Figure("network_receive_packets_per_second", "Packets that came.", lambda one: one.rx_packets_per_s),
+    _Figure("network_transmit_packets_per_second", "Packets that went.", lambda one: one.tx_packets_per_s),
+    _Figure(
+        "network_link_bytes_per_second",
+        "What the port agreed on with its peer.",
+        lambda one: _times(1 / _BITS, one.link_bits_per_s),
+    ),
+    _Figure(
+        "network_bus_bytes_per_second",
+        "What its PCIe link carries.",
+        lambda one: _times(1 / _BITS, one.bus_bits_per_s),
+    ),
+    _Figure("network_errors_per_second", "Errors, all together.", lambda one: one.errors_per_s),
+)
+_LINK_ERROR: _Figure[float] = _Figure(
+    "network_named_errors_per_second",
+    "Errors by the name of their counter, of those that moved.",
+    lambda one: one,
+)
+_SENSOR: tuple[_Figure[SensorReading], ...] = (
+    _Figure("sensor_temperature_celsius", "Temperature of a sensor.", lambda one: one.temperature_c),
+    _Figure("sensor_critical_celsius", "Where it becomes critical.", lambda one: one.critical_c),
+)
+_RAIL: tuple[_Figure[PowerRail], ...] = (
+    _Figure("rail_power_watts", "Power of a rail.", lambda one: one.power_w),
+    _Figure("rail_energy_joules", "Energy of a rail.", lambda one: one.energy_j, is_counter=True),
+)

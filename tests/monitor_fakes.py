@@ -1,0 +1,158 @@
+"""Sources, a store and a sleep for the tests of the monitor: nothing in them reads or waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sparktop.discovery import Found
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.router import LITELLM, RouterSample
+from sparktop.model.snapshot import BackendView
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.sources.source import Reading, Source
+from sparktop.store import Store
+
+
+class FakeSource:
+    """Answers at once, and knows who it is after its first answer."""
+
+    def __init__(self, name: str, reading: Callable[[], Reading], identity: object) -> None:
+        """Answer with what `reading` gives."""
+        self.name = name
+        self.identity: object = None
+        self.closed = False
+        self.show_processes = False
+        self.interval_s: float | None = None
+        self._reading = reading
+        self._then = identity
+
+    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - the protocol's
+        """Answer."""
+        self.identity = self._then
+        return self._reading()
+
+    async def close(self) -> None:
+        """Note that it was closed."""
+        self.closed = True
+
+
+class StuckSource(FakeSource):
+    """Never answers."""
+
+    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - the protocol's
+        """Wait until cancelled."""
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@dataclass
+class FakeWays:
+    """Sources without I/O."""
+
+    found: list[Found] = field(default_factory=list)
+    """What each look of discovery finds, first to last."""
+    looked: list[list[str]] = field(default_factory=list)
+    made: list[FakeSource] = field(default_factory=list)
+    groups: list[list[str]] = field(default_factory=list)
+    stuck: frozenset[str] = frozenset()
+    """Nodes that never answer."""
+
+    def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - the protocol's
+        """Name nothing: these sources need nothing."""
+        return ()
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Give sources whose lane runs one request."""
+        self.groups.append([target.name for target in targets])
+        identity = EngineIdentity("0.32.0", "m", 4096)
+        return [self._make(target.name, _engine_sample, identity) for target in targets]
+
+    def node(self, target: NodeTarget) -> Source:
+        """Give a source of a machine of which nothing is known."""
+        kind = StuckSource if target.name in self.stuck else FakeSource
+        return self._make(target.name, _node_sample, NodeIdentity(os="Linux"), kind)
+
+    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
+        """Give sources of routers that tell no more than that they are alive."""
+        return [self._make(target.name, _router_sample, None) for target in targets]
+
+    async def discover(self, hosts: Sequence[str]) -> Found:
+        """Find what the test put there."""
+        self.looked.append(list(hosts))
+        return self.found.pop(0)
+
+    def _make(
+        self, name: str, reading: Callable[[], Reading], identity: object, kind: type[FakeSource] = FakeSource
+    ) -> FakeSource:
+        source = kind(name, reading, identity)
+        self.made.append(source)
+        return source
+
+
+def _node_sample() -> NodeSample:
+    return NodeSample(time.monotonic())
+
+
+def _engine_sample() -> EngineSample:
+    return EngineSample(time.monotonic(), "vllm", (LaneSample("0", running=1.0),), models=("m",))
+
+
+def _router_sample() -> RouterSample:
+    return RouterSample(time.monotonic(), LITELLM, alive=True)
+
+
+class WatchedStore(Store):
+    """A store that tells when something reached it."""
+
+    def __init__(self, watch: Watch) -> None:
+        """Keep what `watch` says."""
+        self.changed = asyncio.Event()
+        super().__init__(watch)
+
+    def accept(self, *args: object, **named: object) -> None:
+        """Take a reading, and tell."""
+        super().accept(*args, **named)  # type: ignore[arg-type]  # passed on as it came
+        self.changed.set()
+
+    def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
+        """Take our own cost, and tell."""
+        super().measure_self(cpu_percent, rss_bytes)
+        self.changed.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; the test's timeout ends it otherwise."""
+        while not holds():
+            self.changed.clear()
+            await self.changed.wait()
+
+    def backend(self, name: str) -> BackendView:
+        """Give a backend as it is now."""
+        return next(view for view in self.snapshot().backends if view.name == name)
+
+
+class Sleeper:
+    """A sleep that ends when the test says so."""
+
+    def __init__(self) -> None:
+        """Start with nobody asleep."""
+        self.asleep: list[tuple[float, asyncio.Event]] = []
+        self.fell_asleep = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        """Sleep until woken."""
+        alarm = asyncio.Event()
+        self.asleep.append((seconds, alarm))
+        self.fell_asleep.set()
+        await alarm.wait()
+
+    async def wake(self, seconds: float) -> None:
+        """Wake the first that sleeps for `seconds`, once there is one."""
+        while not (found := [entry for entry in self.asleep if entry[0] == seconds]):
+            self.fell_asleep.clear()
+            await self.fell_asleep.wait()
+        self.asleep.remove(found[0])
+        found[0][1].set()
