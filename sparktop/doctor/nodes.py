@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ _ADVICE = {
     FailureKind.TLS: "name the authority that signed its certificate with tls_ca",
     FailureKind.MALFORMED: "correct the port: something else listens there",
 }
+_RETRYING = re.compile(r"^reconnecting(?: in \d+ s)?: ")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -78,7 +80,9 @@ def _told(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -
     """Say what the node told of itself."""
     name = f"{target.name} node"
     if isinstance(reading, Failure):
-        return [Check(name, Status.FAIL, reading.message, _ADVICE.get(reading.kind, ""))]
+        # The doctor does not try again.
+        message = _RETRYING.sub("", reading.message)
+        return [Check(name, Status.FAIL, message, _ADVICE.get(reading.kind, ""))]
     known = identity or NodeIdentity()
     parts = [known.product, known.os, f"driver {known.driver}" if known.driver else None]
     seen = ", ".join(part for part in parts if part) or "answers"
