@@ -62,6 +62,10 @@ class Reply:
     samples: tuple[NodeSample, ...] = ()
     """Oldest first; `at` is of the node's clock."""
     schema: str = SCHEMA
+    error: str | None = None
+    """Why there is no answer; `decode` raises it."""
+    error_kind: str | None = None
+    """The `FailureKind` of it."""
 
 
 @cache
@@ -73,6 +77,11 @@ def _adapter() -> TypeAdapter[Reply]:
 def encode(reply: Reply) -> bytes:
     """Give an answer as one line of JSON without the line's end; what is not finite becomes null."""
     return _adapter().dump_json(reply)
+
+
+def encode_error(kind: FailureKind, message: str) -> bytes:
+    """Give a line that says why there is no answer: `decode` raises it as a `WireError`."""
+    return encode(Reply(__version__, error=clean(message), error_kind=kind.value))
 
 
 def make_reply(
@@ -99,7 +108,7 @@ def decode(body: bytes) -> Reply:
     """Give an answer with all text clean; times are still of the node's clock.
 
     Raises:
-        WireError: it is too large, no JSON, of another schema, or holds what no reading can be.
+        WireError: it is too large, no JSON, of another schema, a refusal, or holds what no reading can be.
     """
     if len(body) > MOST_BYTES:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
@@ -109,6 +118,8 @@ def decode(body: bytes) -> Reply:
         raise _refusal(body, error) from None
     if reply.schema != SCHEMA:
         raise _other_schema(reply.schema, reply.sparktop)
+    if reply.error is not None:
+        raise WireError(_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
     if len(reply.samples) > _MOST_SAMPLES:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer holds over {_MOST_SAMPLES} samples")
     return _checked(reply)
@@ -142,6 +153,14 @@ def _refusal(body: bytes, error: ValidationError) -> WireError:
     where = ".".join(str(part) for part in first["loc"])
     message = clean(f"the agent's answer is wrong at {where}: {first['msg']}")
     return WireError(FailureKind.MALFORMED, message)
+
+
+def _kind(word: str | None) -> FailureKind:
+    """Give the kind of a refusal; a newer version may know others."""
+    try:
+        return FailureKind(word or "")
+    except ValueError:
+        return FailureKind.INTERNAL
 
 
 def _other_schema(schema: str, version: object) -> WireError:

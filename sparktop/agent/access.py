@@ -1,0 +1,191 @@
+"""Who may ask: the address to listen on, the token and the certificate, checked before the agent starts."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import socket
+import ssl
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from sparktop.errors import UsageError
+from sparktop.model.targets import AGENT_PORT
+from sparktop.model.text import clean
+
+TOKEN_VARIABLE = "SPARKTOP_TOKEN"  # noqa: S105 - the variable's name, not a token
+HOW_TO_MAKE_ONE = "`openssl rand -hex 32` makes one"
+_LEAST_TOKEN, _MOST_TOKEN = 16, 1024
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+"""What a header can carry as a bearer token (RFC 6750, section 2.1)."""
+_MOST_PORT = 65_535
+_HOST_PORT = re.compile(r"(?:\[(?P<literal>[^\[\]]+)\]|(?P<host>[^\[\]:]*))(?::(?P<port>[0-9]{1,5}))?")
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Give host and port of HOST:PORT, [ADDRESS]:PORT, or either without a port.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    found = _HOST_PORT.fullmatch(text.strip())
+    host = (found["literal"] or found["host"]) if found else ""
+    port = int(found["port"]) if found and found["port"] else AGENT_PORT
+    if not host or port > _MOST_PORT:
+        advice = "write HOST:PORT, as 127.0.0.1:9750, [::1]:9750 or 0.0.0.0:9750"
+        raise UsageError(f"--listen {clean(text, 80)}: {advice}")
+    return host, port
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Give a bound socket for each address of `host`; port 0 becomes the same free port for all of them.
+
+    Raises:
+        UsageError: the name has no address, or one cannot be listened on.
+    """
+    where = address(host, port)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--listen {clean(where)}: {_reason(error)}") from None
+    sockets: list[socket.socket] = []
+    try:
+        for family, _, _, _, place in dict.fromkeys(found):
+            sockets.append(listener := socket.socket(family, socket.SOCK_STREAM))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and len(found) > 1:
+                # The other family has a socket of its own.
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((place[0], port, *place[2:]))
+            port = int(listener.getsockname()[1])
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        raise UsageError(f"--listen {clean(where)}: {_reason(error)}") from None
+    return sockets
+
+
+def address(host: str, port: int) -> str:
+    """Write host and port as in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_local(sockets: list[socket.socket]) -> bool:
+    """Tell whether only this machine can reach the sockets."""
+    return all(_is_loopback(str(one.getsockname()[0])) for one in sockets)
+
+
+def reachable_from_outside(host: str) -> bool:
+    """Tell whether an address is not this machine's own only; a name that is not known might be."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        return True
+    return not all(_is_loopback(str(place[0])) for *_, place in found)
+
+
+def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Give the token of `file`, else of the environment, or None; and what is worth a warning.
+
+    Raises:
+        UsageError: the file cannot be read, or what is there cannot be a token.
+    """
+    if file is None:
+        given = env.get(TOKEN_VARIABLE)
+        return (None, None) if given is None else (checked_token(given, TOKEN_VARIABLE), None)
+    name = f"--token-file {clean(file, 300)}"
+    try:
+        with Path(file).open("rb") as stream:
+            open_to_others = bool(stat.S_IMODE(Path(file).stat().st_mode) & stat.S_IROTH)
+            line = stream.readline(2 * _MOST_TOKEN)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{name}: {_reason(error)}") from None
+    token = checked_token(line.decode("utf-8", "replace"), name)
+    return token, f"{name}: every user of this machine can read it: chmod 600" if open_to_others else None
+
+
+def checked_token(text: str, source: str) -> str:
+    """Give the token in a line of `source`.
+
+    Raises:
+        UsageError: it is too short, too long, or holds what no header can carry; never with the token.
+    """
+    token = text.strip()
+    if len(token) < _LEAST_TOKEN:
+        what = f"has {len(token)} characters" if token else "holds none"
+        raise UsageError(f"{source}: a token needs {_LEAST_TOKEN} characters, this {what}: {HOW_TO_MAKE_ONE}")
+    if len(token) > _MOST_TOKEN or not _TOKEN.fullmatch(token):
+        raise UsageError(
+            f"{source}: a token is one word of letters, digits and -._~+/ (= at its end), "
+            f"{_MOST_TOKEN} characters at most: {HOW_TO_MAKE_ONE}"
+        )
+    return token
+
+
+class Guard:
+    """Knows the token by its digest only."""
+
+    def __init__(self, token: str | None) -> None:
+        """Let everybody in where there is no token."""
+        self._digest = None if token is None else _digest(token)
+
+    @property
+    def wants_token(self) -> bool:
+        """True where a token is demanded."""
+        return self._digest is not None
+
+    def admits(self, authorization: str | None) -> bool:
+        """Tell whether an Authorization header holds the token; takes as long whatever it holds."""
+        if self._digest is None:
+            return True
+        scheme, _, given = (authorization or "").partition(" ")
+        same = hmac.compare_digest(_digest(given.strip()), self._digest)
+        return same and scheme.lower() == "bearer"
+
+
+def open_tls(cert: str, key: str) -> ssl.SSLContext:
+    """Give the TLS side of a server with that certificate and key.
+
+    Raises:
+        UsageError: one of them cannot be read or used.
+    """
+    for option, name in (("--tls-cert", cert), ("--tls-key", key)):
+        try:
+            with Path(name).open("rb"):
+                pass
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{option} {clean(name, 300)}: {_reason(error)}") from None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    where = f"--tls-cert {clean(cert, 300)} --tls-key {clean(key, 300)}"
+
+    def refuse_password() -> NoReturn:
+        # Else OpenSSL would ask on the terminal, and a service would wait for ever.
+        raise UsageError(f"--tls-key {clean(key, 300)}: the key has a password: give one without")
+
+    try:
+        context.load_cert_chain(cert, key, password=refuse_password)
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(f"{where}: no certificate with its key in PEM: {_reason(error)}") from None
+    return context
+
+
+def _is_loopback(text: str) -> bool:
+    return ipaddress.ip_address(text.partition("%")[0]).is_loopback
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _reason(error: Exception) -> str:
+    """Say what the system said, without the number before it."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    with suppress(AttributeError):
+        text = getattr(error, "reason", None) or text
+    return clean(str(text)[:1].lower() + str(text)[1:]) or type(error).__name__

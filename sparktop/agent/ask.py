@@ -1,0 +1,80 @@
+"""What an asker wants of the agent: the same in a query of HTTP and in a line of ssh's."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparktop.model.targets import MAX_INTERVAL_S, MIN_INTERVAL_S
+from sparktop.model.text import clean
+
+_YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"0", "false", "no", ""})
+
+
+class AskError(ValueError):
+    """A wish that cannot be read; says in one clean line which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request for samples."""
+
+    since: float | None = None
+    """The node's time of the newest sample that the asker has; None: only the newest is wanted."""
+    processes: bool = False
+    """The process table is wanted too."""
+    interval_s: float | None = None
+    """How often the asker wants samples to be taken; None: it does not care."""
+
+
+def from_query(query: Mapping[str, str]) -> Ask:
+    """Read the query of a URL; keys that are not known are passed over.
+
+    Raises:
+        AskError: a value is no number, or no yes or no.
+    """
+    since, interval_s = (_number(key, query.get(key)) for key in ("since", "interval_s"))
+    word = query.get("processes", "").lower()
+    if word not in _YES | _NO:
+        raise AskError(f"processes must be 1 or 0, not '{clean(word, 40)}'")
+    return Ask(since, word in _YES, _bounded(interval_s))
+
+
+def from_line(line: bytes) -> Ask:
+    """Read a JSON object; keys that are not known are passed over.
+
+    Raises:
+        AskError: it is no JSON object, or a value is of a wrong kind.
+    """
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError):
+        raise AskError("the line is no JSON") from None
+    if not isinstance(given, dict):
+        raise AskError("the line is no JSON object")
+    since, interval_s = (_number(key, given.get(key)) for key in ("since", "interval_s"))
+    processes = given.get("processes")
+    if processes not in {None, True, False}:
+        raise AskError("processes must be true or false")
+    return Ask(since, bool(processes), _bounded(interval_s))
+
+
+def _number(key: str, given: object) -> float | None:
+    """Give a finite number; None where none is given."""
+    if given is None:
+        return None
+    try:
+        value = (
+            math.nan if isinstance(given, bool) or not isinstance(given, int | float | str) else float(given)
+        )
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise AskError(f"{key} must be a number of seconds, not '{clean(given, 40)}'")
+    return value
+
+
+def _bounded(interval_s: float | None) -> float | None:
+    return None if interval_s is None else min(MAX_INTERVAL_S, max(MIN_INTERVAL_S, interval_s))

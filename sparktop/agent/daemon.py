@@ -1,0 +1,89 @@
+"""The agent as a program that listens, from its start to its end."""
+
+from __future__ import annotations
+
+import gc
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparktop.agent.access import HOW_TO_MAKE_ONE, TOKEN_VARIABLE, address, bind, is_local, open_tls
+from sparktop.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What an agent serves with; the sockets are bound, so nothing of it can fail any more."""
+
+    listeners: list[socket.socket]
+    token: str | None
+    tls: ssl.SSLContext | None
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it can be reached."""
+        scheme = "http" if self.tls is None else "https"
+        return [f"{scheme}://{address(*one.getsockname()[:2])}" for one in self.listeners]
+
+    def about(self) -> str:
+        """One line: where, and who may ask."""
+        who = "no token wanted" if self.token is None else "token wanted"
+        return f"agent on {' and '.join(self.urls)}: {who}; Ctrl+C ends"
+
+    def warning(self) -> str | None:
+        """What the user should know before others find out."""
+        if is_local(self.listeners) or self.tls is not None:
+            return None
+        if self.token is None:
+            return "insecure: whoever reaches this address can read what this machine does"
+        return "no TLS: the token can be read on the way; --tls-cert and --tls-key give it"
+
+
+def prepare(
+    listen: tuple[str, int], token: str | None, *, cert: str | None, key: str | None, insecure: bool
+) -> Service:
+    """Bind the sockets and read the certificate.
+
+    Raises:
+        UsageError: one of them cannot be used, or others would reach the agent without a token.
+    """
+    tls = None
+    if cert is not None and key is not None:
+        tls = open_tls(cert, key)
+    elif cert is not None or key is not None:
+        raise UsageError("--tls-cert and --tls-key go together")
+    listeners = bind(*listen)
+    if token is None and not insecure and not is_local(listeners):
+        for one in listeners:
+            one.close()
+        raise UsageError(
+            f"--listen {address(*listen)} is reachable from outside and wants a token: "
+            f"--token-file FILE or {TOKEN_VARIABLE} ({HOW_TO_MAKE_ONE}), or --insecure to do without"
+        )
+    return Service(listeners, token, tls)
+
+
+async def serve(service: Service, *, ready: Callable[[], None]) -> int:
+    """Serve this machine until a signal comes; give the exit code. `ready` is called when it listens."""
+    # Late: the sockets are bound, and their errors told, before half a second of imports.
+    from sparktop.agent.sampler import Sampler
+    from sparktop.agent.server import AgentServer
+    from sparktop.agent.stopping import stopped_by_signals
+    from sparktop.sources.local import LocalSource
+
+    sampler = Sampler(LocalSource("agent"))
+    server = AgentServer(sampler, token=service.token)
+    with stopped_by_signals() as stop:
+        server.start(service.listeners, tls=service.tls)
+        ready()
+        # What was made until now stays: looking through it for garbage costs more than it finds.
+        gc.collect()
+        gc.freeze()
+        try:
+            return await stop
+        finally:
+            await server.close()

@@ -1,0 +1,137 @@
+"""A systemd unit for the agent: it may read this machine and answer, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+USUAL_TOKEN_FILE = "/etc/sparktop/token"  # noqa: S105 - a place, not a token
+"""Where the unit takes the token from when none is named and one is wanted."""
+_HOMES = (Path("/home"), Path("/root"))
+
+_HARDENING = """\
+# It only reads: no capability, no way to get one, nothing to write to but its log.
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+PrivateTmp=yes
+StateDirectory=sparktop
+Environment=XDG_STATE_HOME=%S
+UMask=0077
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+LockPersonality=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RestrictNamespaces=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+# Netlink tells the addresses of the interfaces; the journal is a Unix socket.
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+# The process table is of all users, so neither ProtectProc= nor PrivateUsers= is set.
+# NVML opens /dev/nvidiactl and /dev/nvidia*, so PrivateDevices= must stay off: these devices and no others.
+# The nodes must exist beforehand (nvidia-persistenced makes them): setuid helpers are shut off above.
+PrivateDevices=no
+DevicePolicy=closed
+DeviceAllow=char-nvidia rw
+DeviceAllow=char-nvidiactl rw
+DeviceAllow=char-nvidia-frontend rw
+DeviceAllow=char-nvidia-uvm rw
+DeviceAllow=char-nvidia-caps rw
+# It takes 50 to 80 MB; a leak or a flood must not take memory from the engines.
+MemoryMax=256M
+MemorySwapMax=0
+TasksMax=32
+CPUWeight=20
+OOMScoreAdjust=500"""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFlags:
+    """What the unit's agent is started with."""
+
+    program: Path
+    """The sparktop to run, an absolute path."""
+    listen: str | None = None
+    token_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    insecure: bool = False
+
+
+def unit(flags: UnitFlags, *, wants_token: bool) -> str:
+    """Write the unit; `wants_token`: the address can be reached from outside and --insecure was not given."""
+    return "\n".join((*_lines(flags, wants_token=wants_token), ""))
+
+
+def _lines(flags: UnitFlags, *, wants_token: bool) -> Iterator[str]:
+    yield "# sparktop agent --systemd-unit > /etc/systemd/system/sparktop-agent.service"
+    token_file = flags.token_file
+    if token_file is None and wants_token:
+        token_file = USUAL_TOKEN_FILE
+        yield f"# the token: install -d -m 700 {Path(token_file).parent}"
+        yield f"#            (umask 077; openssl rand -hex 32 > {token_file})"
+    yield "# systemctl daemon-reload && systemctl enable --now sparktop-agent"
+    yield from ("", "[Unit]", "Description=sparktop agent: what this machine does, for viewers elsewhere")
+    yield "Documentation=man:systemd.exec(5)"
+    yield "After=network-online.target nvidia-persistenced.service"
+    yield from ("Wants=network-online.target", "", "[Service]", "Type=exec")
+    credentials, words = _command(flags, token_file)
+    yield f"ExecStart={words}"
+    yield from ("Restart=on-failure", "RestartSec=5")
+    yield from credentials
+    yield from _user(flags.program)
+    yield _HARDENING
+    yield from ("", "[Install]", "WantedBy=multi-user.target")
+
+
+def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
+    """Give the credentials to load, and the command line: the agent itself may read none of these files."""
+    credentials: list[str] = []
+    words = [_quoted(str(flags.program)), "agent"]
+    if flags.listen is not None:
+        words += ["--listen", _quoted(flags.listen)]
+    files = (
+        ("--token-file", "token", token_file),
+        ("--tls-cert", "tls-cert", flags.tls_cert),
+        ("--tls-key", "tls-key", flags.tls_key),
+    )
+    for option, name, file in files:
+        if file is not None:
+            place = str(Path(file).absolute()).replace("%", "%%")
+            credentials.append(f"LoadCredential={name}:{place}")
+            words += [option, f"${{CREDENTIALS_DIRECTORY}}/{name}"]
+    if flags.insecure:
+        words.append("--insecure")
+    return credentials, " ".join(words)
+
+
+def _user(program: Path) -> Iterator[str]:
+    """Say as whom it runs: a user of its own, or the one in whose home the program lies."""
+    if not any(program.is_relative_to(home) for home in _HOMES):
+        yield "# A user that exists only while it runs."
+        yield from ("DynamicUser=yes", "ProtectHome=yes")
+        return
+    try:
+        owner = program.owner()
+    except (KeyError, OSError):
+        owner = "nobody"
+    yield "# The program lies in a home: no other user can be counted on to reach it. Installed elsewhere"
+    yield "# (a virtual environment below /opt), DynamicUser=yes and ProtectHome=yes would do."
+    yield from (f"User={owner}", "ProtectHome=read-only")
+
+
+def _quoted(word: str) -> str:
+    """Write a word of a command line as systemd reads it."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return (
+        f'"{escaped}"' if escaped != word or any(char.isspace() or char in "'\";" for char in word) else word
+    )

@@ -1,0 +1,135 @@
+"""`sparktop agent`: tell viewers elsewhere what this machine does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparktop.commands.output import tell, write_out
+from sparktop.errors import UsageError
+
+if TYPE_CHECKING:
+    from sparktop.agent.daemon import Service
+
+DEFAULT_LISTEN = "127.0.0.1:9750"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where to listen, who may ask, and the other ways to run."""
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help=f"default {DEFAULT_LISTEN}; any address that others can reach wants a token",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="its first line is the token that askers must know (else $SPARKTOP_TOKEN)",
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="the certificate, PEM")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM, without a password")
+    parser.add_argument("--insecure", action="store_true", help="answer others without a token")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--stdio", action="store_true", help="answer on standard output, for ssh")
+    way.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal comes, or until the other end of --stdio goes; or print the unit.
+
+    Raises:
+        UsageError: an argument, the token or the certificate cannot be used, or the port is taken.
+        OutputError: the unit cannot be written.
+    """
+    if arguments.stdio:
+        return _run_stdio(arguments)
+    if arguments.systemd_unit:
+        write_out(_unit(arguments))
+        return 0
+    service = _prepared(arguments)
+    import asyncio  # late: --help needs no event loop
+
+    from sparktop.agent.daemon import serve  # as above
+    from sparktop.logfile import open_log
+
+    open_log(os.environ)
+
+    def ready() -> None:
+        for line in (service.warning(), service.about()):
+            if line is not None:
+                tell(line)
+
+    return asyncio.run(serve(service, ready=ready))
+
+
+def _run_stdio(arguments: argparse.Namespace) -> int:
+    """Answer on standard output; nothing is written anywhere else, the log neither."""
+    others = ("listen", "token_file", "tls_cert", "tls_key", "insecure")
+    if any(getattr(arguments, one) for one in others):
+        raise UsageError("--stdio goes without other arguments: ssh says who may ask")
+    # Late: --help needs none of them.
+    import asyncio
+    import logging
+
+    from sparktop.agent.sampler import Sampler
+    from sparktop.agent.stdio import serve
+    from sparktop.sources.local import LocalSource
+
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        source, sink = sys.stdin.fileno(), sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):  # closed before the start
+        raise UsageError("--stdio needs standard input and output") from None
+    return asyncio.run(serve(Sampler(LocalSource("agent")), source, sink))
+
+
+def _prepared(arguments: argparse.Namespace) -> Service:
+    # Late: --help needs none of them.
+    from sparktop.agent.access import parse_listen, read_token
+    from sparktop.agent.daemon import prepare
+
+    token, warning = read_token(arguments.token_file, os.environ)
+    if warning is not None:
+        tell(warning)
+    return prepare(
+        parse_listen(arguments.listen or DEFAULT_LISTEN),
+        token,
+        cert=arguments.tls_cert,
+        key=arguments.tls_key,
+        insecure=arguments.insecure,
+    )
+
+
+def _unit(arguments: argparse.Namespace) -> str:
+    # Late: as above.
+    from sparktop.agent.access import parse_listen, reachable_from_outside
+    from sparktop.agent.unit import UnitFlags, unit
+
+    if (arguments.tls_cert is None) != (arguments.tls_key is None):
+        raise UsageError("--tls-cert and --tls-key go together")
+    host, _ = parse_listen(arguments.listen or DEFAULT_LISTEN)
+    flags = UnitFlags(
+        _program(),
+        arguments.listen,
+        arguments.token_file,
+        arguments.tls_cert,
+        arguments.tls_key,
+        arguments.insecure,
+    )
+    return unit(flags, wants_token=reachable_from_outside(host) and not arguments.insecure)
+
+
+def _program() -> Path:
+    """Give the program that runs now, as a service would start it."""
+    started = Path(sys.argv[0])
+    if started.name != "sparktop":  # python -m sparktop
+        beside = Path(sys.executable).with_name("sparktop")
+        found = str(beside) if beside.exists() else shutil.which("sparktop")
+        started = Path(found or "/usr/bin/sparktop")
+    elif not started.exists():
+        started = Path(shutil.which("sparktop") or started)
+    return started.absolute()

@@ -1,0 +1,91 @@
+"""The agent as a process of its own, for as long as a test lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+COMMAND = [sys.executable, "-m", "sparktop", "agent"]
+END_S = 20.0
+
+
+@dataclass(slots=True)
+class AgentProcess:
+    """A running agent and what it said at its start."""
+
+    process: subprocess.Popen[str]
+    said: list[str]
+    """Lines on standard error up to the one that tells where it listens."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.said[-1].partition("://127.0.0.1:")[2].partition(":")[0])
+
+    def status(self, key: str) -> int:
+        """Give a number of /proc/PID/status: "VmHWM" is the most memory it ever held, in kB."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{key}:"))
+
+    def descriptors(self) -> int:
+        """Count its open descriptors."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def end(self, signum: int) -> tuple[int, str]:
+        """Send a signal; give the exit code and what it wrote since its start."""
+        self.process.send_signal(signum)
+        _, err = self.process.communicate(timeout=END_S)
+        return self.process.returncode, err
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """Give an environment with a home of the test's own and nothing of the user's settings."""
+    kept: Mapping[str, str] = {
+        key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))
+    }
+    return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT), **more}
+
+
+@contextlib.contextmanager
+def running(home: Path, *words: str, **more: str) -> Iterator[AgentProcess]:
+    """Start an agent on a free port of loopback; it is ended with the block at the latest."""
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        [*COMMAND, "--listen", "127.0.0.1:0", *words],
+        env=environment(home, **more),
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            said: list[str] = []
+            while not said or ": agent on http" not in said[-1]:
+                line = process.stderr.readline()
+                assert line, said
+                said.append(line)
+            yield AgentProcess(process, said)
+        finally:
+            process.kill()
+
+
+def ran(home: Path, *words: str, stdin: str = "", **more: str) -> tuple[int, str, str]:
+    """Run `sparktop agent` to its end; give exit code, standard output and standard error."""
+    done = subprocess.run(  # noqa: S603 - as above
+        [*COMMAND, *words],
+        env=environment(home, **more),
+        cwd=home,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=END_S,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr

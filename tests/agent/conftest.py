@@ -1,0 +1,55 @@
+"""A running agent in this process: its machine, its port, and raw connections to it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from sparktop.agent.access import bind
+from sparktop.agent.connection import Limits
+from sparktop.agent.sampler import Sampler
+from sparktop.agent.server import AgentServer
+from tests.agent.fake_machine import FakeMachine
+from tests.agent.raw_client import Agent
+
+StartAgent = Callable[..., Awaitable[Agent]]
+
+
+@pytest.fixture
+async def start_agent() -> AsyncIterator[StartAgent]:
+    """Give a function that starts an agent on a free port of loopback."""
+    agents: list[Agent] = []
+
+    async def start(
+        token: str | None = None, *, limits: Limits | None = None, tls: ssl.SSLContext | None = None
+    ) -> Agent:
+        loop = asyncio.get_running_loop()
+        machine = FakeMachine(loop.time)
+        sampler = Sampler(machine, clock=loop.time)
+        server = AgentServer(sampler, token=token, limits=limits, clock=loop.time)
+        listeners = bind("127.0.0.1", 0)
+        server.start(listeners, tls=tls)
+        agents.append(Agent(listeners[0].getsockname()[1], server, machine))
+        return agents[-1]
+
+    yield start
+    for agent in agents:
+        await agent.server.close()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Give a certificate for 127.0.0.1 that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command += ["-nodes", "-days", "2", "-subj", "/CN=spark", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(  # noqa: S603 - openssl with words of this file
+        [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=30
+    )
+    return cert, key

@@ -1,0 +1,103 @@
+"""A machine that answers as a test says, and a clock with timers that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable
+
+TABLE = ProcessTable((ProcessReading(7, "engine", 1 << 30),), count=1, age_s=0.0)
+BOOT_ID = "5f0c1c1e-0000-4000-8000-000000000001"
+
+
+class Call:
+    """A call that a timer will make."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """Take it back."""
+        self.call = None
+
+
+class Timers:
+    """A clock that moves only when a test moves it, and what is to be called when."""
+
+    def __init__(self) -> None:
+        self.now = 5000.0
+        self._calls: list[tuple[float, int, Call]] = []
+        self._order = itertools.count()
+
+    def __call__(self) -> float:
+        """Give the time, in seconds."""
+        return self.now
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> Call:
+        """Call when the clock has moved that far."""
+        made = Call(call)
+        heapq.heappush(self._calls, (self.now + delay_s, next(self._order), made))
+        return made
+
+    async def advance(self, seconds: float) -> None:
+        """Move on; calls are made at their own times, and everything they start runs."""
+        end = self.now + seconds
+        while self._calls and self._calls[0][0] <= end:
+            at, _, made = heapq.heappop(self._calls)
+            self.now = max(self.now, at)
+            if made.call is not None:
+                made.call()
+                await settle()
+        self.now = end
+        await settle()
+
+
+async def settle() -> None:
+    """Let everything that can run now run: no test here has a chain of more than a few steps."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class FakeMachine:
+    """Reads nothing: gives samples at the clock's time, or the failure that is set."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.show_processes = False
+        self.identity: NodeIdentity | None = None
+        self.failure: Failure | None = None
+        self.error: Exception | None = None
+        self.free = asyncio.Event()
+        """A reading waits for it."""
+        self.free.set()
+        self.taken: list[float] = []
+        """When each reading began."""
+        self.closed = False
+        self.sample = NodeSample(0.0)
+        self._clock = clock
+
+    async def poll(self, deadline_s: float) -> NodeSample | Failure:
+        """Answer as the test says."""
+        assert deadline_s > 0
+        assert not self.closed
+        self.taken.append(self._clock())
+        await self.free.wait()
+        if self.error is not None:
+            raise self.error
+        if self.failure is not None:
+            return self.failure
+        self.identity = NodeIdentity(os="Debian", hostname="spark-a", boot_id=BOOT_ID)
+        return replace(self.sample, at=self._clock(), processes=TABLE if self.show_processes else None)
+
+    async def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
+
+def hung(seconds: float = 12.0) -> Failure:
+    """What a source says of a driver that hangs."""
+    return Failure(FailureKind.TIMEOUT, f"reading this machine has hung for {seconds:.0f} s", 0.0)

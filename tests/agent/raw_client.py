@@ -1,0 +1,152 @@
+"""What the tests talk to an agent with: sockets that send any bytes, and a viewer that polls beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from sparktop.agent.server import AgentServer
+from tests.agent.fake_machine import FakeMachine
+
+AMPLE_S = 20.0
+INTERVAL_S = 2.0
+"""A viewer looks at a node as often as that, and so an answer must come within it."""
+_PACE_S = 0.1
+
+
+@dataclass(slots=True)
+class Agent:
+    """An agent of this process."""
+
+    port: int
+    server: AgentServer
+    machine: FakeMachine
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, as it came."""
+
+    status: int
+    headers: dict[str, str]
+    """Names in small letters."""
+    body: bytes
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes; an agent that has closed is no error of the sender's."""
+        with contextlib.suppress(ConnectionError):
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def answer(self) -> Answer | None:
+        """Read one answer with its body; None when the agent has closed."""
+        async with asyncio.timeout(AMPLE_S):
+            try:
+                head = await self.reader.readuntil(b"\r\n\r\n")
+                first, *lines = head.decode().split("\r\n")
+                headers = {
+                    name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)
+                }
+                body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return None
+        return Answer(int(first.split(" ")[1]), headers, body)
+
+    async def closed(self) -> bytes:
+        """Wait until the agent has closed; give what came before."""
+        async with asyncio.timeout(AMPLE_S):
+            try:
+                return await self.reader.read()
+            except ConnectionError:
+                return b""
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self.writer.transport.abort()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the agent does in its own time."""
+    async with asyncio.timeout(AMPLE_S):
+        while not condition():  # noqa: ASYNC110 - the agent has no event for its tests
+            await asyncio.sleep(0.005)
+
+
+async def connect(port: int, *, tls: ssl.SSLContext | None = None, source: str | None = None) -> Client:
+    """Open a connection, from another address of loopback where `source` says."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=tls, local_addr=None if source is None else (source, 0)
+    )
+    return Client(reader, writer)
+
+
+def request(path: str, *headers: str, method: str = "GET", token: str | None = None) -> bytes:
+    """Write the head of a request."""
+    bearer = [] if token is None else [f"Authorization: Bearer {token}"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: spark", *bearer, *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+async def ask(port: int, path: str, *headers: str, method: str = "GET", token: str | None = None) -> Answer:
+    """Ask once on a connection of its own."""
+    client = await connect(port)
+    try:
+        await client.send(request(path, *headers, method=method, token=token))
+        answer = await client.answer()
+        assert answer is not None
+        return answer
+    finally:
+        client.close()
+
+
+@dataclass(slots=True)
+class Viewer:
+    """What a viewer that polled for a while got."""
+
+    statuses: list[int] = field(default_factory=list)
+    slowest_s: float = 0.0
+
+    def was_served(self) -> bool:
+        """Tell whether every poll had its sample within a viewer's interval, and there were some."""
+        return len(self.statuses) > 1 and set(self.statuses) == {200} and self.slowest_s < INTERVAL_S
+
+
+@contextlib.asynccontextmanager
+async def watching(port: int, token: str | None = None) -> AsyncIterator[Viewer]:
+    """Poll beside whatever happens in the block, on one kept-alive connection, and once more after it."""
+    viewer = Viewer()
+    over = asyncio.Event()
+    client = await connect(port)
+
+    async def poll() -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            last = over.is_set()
+            began = loop.time()
+            await client.send(request("/v1/sample", token=token))
+            answer = await client.answer()
+            viewer.statuses.append(0 if answer is None else answer.status)
+            viewer.slowest_s = max(viewer.slowest_s, loop.time() - began)
+            if last or answer is None:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), _PACE_S)
+
+    polling = asyncio.ensure_future(poll())
+    try:
+        yield viewer
+    finally:
+        over.set()
+        await polling
+        client.close()

@@ -1,0 +1,170 @@
+"""Facts about who may ask: addresses, tokens and certificates, before anything is served."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.agent.access import (
+    Guard,
+    bind,
+    checked_token,
+    is_local,
+    open_tls,
+    parse_listen,
+    reachable_from_outside,
+    read_token,
+)
+from sparktop.agent.daemon import prepare
+from sparktop.errors import UsageError
+
+TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("127.0.0.1:9750", ("127.0.0.1", 9750)),
+        ("0.0.0.0:80", ("0.0.0.0", 80)),
+        ("spark-a", ("spark-a", 9750)),
+        ("spark-a.local:1", ("spark-a.local", 1)),
+        ("[::1]:9751", ("::1", 9751)),
+        ("[::]", ("::", 9750)),
+        ("localhost:0", ("localhost", 0)),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, place: tuple[str, int]) -> None:
+    """The port may be left out; an IPv6 address stands in brackets."""
+    assert parse_listen(text) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":9750", "::1", "a:b", "a:65536", "a:-1", "[::1", "http://a:1", "a:1:2"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """Anything else is an error that shows how one is written."""
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        parse_listen(text)
+
+
+def test_a_socket_of_loopback_is_local() -> None:
+    """127.0.0.1 and localhost are reached by this machine alone, 0.0.0.0 is not."""
+    for host, local in (("127.0.0.1", True), ("localhost", True), ("127.8.9.10", True), ("0.0.0.0", False)):
+        sockets = bind(host, 0)
+        assert is_local(sockets) is local
+        assert reachable_from_outside(host) is not local
+        assert len({one.getsockname()[1] for one in sockets}) == 1
+        for one in sockets:
+            one.close()
+
+
+def test_a_name_that_nobody_knows_might_be_reached_from_outside() -> None:
+    """A name without an address is taken for one that others reach."""
+    assert reachable_from_outside("no-such-host.invalid")
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_loopback_needs_no_token(*, insecure: bool) -> None:
+    """On 127.0.0.1 an agent does without token and TLS, and nobody has to be warned."""
+    service = prepare(("127.0.0.1", 0), None, cert=None, key=None, insecure=insecure)
+    assert service.warning() is None
+    assert "no token wanted" in service.about()
+    assert "http://127.0.0.1:" in service.about()
+    service.listeners[0].close()
+
+
+def test_an_address_that_others_reach_needs_a_token_or_insecure(certificate: tuple[Path, Path]) -> None:
+    """Without either it is refused; with --insecure it warns, with a token it warns of the missing TLS."""
+    place = ("0.0.0.0", 0)
+    with pytest.raises(UsageError, match="--insecure"):
+        prepare(place, None, cert=None, key=None, insecure=False)
+    cert, key = map(str, certificate)
+    warnings = []
+    for token, tls in ((None, None), (TOKEN, None), (TOKEN, cert)):
+        service = prepare(place, token, cert=tls, key=tls and key, insecure=token is None)
+        warnings.append(service.warning())
+        service.listeners[0].close()
+    assert [one and one.partition(":")[0] for one in warnings] == ["insecure", "no TLS", None]
+
+
+def test_the_first_line_of_the_file_is_the_token(tmp_path: Path) -> None:
+    """White space around it does not count, and neither do other lines; the environment comes second."""
+    path = tmp_path / "token"
+    path.write_text(f"  {TOKEN} \r\nanother line\n", encoding="utf-8")
+    path.chmod(0o600)
+    env = {"SPARKTOP_TOKEN": f"{TOKEN}-of-the-environment"}
+    assert read_token(str(path), env) == (TOKEN, None)
+    assert read_token(None, env) == (f"{TOKEN}-of-the-environment", None)
+    assert read_token(None, {}) == (None, None)
+    path.chmod(0o604)
+    assert "chmod 600" in (read_token(str(path), env)[1] or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "short", "x" * 15, "x" * 1025, "two words of 16 letters", "ein-Schlüssel-mit-ü", "=" * 20],
+)
+def test_a_token_that_cannot_serve_is_refused(text: str) -> None:
+    """Too short, too long, or what no header carries: refused with how to make one, and not shown."""
+    with pytest.raises(UsageError, match="openssl rand") as refused:
+        checked_token(text, "SPARKTOP_TOKEN")
+    assert len(text.strip()) < 5 or text not in str(refused.value)
+
+
+def test_an_empty_variable_is_no_permission() -> None:
+    """SPARKTOP_TOKEN= is a mistake, not an agent without a token."""
+    with pytest.raises(UsageError, match="holds none"):
+        read_token(None, {"SPARKTOP_TOKEN": ""})
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200)
+def test_only_the_token_is_admitted(given_token: str) -> None:
+    """No other text is taken for the token, whatever characters it holds."""
+    assert not Guard(TOKEN).admits(f"Bearer {given_token}")
+    assert not Guard(TOKEN).admits(given_token)
+
+
+def test_the_token_is_admitted() -> None:
+    """The token opens; without one, everything does."""
+    assert Guard(TOKEN).admits(f"Bearer {TOKEN}")
+    assert not Guard(TOKEN).admits(None)
+    assert not Guard(TOKEN).admits(f"Bearer {TOKEN}\udcff")
+    assert Guard(None).admits(None)
+    assert (Guard(TOKEN).wants_token, Guard(None).wants_token) == (True, False)
+
+
+def test_a_key_with_a_password_is_refused_without_a_question(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """OpenSSL would ask on the terminal, and a service would wait for ever."""
+    cert, key = certificate
+    locked = tmp_path / "locked.pem"
+    command = ["openssl", "ec", "-in", str(key), "-aes256", "-passout", "pass:secret", "-out", str(locked)]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)  # noqa: S603 - words of this file
+    with pytest.raises(UsageError, match="has a password"):
+        open_tls(str(cert), str(locked))
+
+
+def test_a_key_of_another_certificate_is_refused(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    """Certificate and key must belong together."""
+    other = tmp_path / "other.pem"
+    command = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(other)]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)  # noqa: S603 - as above
+    with pytest.raises(UsageError, match="no certificate with its key"):
+        open_tls(str(certificate[0]), str(other))
+
+
+def test_a_port_in_use_leaves_no_socket_behind() -> None:
+    """A port that somebody listens on is one line; nothing stays bound."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"127.0.0.1:{port}: address already in use"):
+            bind("127.0.0.1", port)

@@ -1,0 +1,254 @@
+"""Facts about what the agent answers over HTTP, and to whom."""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparktop import __version__
+from sparktop.agent import sampler as sampler_module
+from sparktop.agent.access import bind, open_tls
+from sparktop.agent.sampler import Sampler
+from sparktop.agent.server import AgentServer
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.sources.local import LocalSource
+from sparktop.wire import SCHEMA, decode
+from tests.agent.conftest import StartAgent
+from tests.agent.fake_machine import BOOT_ID, TABLE, hung
+from tests.agent.raw_client import AMPLE_S, ask, connect, request
+
+TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
+
+
+async def test_a_sample_is_an_answer_of_the_wire_format(start_agent: StartAgent) -> None:
+    """The body of /v1/sample is read by `decode`, with the node's clock, boot and version."""
+    agent = await start_agent()
+    agent.machine.sample = replace(NodeSample(0.0), gpus=(GpuReading(0, name="GB10", power_w=11.5),))
+    answer = await ask(agent.port, "/v1/sample")
+    reply = decode(answer.body)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert (reply.schema, reply.sparktop, reply.boot_id) == (SCHEMA, __version__, BOOT_ID)
+    assert [one.gpus[0].power_w for one in reply.samples] == [11.5]
+    assert reply.samples[0].at <= reply.monotonic_s
+    assert (reply.interval_s, reply.identity.hostname, reply.simulated) == (1.0, "spark-a", False)
+
+
+async def test_the_query_reaches_the_sampler(start_agent: StartAgent) -> None:
+    """`since`, `processes` and `interval_s` of the query count; what is not known is passed over."""
+    agent = await start_agent()
+    first = decode((await ask(agent.port, "/v1/sample")).body).samples[0]
+    path = f"/v1/sample?since={first.at}&processes=1&interval_s=0.25&colour=red"
+    reply = decode((await ask(agent.port, path)).body)
+    assert [one.processes for one in reply.samples] == [TABLE]
+    assert reply.samples[0].at > first.at
+    assert reply.interval_s == 0.25
+
+
+async def test_a_wish_that_cannot_be_read_is_400_with_a_line(start_agent: StartAgent) -> None:
+    """A query that says nothing is refused with what is wrong with it."""
+    agent = await start_agent()
+    answer = await ask(agent.port, "/v1/sample?since=yesterday")
+    assert (answer.status, answer.body) == (400, b"since must be a number of seconds, not 'yesterday'\n")
+    assert agent.machine.taken == []
+
+
+async def test_health_needs_no_token_and_tells_nothing_else(start_agent: StartAgent) -> None:
+    """/healthz says that an agent of that version answers, to anybody, and takes no sample for it."""
+    agent = await start_agent(TOKEN)
+    answer = await ask(agent.port, "/healthz")
+    assert answer.status == 200
+    assert json.loads(answer.body) == {"ok": True, "sparktop": __version__}
+    assert agent.machine.taken == []
+
+
+async def test_the_page_for_prometheus_is_fresh(start_agent: StartAgent) -> None:
+    """/metrics takes a sample and gives text of Prometheus' own type."""
+    agent = await start_agent()
+    answer = await ask(agent.port, "/metrics")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert b"# TYPE sparktop_node_" in answer.body
+    assert len(agent.machine.taken) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/sample", "/metrics", "/", "/v1", "/etc/passwd", "/v1/sample?since=x"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "Authorization: Bearer ",
+        "Authorization: Bearer wrong-token-of-more-than-16-characters",
+        f"Authorization: Bearer {TOKEN[:-1]}",
+        f"Authorization: Bearer {TOKEN}x",
+        f"Authorization: Basic {TOKEN}",
+        f"Authorization: {TOKEN}",
+        "Authorization: Bearer schlüssel-ünd-tür-ß-日本語",
+        f"X-Token: {TOKEN}",
+    ],
+)
+async def test_without_the_token_every_answer_is_the_same(
+    start_agent: StartAgent, path: str, header: str | None
+) -> None:
+    """No token, a wrong one, part of it, another scheme: 401 with one word, known path or not."""
+    agent = await start_agent(TOKEN)
+    answer = await ask(agent.port, path, *([] if header is None else [header]))
+    assert (answer.status, answer.body) == (401, b"unauthorized\n")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert agent.machine.taken == []
+
+
+async def test_with_the_token_the_answers_are_there(start_agent: StartAgent) -> None:
+    """The right token opens /v1/sample and /metrics, whatever case the scheme is written in."""
+    agent = await start_agent(TOKEN)
+    assert (await ask(agent.port, "/v1/sample", token=TOKEN)).status == 200
+    assert (await ask(agent.port, "/metrics", token=TOKEN)).status == 200
+    assert (await ask(agent.port, "/v1/sample", f"authorization: bearer  {TOKEN} ")).status == 200
+    assert (await ask(agent.port, "/nothing", token=TOKEN)).status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+async def test_everything_but_reading_is_405(start_agent: StartAgent, method: str) -> None:
+    """No method but GET and HEAD does anything, with or without a token."""
+    agent = await start_agent()
+    answer = await ask(agent.port, "/v1/sample", method=method)
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert answer.headers["connection"] == "close"
+    assert agent.machine.taken == []
+
+
+async def test_head_is_get_without_the_body(start_agent: StartAgent) -> None:
+    """HEAD tells the length of what GET would give."""
+    agent = await start_agent()
+    client = await connect(agent.port)
+    await client.send(request("/healthz", "Connection: close", method="HEAD"))
+    head, _, body = (await client.closed()).partition(b"\r\n\r\n")
+    client.close()
+    assert head.startswith(b"HTTP/1.1 200")
+    assert body == b""
+
+
+async def test_a_connection_is_kept(start_agent: StartAgent) -> None:
+    """A viewer polls on one connection, and a machine that hangs does not cost it that."""
+    agent = await start_agent()
+    client = await connect(agent.port)
+    statuses = []
+    for failure in (hung(), hung(), None, None):
+        agent.machine.failure = failure
+        await client.send(request("/v1/sample"))
+        answer = await client.answer()
+        statuses.append(None if answer is None else answer.status)
+    assert (statuses, agent.server.connections) == ([503, 503, 200, 200], 1)
+    client.close()
+
+
+async def test_a_machine_that_hangs_is_503_with_a_line(
+    start_agent: StartAgent,
+) -> None:
+    """When the driver hangs, a request is answered all the same, and says for how long."""
+    agent = await start_agent()
+    agent.machine.failure = hung()
+    answer = await ask(agent.port, "/v1/sample")
+    assert (answer.status, answer.body) == (503, b"reading this machine has hung for 12 s\n")
+    assert (await ask(agent.port, "/metrics")).status == 503
+
+
+async def test_a_driver_that_hangs_holds_no_request_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real source and a reading that never ends, requests get 503 and /healthz answers."""
+    monkeypatch.setattr(sampler_module, "DEADLINE_S", 0.05)
+    free = threading.Event()
+
+    class Hanging:
+        identity = None
+
+        def read(self, **_: object) -> NodeSample:
+            free.wait(AMPLE_S)
+            return NodeSample(0.0)
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    source = LocalSource("hanging", root=tmp_path)
+    monkeypatch.setattr(source, "_machine", Hanging())
+    server = AgentServer(Sampler(source))
+    listeners = bind("127.0.0.1", 0)
+    port = listeners[0].getsockname()[1]
+    server.start(listeners)
+    try:
+        answers = [await ask(port, path) for path in ("/v1/sample", "/v1/sample", "/metrics", "/healthz")]
+    finally:
+        free.set()
+        await server.close()
+    assert [one.status for one in answers] == [503, 503, 503, 200]
+    assert b"longer than" in answers[0].body
+    assert b"hung" in answers[1].body
+
+
+async def test_an_error_of_ours_is_500_and_logged(
+    start_agent: StartAgent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A programming error costs one request, shows nothing of itself, and is in the log once."""
+    agent = await start_agent()
+
+    async def broken(*_: object) -> None:
+        raise ValueError("secret")
+
+    monkeypatch.setattr(AgentServer, "_sample", broken)
+    with caplog.at_level(logging.ERROR):
+        answer = await ask(agent.port, "/v1/sample")
+    assert answer.status == 500
+    assert b"secret" not in answer.body
+    assert [one.name for one in caplog.records] == ["sparktop.agent.server"]
+
+
+async def test_tls_serves_those_who_trust_the_certificate(
+    start_agent: StartAgent, certificate: tuple[Path, Path]
+) -> None:
+    """With a certificate the agent speaks TLS 1.2 or later, and nothing else."""
+    cert, key = certificate
+    tls = open_tls(str(cert), str(key))
+    agent = await start_agent(TOKEN, tls=tls)
+    trusting = ssl.create_default_context(cafile=str(cert))
+    client = await connect(agent.port, tls=trusting)
+    await client.send(request("/v1/sample", token=TOKEN))
+    answer = await client.answer()
+    client.close()
+    assert answer is not None
+    assert answer.status == 200
+    plain = await connect(agent.port)
+    await plain.send(request("/healthz"))
+    assert b"HTTP/1.1" not in await plain.closed()
+    plain.close()
+    assert tls.minimum_version is ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await connect(agent.port, tls=ssl.create_default_context())
+
+
+async def test_no_answer_tells_what_it_is_made_with(start_agent: StartAgent) -> None:
+    """The Server header names neither Python nor a library, and nothing may be cached."""
+    agent = await start_agent(TOKEN)
+    answers = [await ask(agent.port, path) for path in ("/healthz", "/v1/sample", "/nothing")]
+    assert {(one.headers["server"], one.headers["cache-control"]) for one in answers} == {
+        ("sparktop", "no-store")
+    }
+
+
+async def test_closing_leaves_nothing_listening(start_agent: StartAgent) -> None:
+    """After the close the port refuses, connections are gone and the machine is closed."""
+    agent = await start_agent()
+    client = await connect(agent.port)
+    await client.send(request("/v1/sample"))
+    assert await client.answer() is not None
+    await agent.server.close()
+    assert await client.closed() == b""
+    client.close()
+    assert agent.machine.closed
+    with pytest.raises(ConnectionRefusedError):
+        await connect(agent.port)

@@ -1,0 +1,298 @@
+"""The agent's page for Prometheus: names, units, what is missing, and what promtool says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as text_families
+
+from sparktop.agent.exposition import PREFIX, page
+from sparktop.demo.gb10 import IDENTITY, node_sample
+from sparktop.model.node import (
+    CoreGroup,
+    CpuReading,
+    GpuProcess,
+    GpuReading,
+    MemoryPart,
+    MemoryReading,
+    MigInstance,
+    NetworkReading,
+    NodeIdentity,
+    NodeSample,
+    PowerRail,
+    ProcessTable,
+    SensorReading,
+)
+from sparktop.sources.local import LocalSource
+from tests.sources.installed import installed
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+openmetrics_families: Callable[[str], Iterable[Metric]] = openmetrics.text_string_to_metric_families
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def eight_gpus() -> tuple[GpuReading, ...]:
+    return tuple(
+        GpuReading(
+            index,
+            "NVIDIA H100 80GB HBM3",
+            f"GPU-{index}",
+            utilization_percent=12.5 * index,
+            temperature_c=60.0 + index,
+            limit_margin_c=27.0 - index,
+            power_w=100.5,
+            power_limit_w=700.0,
+            sm_clock_mhz=1980,
+            sm_clock_max_mhz=1980,
+            memory_total_bytes=80 << 30,
+            memory_used_bytes=index << 30,
+            throttle_reasons=("software power cap", "software thermal"),
+            throttled_percent={"software power cap": 25.0, "sync boost": None},
+            processes=(GpuProcess(1, "vllm", 1 << 30), GpuProcess(2, "vllm", 2 << 30), GpuProcess(3, "x")),
+            energy_j=1e6 + index,
+            slowdown_c=92.0,
+            mig=index == 0,
+            mig_instances=(MigInstance(0, "1g.10gb", "MIG-0", 10 << 30, 1 << 30),) if index == 0 else (),
+        )
+        for index in range(8)
+    )
+
+
+def ten_links() -> tuple[NetworkReading, ...]:
+    return tuple(
+        NetworkReading(
+            f"mlx5_{index}",
+            "rdma",
+            up=True,
+            rx_bytes_per_s=1e9,
+            tx_bytes_per_s=2e9,
+            link_bits_per_s=400e9,
+            errors_per_s=3.0,
+            bus_bits_per_s=512e9,
+            errors={"out_of_sequence": 3.0},
+            rx_packets_per_s=5.0,
+            tx_packets_per_s=6.0,
+            netdev="n",
+        )
+        for index in range(10)
+    )
+
+
+def big_sample() -> NodeSample:
+    """Eight GPUs, one of them split, 192 cores, and everything told that a sample can tell."""
+    cores = tuple(float(core % 100) for core in range(192))
+    memory = MemoryReading(
+        unified=False, total_bytes=2 << 40, parts=(MemoryPart("free", 1 << 40),), overlap_bytes=7
+    )
+    return NodeSample(
+        1.0,
+        CpuReading(50.0, cores, 192, 3.5, (CoreGroup("X", (0,), 5.0, 3900),)),
+        memory,
+        eight_gpus(),
+        network=ten_links(),
+        sensors=tuple(SensorReading("mlx5", 50.0 + index, 105.0) for index in range(4)),
+        cost_ms=1.5,
+        rails=(PowerRail("sys_total", 55.5, 1234.5),),
+        processes=ProcessTable(count=321),
+    )
+
+
+def values(families: list[Metric]) -> Values:
+    """Give every sample by its name and labels; one that comes twice fails."""
+    found: Values = {}
+    for family in families:
+        for one in family.samples:
+            key = (one.name.removeprefix(PREFIX), frozenset(one.labels.items()))
+            assert key not in found
+            found[key] = one.value
+    return found
+
+
+def text_values(sample: NodeSample | None, identity: NodeIdentity = IDENTITY) -> Values:
+    body, kind = page(identity, sample, accept=None)
+    assert kind == TEXT_TYPE
+    return values(list(text_families(body.decode())))
+
+
+def key(series: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return series, frozenset(labels.items())
+
+
+async def this_machine() -> NodeSample:
+    """Read this machine twice: rates are known from the second time on."""
+    source = LocalSource("here")
+    await source.poll(10.0)
+    sample = await source.poll(10.0)
+    await source.close()
+    assert isinstance(sample, NodeSample)
+    return sample
+
+
+def test_values_are_the_samples_own_in_base_units() -> None:
+    """Percent become ratios, MHz become hertz, bits become bytes; everything else is as it was read."""
+    sample = big_sample()
+    found = text_values(sample)
+    expected: Mapping[tuple[str, frozenset[tuple[str, str]]], float] = {
+        key("sample_cost_seconds"): 0.0015,
+        key("gpus"): 8,
+        key("processes"): 321,
+        key("cpu_usage_ratio"): 0.5,
+        key("cpu_core_usage_ratio", core="191"): 0.91,
+        key("cpu_group_max_frequency_hertz", group="X"): 3.9e9,
+        key("memory_total_bytes"): 2 << 40,
+        key("memory_part_bytes", part="free"): 1 << 40,
+        key("memory_overlap_bytes"): 7,
+        key("memory_unified"): 0,
+        key("gpu_usage_ratio", gpu="7"): 0.875,
+        key("gpu_temperature_celsius", gpu="3"): 63,
+        key("gpu_power_watts", gpu="0"): 100.5,
+        key("gpu_energy_joules_total", gpu="7"): 1_000_007,
+        key("gpu_sm_frequency_hertz", gpu="0"): 1.98e9,
+        key("gpu_memory_used_bytes", gpu="5"): 5 << 30,
+        key("gpu_throttled_ratio", gpu="1", reason="software power cap"): 0.25,
+        key("gpu_throttle_reasons", gpu="1"): 2,
+        key("gpu_throttle_reason_active", gpu="1", reason="software thermal"): 1,
+        key("gpu_process_memory_bytes", gpu="2", process="vllm"): 3 << 30,
+        key("gpu_mig_enabled", gpu="0"): 1,
+        key("gpu_mig_enabled", gpu="1"): 0,
+        key("gpu_mig_memory_used_bytes", gpu="0", instance="0", profile="1g.10gb"): 1 << 30,
+        key("gpu_info", gpu="4", uuid="GPU-4", name="NVIDIA H100 80GB HBM3"): 1,
+        key("network_link_bytes_per_second", device="mlx5_9"): 50e9,
+        key("network_named_errors_per_second", device="mlx5_0", counter="out_of_sequence"): 3,
+        key("network_info", device="mlx5_0", kind="rdma", netdev="n"): 1,
+        key("sensor_temperature_celsius", sensor="mlx5"): 50,
+        key("rail_energy_joules_total", rail="sys_total"): 1234.5,
+    }
+    assert {name: found.get(name) for name in expected} == pytest.approx(dict(expected))
+
+
+def test_what_is_not_known_has_no_series() -> None:
+    """A missing reading is absent: never 0, never NaN."""
+    nothing = NodeSample(
+        1.0, gpus=(GpuReading(0, temperature_c=math.nan),), network=(NetworkReading("x", "other"),)
+    )
+    found = text_values(nothing, NodeIdentity())
+    assert {name for name, _ in found} == {"info", "simulated", "gpus", "gpu_info", "network_info"}
+    assert not [value for value in found.values() if math.isnan(value)]
+    whole = text_values(big_sample())
+    assert key("gpu_throttled_ratio", gpu="0", reason="sync boost") not in whole
+    assert key("gpu_process_memory_bytes", gpu="0", process="x") not in whole
+
+
+def test_no_gpu_and_no_driver_are_two_things() -> None:
+    """A count of GPUs is there only where the driver tells it."""
+    assert text_values(NodeSample(1.0))[key("gpus")] == 0
+    assert key("gpus") not in text_values(NodeSample(1.0, gpu_note="the NVIDIA driver is not loaded"))
+
+
+def test_without_a_sample_it_is_only_who_the_node_is() -> None:
+    """A node that cannot be read still has a page, and no figure on it."""
+    assert {name for name, _ in text_values(None)} == {"info", "simulated"}
+
+
+def test_a_simulated_node_says_so() -> None:
+    """Made-up readings are marked in the page too."""
+    body, _ = page(None, None, accept=None, simulated=True)
+    assert f"{PREFIX}simulated 1.0" in body.decode()
+
+
+def test_equal_names_are_numbered() -> None:
+    """Four sensors of one name are four series: Prometheus refuses a page with one series twice."""
+    found = text_values(big_sample())
+    names = ("mlx5", "mlx5 2", "mlx5 3", "mlx5 4")
+    assert [found[key("sensor_temperature_celsius", sensor=name)] for name in names] == [50, 51, 52, 53]
+
+
+@pytest.mark.parametrize(
+    "sample", [node_sample(100.0, 1.0), big_sample(), None], ids=["gb10", "8 gpus", "none"]
+)
+def test_openmetrics_says_the_same(sample: NodeSample | None) -> None:
+    """OpenMetrics comes when it is asked for, is read by its own parser, and has the same values."""
+    body, kind = page(IDENTITY, sample, accept=OPENMETRICS)
+    assert kind.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    assert body.endswith(b"# EOF\n")
+    assert values(list(openmetrics_families(body.decode()))) == text_values(sample)
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "text/plain"),
+        ("*/*", "text/plain"),
+        ("text/html,application/xhtml+xml", "text/plain"),
+        ("application/openmetrics-text", "application/openmetrics-text"),
+        (f"{OPENMETRICS};q=0.5,text/plain;version=0.0.4;q=0.3", "application/openmetrics-text"),
+        ("text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.1", "text/plain"),
+        ("application/openmetrics-text;version=7.0.0", "text/plain"),
+        ("text/plain;version=1.0.0;escaping=allow-utf-8", "text/plain"),
+    ],
+)
+def test_accept_chooses_the_format(accept: str | None, kind: str) -> None:
+    """Text 0.0.4 unless OpenMetrics 1.0 is asked for; a version that is not written is not claimed."""
+    told = page(IDENTITY, None, accept=accept)[1]
+    assert told.split(";")[0] == kind
+    assert "version=0.0.4" in told if kind == "text/plain" else "version=1.0.0" in told
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(max_size=80) | st.text("aplicton/xmers-;=, vq10.", max_size=80))
+@example("application/openmetrics-text;version=1.0.0\r\nX: y")
+@example("application/openmetrics-text;version=..")
+@example("text/plain;version=x;escaping=dots")
+def test_any_accept_header_gives_a_page(accept: str) -> None:
+    """Whatever a client writes there, it gets a page of one of two types."""
+    body, kind = page(None, None, accept=accept)
+    assert body
+    assert kind in {
+        TEXT_TYPE,
+        "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores",
+    }
+
+
+HOSTILE = st.text(max_size=30) | st.sampled_from(['"', "\\", "\n", "a\x1b[31m", "\u202e", "#", "{}"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(HOSTILE, max_size=6), HOSTILE)
+def test_hostile_names_stay_labels(names: list[str], cpu: str) -> None:
+    """Names from outside cannot break out of their label in either format, and none is lost."""
+    sample = NodeSample(1.0, sensors=tuple(SensorReading(name, 1.0) for name in names))
+    identity = NodeIdentity(cpu=cpu)
+    for accept, parse in ((None, text_families), (OPENMETRICS, openmetrics_families)):
+        body, _ = page(identity, sample, accept=accept)
+        found = values(list(parse(body.decode())))
+        assert len([name for name, _ in found if name == "sensor_temperature_celsius"]) == len(names)
+
+
+async def test_promtool_finds_nothing_to_say() -> None:
+    """Debian's promtool has no complaint about a GB10, eight GPUs or this machine."""
+    promtool = installed("promtool", "prometheus")
+    gb10 = replace(
+        node_sample(100.0, 1.0), rails=(PowerRail("sys_total", 60.0, 5.0),), processes=ProcessTable(count=9)
+    )
+    for sample in (gb10, big_sample(), await this_machine(), None):
+        body, _ = page(IDENTITY, sample, accept=None)
+        done = await asyncio.to_thread(
+            subprocess.run, [promtool, "check", "metrics"], input=body, capture_output=True, timeout=30
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def test_every_family_has_help_and_type() -> None:
+    """No series stands without HELP and TYPE, and counters alone end in _total."""
+    for family in text_families(page(IDENTITY, big_sample(), accept=None)[0].decode()):
+        assert family.documentation
+        assert family.type in {"gauge", "counter"}
+        assert family.name.startswith(PREFIX)
+        assert all(one.name.endswith("_total") == (family.type == "counter") for one in family.samples)

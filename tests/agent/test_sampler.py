@@ -1,0 +1,227 @@
+"""Facts about when samples are taken, and who gets which."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sparktop.agent.ask import Ask
+from sparktop.agent.sampler import KEPT_S, REST_S, Sampler
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity, NodeSample
+from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung, settle
+
+
+@pytest.fixture
+def timers() -> Timers:
+    return Timers()
+
+
+@pytest.fixture
+async def machine(timers: Timers) -> FakeMachine:
+    return FakeMachine(timers)
+
+
+@pytest.fixture
+async def sampler(timers: Timers, machine: FakeMachine) -> AsyncIterator[Sampler]:
+    made = Sampler(machine, clock=timers, later=timers.later)
+    yield made
+    machine.free.set()
+    await made.close()
+
+
+async def samples(sampler: Sampler, ask: Ask | None = None) -> tuple[NodeSample, ...]:
+    found = await sampler.ask(ask or Ask())
+    assert not isinstance(found, Failure)
+    return found
+
+
+async def test_nothing_is_read_before_somebody_asks(
+    sampler: Sampler, machine: FakeMachine, timers: Timers
+) -> None:
+    """An agent that nobody asks reads nothing and knows nothing of its machine."""
+    await timers.advance(3600.0)
+    assert machine.taken == []
+    assert sampler.resting
+    assert sampler.identity == NodeIdentity()
+
+
+async def test_the_first_request_gets_a_sample_at_once(sampler: Sampler, machine: FakeMachine) -> None:
+    """Who asks first gets a sample of that moment, and the machine's identity with it."""
+    (sample,) = await samples(sampler)
+    assert machine.taken == [sample.at] == [5000.0]
+    assert sampler.identity.hostname == "spark-a"
+
+
+async def test_samples_are_taken_for_a_minute_after_the_last_request(
+    sampler: Sampler, machine: FakeMachine, timers: Timers
+) -> None:
+    """One sample a second for a minute after somebody asked, then none until somebody asks again."""
+    await samples(sampler)
+    await timers.advance(3600.0)
+    assert machine.taken == [5000.0 + second for second in range(int(REST_S) + 1)]
+    assert sampler.resting
+    (sample,) = await samples(sampler)
+    assert sample.at == timers.now
+    assert not sampler.resting
+
+
+async def test_a_request_gives_all_that_is_newer_oldest_first(sampler: Sampler, timers: Timers) -> None:
+    """With `since`, samples that came after it are given in their order; the one it names is not."""
+    (first,) = await samples(sampler)
+    await timers.advance(3.0)
+    newer = await samples(sampler, Ask(since=first.at))
+    assert [one.at - first.at for one in newer] == [1.0, 2.0, 3.0]
+    assert await samples(sampler, Ask(since=newer[-1].at)) == ()
+
+
+async def test_samples_are_kept_for_a_minute(sampler: Sampler, timers: Timers) -> None:
+    """Who was away for longer than a minute gets the last minute."""
+    await samples(sampler)
+    for _ in range(3):
+        await timers.advance(50.0)
+        await samples(sampler)
+    found = await samples(sampler, Ask(since=5000.0))
+    assert timers.now - found[0].at == KEPT_S
+    assert len(found) == 61
+
+
+async def test_a_time_of_before_a_restart_gives_the_newest(sampler: Sampler, timers: Timers) -> None:
+    """A `since` that this machine's clock has not reached is another start's: the newest is given."""
+    found = await samples(sampler, Ask(since=timers.now + 1e6))
+    assert [one.at for one in found] == [timers.now]
+
+
+async def test_the_smallest_wish_of_late_is_the_interval(sampler: Sampler, timers: Timers) -> None:
+    """Of two askers the more frequent one decides; when it leaves, the other's interval holds again."""
+    await samples(sampler, Ask(interval_s=2.0))
+    assert sampler.interval_s == 2.0
+    await samples(sampler, Ask(interval_s=0.5))
+    assert sampler.interval_s == 0.5
+    for _ in range(4):
+        await timers.advance(2.0)
+        await samples(sampler, Ask(interval_s=2.0))
+    assert sampler.interval_s == 2.0
+
+
+async def test_a_shorter_interval_holds_at_once(
+    sampler: Sampler, machine: FakeMachine, timers: Timers
+) -> None:
+    """The sample that a slow asker's interval would bring in a minute comes in a quarter of a second."""
+    await samples(sampler, Ask(interval_s=60.0))
+    await samples(sampler, Ask(interval_s=0.25))
+    await timers.advance(0.5)
+    assert machine.taken == [5000.0, 5000.25, 5000.5]
+
+
+async def test_an_asker_with_our_interval_finds_something_new_each_time(
+    sampler: Sampler, machine: FakeMachine, timers: Timers
+) -> None:
+    """However requests and samples fall, each request gets a sample, at little more than one a second."""
+    since = (await samples(sampler))[0].at
+    for step in range(40):
+        await timers.advance(1.02 if step % 2 else 0.97)
+        found = await samples(sampler, Ask(since=since, interval_s=1.0))
+        assert len(found) >= 1
+        since = found[-1].at
+    assert len(machine.taken) <= 1.25 * (timers.now - 5000.0) + 1
+
+
+async def test_one_reading_serves_all_that_wait_for_it(sampler: Sampler, machine: FakeMachine) -> None:
+    """Ten requests at once are one reading of a slow machine; one that leaves takes it from nobody."""
+    machine.free.clear()
+    asking = [asyncio.ensure_future(sampler.ask(Ask())) for _ in range(10)]
+    await settle()
+    asking[0].cancel()
+    machine.free.set()
+    found = await asyncio.gather(*asking[1:])
+    assert len(machine.taken) == 1
+    assert {one[0].at for one in found if not isinstance(one, Failure)} == {5000.0}
+
+
+async def test_a_machine_that_hangs_is_a_failure(
+    sampler: Sampler, machine: FakeMachine, timers: Timers
+) -> None:
+    """A failure is handed on, not an old sample; samples that the asker has not seen come before it."""
+    (first,) = await samples(sampler)
+    await timers.advance(2.0)
+    machine.failure = hung()
+    await timers.advance(3.0)
+    assert await sampler.ask(Ask()) == machine.failure
+    assert [one.at - first.at for one in await samples(sampler, Ask(since=first.at))] == [1.0, 2.0]
+    assert await sampler.ask(Ask(since=5002.0)) == machine.failure
+    machine.failure = None
+    assert [one.at for one in await samples(sampler)] == [timers.now]
+
+
+async def test_an_error_of_ours_is_a_failure_and_in_the_log(
+    sampler: Sampler, machine: FakeMachine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A programming error in a reading is told in one clean line, logged once, and the next one is tried."""
+    machine.error = ValueError("bad \x1b[31m name")
+    with caplog.at_level(logging.ERROR):
+        found = await sampler.ask(Ask())
+    assert isinstance(found, Failure)
+    assert found.kind is FailureKind.INTERNAL
+    assert found.message.isprintable()
+    assert [one.name for one in caplog.records] == ["sparktop.agent.sampler"]
+    machine.error = None
+    assert len(await samples(sampler)) == 1
+
+
+async def test_the_process_table_comes_to_those_who_ask_for_it(
+    sampler: Sampler, machine: FakeMachine, timers: Timers
+) -> None:
+    """The table is read at once for its first asker, comes with the newest sample, and to its askers only."""
+    (first,) = await samples(sampler)
+    assert first.processes is None
+    (with_table,) = await samples(sampler, Ask(processes=True))
+    assert with_table.processes == TABLE
+    await timers.advance(2.0)
+    found = await samples(sampler, Ask(since=first.at, processes=True))
+    assert [one.processes for one in found] == [None] * (len(found) - 1) + [TABLE]
+    assert {one.processes for one in await samples(sampler, Ask(since=first.at))} == {None}
+    assert machine.show_processes
+
+
+async def test_the_process_table_is_read_only_while_it_is_wanted(
+    sampler: Sampler, machine: FakeMachine, timers: Timers
+) -> None:
+    """Ten seconds after the last request for the table it is not read any more."""
+    await samples(sampler, Ask(processes=True))
+    await timers.advance(10.0)
+    assert machine.show_processes
+    await timers.advance(1.0)
+    assert not machine.show_processes
+
+
+async def test_a_scraper_gets_a_fresh_sample(sampler: Sampler, timers: Timers) -> None:
+    """`fresh_s` bounds the age of what is given, whatever the interval."""
+    await samples(sampler, Ask(interval_s=60.0))
+    await timers.advance(1.5)
+    found = await sampler.ask(Ask(interval_s=60.0), fresh_s=1.0)
+    assert not isinstance(found, Failure)
+    assert found[-1].at == timers.now
+
+
+async def test_after_closing_nothing_is_read(sampler: Sampler, machine: FakeMachine, timers: Timers) -> None:
+    """Closing ends a reading that is under way, closes the reader and takes back the timer."""
+    machine.free.clear()
+    asking = asyncio.ensure_future(sampler.ask(Ask()))
+    await settle()
+    await sampler.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert machine.closed
+    await timers.advance(100.0)
+    assert len(machine.taken) == 1
+
+
+async def test_many_wishes_take_little_room(sampler: Sampler) -> None:
+    """A thousand different intervals are a few hundred steps."""
+    for number in range(2000):
+        await samples(sampler, Ask(interval_s=0.25 + number % 1992 * 0.03))
+    assert len(sampler._wishes) <= 240

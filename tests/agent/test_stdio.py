@@ -1,0 +1,287 @@
+"""Facts about the agent at the end of an ssh connection: a line in, a line out, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from sparktop import __version__
+from sparktop.agent.pipes import LONGEST_LINE
+from sparktop.agent.sampler import Sampler
+from sparktop.agent.stdio import serve
+from sparktop.model.failure import FailureKind
+from sparktop.wire import Reply, WireError, decode
+from tests.agent.agent_process import COMMAND, END_S, environment, ran
+from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
+
+MOST_RSS_MB = 45.0
+"""Of --stdio: Python with asyncio and pydantic, and no server."""
+
+
+class Talk:
+    """The other end of the pipes."""
+
+    def __init__(self, machine: FakeMachine, idle_s: float) -> None:
+        self.machine = machine
+        self._source, self._to_agent = os.pipe()
+        self._from_agent, self._sink = os.pipe()
+        self._answers = os.fdopen(self._from_agent, "rb")
+        sampler = Sampler(machine, clock=asyncio.get_running_loop().time)
+        self.ended = asyncio.ensure_future(serve(sampler, self._source, self._sink, idle_s=idle_s))
+        self._open = {self._source, self._to_agent, self._sink}
+
+    async def say(self, data: bytes) -> None:
+        """Send bytes; in a thread, because the agent may not be reading."""
+        await asyncio.to_thread(os.write, self._to_agent, data)
+
+    async def line(self) -> bytes:
+        """Read one line."""
+        return await asyncio.to_thread(self._answers.readline)
+
+    async def reply(self) -> Reply:
+        """Read one answer."""
+        return decode(await self.line())
+
+    async def ask(self, request: object) -> Reply:
+        """Ask, and read the answer."""
+        await self.say(json.dumps(request).encode() + b"\n")
+        return await self.reply()
+
+    def hang_up(self) -> None:
+        """Send no more."""
+        self._close(self._to_agent)
+
+    def stop_reading(self) -> None:
+        """Read no more."""
+        self._answers.close()
+
+    async def close(self) -> None:
+        """End what the test left open."""
+        if self._to_agent in self._open:
+            self.hang_up()
+        async with asyncio.timeout(END_S):
+            await asyncio.wait({self.ended})
+        if not self._answers.closed:
+            self._answers.close()
+        for descriptor in list(self._open):
+            self._close(descriptor)
+
+    def _close(self, descriptor: int) -> None:
+        self._open.remove(descriptor)
+        os.close(descriptor)
+
+
+@pytest.fixture
+async def talk() -> AsyncIterator[Talk]:
+    made = Talk(FakeMachine(asyncio.get_running_loop().time), 60.0)
+    yield made
+    await made.close()
+
+
+async def test_it_says_hello_before_it_is_asked(talk: Talk) -> None:
+    """The first line is an answer without samples, with the version; nothing was read for it."""
+    hello = await talk.reply()
+    assert (hello.sparktop, hello.samples, hello.schema) == (__version__, (), "sparktop.node/1")
+    assert talk.machine.taken == []
+
+
+async def test_each_line_is_answered_by_one(talk: Talk) -> None:
+    """`since`, `processes` and `interval_s` mean what they mean over HTTP; unknown keys are passed over."""
+    await talk.reply()
+    first = await talk.ask({})
+    assert (first.boot_id, [one.processes for one in first.samples]) == (BOOT_ID, [None])
+    second = await talk.ask(
+        {"since": first.samples[0].at, "processes": True, "interval_s": 0.25, "colour": {"red": 1}}
+    )
+    assert [one.processes for one in second.samples] == [TABLE]
+    assert second.interval_s == 0.25
+    assert (await talk.ask({"since": second.samples[0].at, "interval_s": 0.25})).samples == ()
+
+
+async def test_lines_may_come_in_pieces_and_together(talk: Talk) -> None:
+    """A request is a line, however its bytes arrive; empty lines are nothing."""
+    await talk.reply()
+    for piece in (b'{"pro', b'cesses": true}', b"\n{}\n\n\r\n{}", b"\n"):
+        await talk.say(piece)
+    tables = [(await talk.reply()).samples[-1].processes for _ in range(3)]
+    assert tables == [TABLE, None, None]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b"no json\n", FailureKind.MALFORMED),
+        (b'{"since": "yesterday"}\n', FailureKind.MALFORMED),
+        (b"\xff\x1b[31m\n", FailureKind.MALFORMED),
+        (b"x" * LONGEST_LINE + b"y\n", FailureKind.TOO_LARGE),
+        (b"x" * 50_000 + b"\n", FailureKind.TOO_LARGE),
+    ],
+    ids=lambda one: repr(one)[:20],
+)
+async def test_a_bad_line_is_answered_with_what_is_wrong(talk: Talk, line: bytes, kind: FailureKind) -> None:
+    """A line that is no request gets one that `decode` raises as an error, and the next line is answered."""
+    await talk.reply()
+    await talk.say(line)
+    answer = await talk.line()
+    assert json.loads(answer)["schema"] == "sparktop.node/1"
+    with pytest.raises(WireError) as refused:
+        decode(answer)
+    assert refused.value.kind is kind
+    assert str(refused.value).isprintable()
+    assert len((await talk.ask({})).samples) == 1
+
+
+async def test_a_machine_that_hangs_is_told(talk: Talk) -> None:
+    """A failure of the reading is an error line of its kind."""
+    await talk.reply()
+    talk.machine.failure = hung()
+    with pytest.raises(WireError, match="hung for 12 s") as refused:
+        await talk.ask({})
+    assert refused.value.kind is FailureKind.TIMEOUT
+
+
+async def test_it_ends_with_its_input(talk: Talk) -> None:
+    """When nothing more can be asked, it answers what was, closes the machine and ends with 0."""
+    await talk.reply()
+    await talk.say(b"{}")
+    talk.hang_up()
+    assert len((await talk.reply()).samples) == 1
+    assert await talk.ended == 0
+    assert talk.machine.closed
+
+
+async def test_it_ends_with_its_reader(talk: Talk) -> None:
+    """When nobody reads any more, it ends with 0."""
+    await talk.reply()
+    talk.stop_reading()
+    await talk.say(b"{}\n")
+    assert await talk.ended == 0
+    assert talk.machine.closed
+
+
+async def test_it_ends_when_nobody_asks() -> None:
+    """Without a request for so long it ends with 0, though the connection is open."""
+    talk = Talk(FakeMachine(asyncio.get_running_loop().time), 0.05)
+    await talk.reply()
+    assert await talk.ended == 0
+    await talk.close()
+
+
+async def test_it_ends_when_its_answers_are_not_read() -> None:
+    """A reader that stands still, with its pipe full, does not keep it for ever."""
+    talk = Talk(FakeMachine(asyncio.get_running_loop().time), 0.2)
+    await talk.say(b"{}\n" * 1000)
+    assert await talk.ended == 0
+    await talk.close()
+
+
+class Started:
+    """`sparktop agent --stdio` as a process."""
+
+    def __init__(self, home: Path) -> None:
+        self.process = subprocess.Popen(  # noqa: S603 - our own program
+            [*COMMAND, "--stdio"],
+            env=environment(home),
+            cwd=home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        # A test that fails must not wait for ever.
+        self._watchdog = threading.Timer(END_S, self.process.kill)
+        self._watchdog.start()
+
+    def ask(self, line: bytes) -> Reply:
+        """Ask, and read the answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+        return self.reply()
+
+    def reply(self) -> Reply:
+        """Read one answer."""
+        assert self.process.stdout is not None
+        return decode(self.process.stdout.readline())
+
+    def end(self) -> tuple[int, bytes, bytes]:
+        """Wait for its end; give the exit code and what was left on its outputs."""
+        out, err = self.process.communicate(timeout=END_S)
+        return self.process.returncode, out, err
+
+    def close(self) -> None:
+        """End it if it has not."""
+        self._watchdog.cancel()
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    made = Started(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.process
+def test_a_process_answers_and_ends_with_the_connection(started: Started, tmp_path: Path) -> None:
+    """The program answers about this machine, takes little memory, and leaves no file and no child."""
+    assert started.reply().samples == ()
+    reply = started.ask(b'{"processes": true}')
+    assert reply.samples[-1].cpu.cores == os.cpu_count()
+    assert reply.samples[-1].processes is not None
+    folder = Path(f"/proc/{started.process.pid}")
+    status = (folder / "status").read_text(encoding="utf-8")
+    rss_kb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    assert rss_kb * 1024 / 1e6 < MOST_RSS_MB
+    assert (folder / "task" / str(started.process.pid) / "children").read_text(encoding="utf-8") == ""
+    assert started.end() == (0, b"", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_process(started: Started, signum: int, code: int) -> None:
+    """A signal ends it without a word, asked or not."""
+    started.reply()
+    started.ask(b"{}")
+    started.process.send_signal(signum)
+    assert started.end() == (code, b"", b"")
+
+
+@pytest.mark.process
+def test_a_reader_that_has_gone_ends_the_process(started: Started) -> None:
+    """A broken pipe is the end, and no error."""
+    started.reply()
+    assert started.process.stdin is not None
+    assert started.process.stdout is not None
+    started.process.stdout.close()
+    started.process.stdin.write(b"{}\n")
+    started.process.stdin.flush()
+    assert started.process.wait(END_S) == 0
+
+
+@pytest.mark.process
+def test_input_may_be_a_file(tmp_path: Path) -> None:
+    """With requests in a file, or none at all, it answers them and ends."""
+    path = tmp_path / "requests"
+    path.write_bytes(b"{}\n{}\n")
+    with path.open("rb") as requests:
+        done = subprocess.run(  # noqa: S603 - our own program
+            [*COMMAND, "--stdio"],
+            env=environment(tmp_path),
+            stdin=requests,
+            capture_output=True,
+            timeout=END_S,
+            check=True,
+        )
+    assert (done.stdout.count(b"\n"), done.stderr) == (3, b"")
+    code, out, err = ran(tmp_path, "--stdio")
+    assert (code, out.count("\n"), err) == (0, 1, "")

@@ -1,0 +1,131 @@
+"""Facts about the printed unit: systemd takes it, and it gives the agent no more than it needs."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sparktop.agent.unit import UnitFlags, unit
+from tests.agent.agent_process import ran
+
+PROGRAM = Path("/bin/true")
+"""Stands for sparktop: systemd checks that the program exists."""
+HARDENED = {
+    "NoNewPrivileges": "yes",
+    "ProtectSystem": "strict",
+    "PrivateTmp": "yes",
+    "CapabilityBoundingSet": "",
+    "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+    "DevicePolicy": "closed",
+    "PrivateDevices": "no",
+    "MemoryMax": "256M",
+}
+
+
+def service(text: str) -> dict[str, str]:
+    """Read the service part; of a key that comes twice, the values one after the other."""
+    found: dict[str, str] = {}
+    part = ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            part = line
+        elif part == "[Service]" and line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found[key] = f"{found[key]} {value}" if key in found else value
+    return found
+
+
+FLAGS = {
+    "plain": (UnitFlags(PROGRAM), False),
+    "token": (UnitFlags(PROGRAM, listen="0.0.0.0:9750", token_file="/etc/sparktop/token"), True),  # noqa: S106 - a place
+    "token wanted": (UnitFlags(PROGRAM, listen="[::]:9750"), True),
+    "tls": (UnitFlags(PROGRAM, tls_cert="/etc/ssl/a b/cert.pem", tls_key="/etc/ssl/100%/key.pem"), False),
+    "insecure": (UnitFlags(PROGRAM, listen="0.0.0.0:9750", insecure=True), False),
+    "home": (UnitFlags(Path("/root/.local/bin/sparktop")), False),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
+    """`systemd-analyze verify` has nothing to say; without systemd the unit is at least well-formed."""
+    flags, wants_token = FLAGS[name]
+    text = unit(flags, wants_token=wants_token)
+    parser = configparser.RawConfigParser(strict=False, interpolation=None)
+    parser.read_string(text)
+    assert set(parser.sections()) == {"Unit", "Service", "Install"}
+    if name == "home" or shutil.which("systemd-analyze") is None:
+        return
+    path = tmp_path / "sparktop-agent.service"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(  # noqa: S603 - a program of the system, a file of ours
+        ["systemd-analyze", "verify", "--man=no", str(path)],  # noqa: S607 - wherever it is installed
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_every_unit_is_hardened(name: str) -> None:
+    """Whatever the flags, the agent may write nothing, gain nothing, and open the GPUs' devices."""
+    flags, wants_token = FLAGS[name]
+    found = service(unit(flags, wants_token=wants_token))
+    assert {key: found.get(key) for key in HARDENED} == HARDENED
+    assert "char-nvidia rw" in found["DeviceAllow"]
+    assert "~@privileged" in found["SystemCallFilter"]
+    assert "ProtectProc" not in found
+
+
+def test_secrets_are_loaded_by_systemd() -> None:
+    """Token, certificate and key are credentials: the agent's user may read none of their files."""
+    token = service(unit(FLAGS["token"][0], wants_token=True))
+    assert token["LoadCredential"] == "token:/etc/sparktop/token"
+    assert token["ExecStart"] == (
+        "/bin/true agent --listen 0.0.0.0:9750 --token-file ${CREDENTIALS_DIRECTORY}/token"
+    )
+    tls = service(unit(FLAGS["tls"][0], wants_token=False))
+    assert tls["LoadCredential"] == "tls-cert:/etc/ssl/a b/cert.pem tls-key:/etc/ssl/100%%/key.pem"
+    assert tls["ExecStart"].endswith(
+        "--tls-cert ${CREDENTIALS_DIRECTORY}/tls-cert --tls-key ${CREDENTIALS_DIRECTORY}/tls-key"
+    )
+
+
+def test_a_token_that_is_wanted_and_not_named_has_a_usual_place() -> None:
+    """Without --token-file an address that others reach gets one, and the comment says how to make it."""
+    text = unit(FLAGS["token wanted"][0], wants_token=True)
+    assert "LoadCredential=token:/etc/sparktop/token" in text
+    assert "openssl rand -hex 32 > /etc/sparktop/token" in text
+    assert "LoadCredential" not in unit(FLAGS["plain"][0], wants_token=False)
+    assert "LoadCredential" not in unit(FLAGS["insecure"][0], wants_token=False)
+
+
+def test_a_program_in_a_home_runs_as_its_owner() -> None:
+    """ProtectHome=yes and a user of its own would keep systemd from starting what lies below a home."""
+    assert service(unit(FLAGS["plain"][0], wants_token=False))["DynamicUser"] == "yes"
+    home = service(unit(FLAGS["home"][0], wants_token=False))
+    assert ("DynamicUser" in home, home["ProtectHome"]) == (False, "read-only")
+
+
+@pytest.mark.parametrize("name", ["spark top", "100%", "a$b", 'a"b', "a\\b"])
+def test_odd_names_are_quoted(name: str) -> None:
+    """Spaces, %, $ and quotes in the program's path reach systemd as they are."""
+    words = service(unit(UnitFlags(Path("/opt") / name), wants_token=False))["ExecStart"]
+    unescaped = words.replace("%%", "%").replace("$$", "$").replace('\\"', '"').replace("\\\\", "\\")
+    assert unescaped == f'"/opt/{name}" agent'
+
+
+@pytest.mark.process
+def test_the_command_prints_the_unit_of_its_flags(tmp_path: Path) -> None:
+    """`--systemd-unit` writes the unit to standard output with an absolute path and the flags given."""
+    code, out, err = ran(tmp_path, "--systemd-unit", "--listen", "0.0.0.0:9750")
+    assert (code, err) == (0, "")
+    words = service(out)["ExecStart"].split()
+    assert words[0].startswith("/")
+    assert words[1:4] == ["agent", "--listen", "0.0.0.0:9750"]
+    assert "LoadCredential" in service(out)
