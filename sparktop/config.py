@@ -19,12 +19,14 @@ from sparktop.errors import ConfigError
 from sparktop.model.targets import (
     MAX_INTERVAL_S,
     MIN_INTERVAL_S,
+    NodeTarget,
+    NodeThresholds,
     StateThresholds,
     Watch,
 )
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.palette import palettes
+from sparktop.palette import palettes, theme_problems
 
 __all__ = [
     "MOST_BYTES",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _DEFAULTS = StateThresholds()
+_NODE_DEFAULTS = NodeThresholds()
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARSER_LINE = re.compile(r"\(at line (\d+), ")
 
@@ -75,16 +78,38 @@ def _variable(name: str) -> str:
 def _known_theme(name: str) -> str:
     known = palettes()
     if name not in known:
-        near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
+        near = _broken_theme(name) or did_you_mean(name, known) or f" (known: {', '.join(known)})"
         raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
+    return name
+
+
+def _broken_theme(name: str) -> str:
+    """Say why a theme of the user's with this name cannot be used; "" where there is none."""
+    files = tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
+    return next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
+
+
+def _file_name(name: str) -> str:
+    if not name or clean(name, 4096) != name:
+        raise ValueError("must name a file")
+    return name
+
+
+def _command(name: str) -> str:
+    if not name or clean(name, 256) != name or name.startswith("-"):
+        raise ValueError("must be a command or its path: 1 to 256 printable characters, no '-' in front")
     return name
 
 
 Name = Annotated[str, AfterValidator(_printable_name)]
 Url = Annotated[str, AfterValidator(_http_url)]
 Variable = Annotated[str, AfterValidator(_variable)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+Command = Annotated[str, AfterValidator(_command)]
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Percent = Annotated[float, Field(gt=0, le=100)]
+Limit = Annotated[float, Field(gt=0)]
 
 
 class Strict(BaseModel):
@@ -101,8 +126,9 @@ class NodeTable(Strict):
     url: Url | None = None
     ssh: Name | None = None
     token_env: Variable | None = None
-    token_file: str | None = None
-    tls_ca: str | None = None
+    token_file: FileName | None = None
+    tls_ca: FileName | None = None
+    command: Command = NodeTarget("").command
 
 
 class BackendTable(Strict):
@@ -135,8 +161,13 @@ class SweepTable(Strict):
     targets: list[str] = Field(default_factory=list)
     concurrency: list[Count] = Field(default_factory=list)
     pp: Count | None = None
+    prompt_lengths: list[Count] = Field(default_factory=list)
     tg: Count | None = None
     runs: Count | None = None
+    mode: Literal["burst", "steady"] | None = None
+    duration_s: float | None = Field(default=None, gt=0, le=86_400)
+    requests: Count | None = None
+    order: Literal["ascending", "abba"] | None = None
 
 
 class GuardTable(Strict):
@@ -163,6 +194,22 @@ class ThresholdsTable(Strict):
     window_s: float = Field(default=_DEFAULTS.window_s, ge=1, le=600)
 
 
+class AlertsTable(Strict):
+    """`[alerts]`: where a node's readings become alerts."""
+
+    headroom_warn_gib: Limit = _NODE_DEFAULTS.headroom_warn_gib
+    headroom_critical_gib: Limit = _NODE_DEFAULTS.headroom_critical_gib
+    available_warn_percent: Percent = _NODE_DEFAULTS.available_warn_percent
+    available_critical_percent: Percent = _NODE_DEFAULTS.available_critical_percent
+    thermal_margin_warn_c: Limit = _NODE_DEFAULTS.thermal_margin_warn_c
+    thermal_margin_critical_c: Limit = _NODE_DEFAULTS.thermal_margin_critical_c
+    throttled_warn_percent: Percent = _NODE_DEFAULTS.throttled_warn_percent
+    swap_in_warn_mib_per_s: Limit = _NODE_DEFAULTS.swap_in_warn_mib_per_s
+    rdma_errors_warn_per_s: Limit = _NODE_DEFAULTS.rdma_errors_warn_per_s
+    slow_clock_mhz: Limit = _NODE_DEFAULTS.slow_clock_mhz
+    slow_step_ratio: float = Field(default=_NODE_DEFAULTS.slow_step_ratio, ge=1.05)
+
+
 class Settings(Strict):
     """The whole file."""
 
@@ -177,6 +224,7 @@ class Settings(Strict):
     guard: GuardTable = GuardTable()
     models: dict[str, ModelTable] = Field(default_factory=dict)
     thresholds: ThresholdsTable = ThresholdsTable()
+    alerts: AlertsTable = AlertsTable()
 
 
 @dataclass(frozen=True, slots=True)

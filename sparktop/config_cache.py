@@ -23,6 +23,8 @@ KEPT = 8
 """Entries that are kept, the newest."""
 _MOST_BYTES = 8 << 20
 """JSON of the largest configuration file is smaller."""
+_SHAPE = 2
+"""Of the settings; another number makes every entry of before one to check again."""
 _RULES = ("config.py", "config_errors.py", "keys.py")
 """The modules that say what is right: who edits them in a checkout wants everything checked again."""
 
@@ -41,7 +43,7 @@ class CheckedFiles:
         """Give the place for the entry of a file with this text, there or not."""
         if self.folder is None:
             return None
-        content = f"{__version__}\n{_rules_age()}\n{text}"
+        content = f"{__version__}\n{_SHAPE}\n{_rules_age()}\n{text}"
         return self.folder / f"{sha256(content.encode()).hexdigest()}.json"
 
     def recall(self, text: str) -> Plain | None:

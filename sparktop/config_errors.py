@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from sparktop.errors import ConfigError
 from sparktop.keys import KEYS, wrong_keys
+from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.toml_lines import Path, key_lines, key_name, line_of
@@ -187,6 +188,31 @@ def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
                 yield Problem((*path, needed), f"is missing: via = '{via}' needs it", (*path, "via"))
 
 
+def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
+    """What says how to reach another machine beside via = "local": this one would be watched in its place."""
+    for number, table in _tables(data, "nodes"):
+        for key, via in (("url", "agent"), ("ssh", "ssh")):
+            if key in table and table.get("via", "local") == "local":
+                yield Problem(("nodes", number, key), f"has no effect without via = '{via}'")
+        if "token_env" in table and "token_file" in table:
+            yield Problem(("nodes", number, "token_file"), "stands beside token_env: keep one of them")
+
+
+def _crossed_limits(data: Mapping[str, object]) -> Iterator[Problem]:
+    table = data.get("alerts")
+    if not isinstance(table, dict):
+        return
+    limits = asdict(NodeThresholds()) | {
+        key: value for key, value in table.items() if isinstance(value, int | float)
+    }
+    for critical in (key for key in asdict(NodeThresholds()) if "_critical_" in key):
+        warn = critical.replace("_critical_", "_warn_")
+        if not limits[critical] < limits[warn]:
+            key = critical if critical in table else warn
+            words = f"{critical} ({limits[critical]:g}) must be below {warn} ({limits[warn]:g})"
+            yield Problem(("alerts", key), f"crosses another: {words}")
+
+
 def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     found = data.get("keys")
     given = (
@@ -205,6 +231,8 @@ CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _repeated_names,
     _dangling_names,
     _missing_ways_in,
+    _unused_ways_in,
+    _crossed_limits,
     _unusable_keys,
 )
 """Rules between keys. They read the raw data, so that they tell their errors beside pydantic's."""

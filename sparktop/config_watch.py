@@ -9,10 +9,13 @@ from typing import Any
 from sparktop.errors import ConfigError
 from sparktop.model.targets import (
     BackendTarget,
+    GuardLimits,
     ModelFacts,
     NodeTarget,
+    NodeThresholds,
     RouterTarget,
     StateThresholds,
+    SweepSettings,
     Watch,
 )
 from sparktop.model.text import clean
@@ -47,9 +50,21 @@ def read_config(path: Path) -> str:
 
 
 def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
-    """Give what the settings of `path` say is to be watched; API keys come from `env`."""
+    """Give what the settings of `path` say is to be watched; API keys and tokens come from `env`."""
     return Watch(
-        nodes=tuple(NodeTarget(one["name"], one["via"], one["url"], one["ssh"]) for one in settings["nodes"]),
+        nodes=tuple(
+            NodeTarget(
+                name=one["name"],
+                via=one["via"],
+                url=one["url"],
+                ssh=one["ssh"],
+                token=_value(one["token_env"], env),
+                token_file=_file(one["token_file"], path, env),
+                tls_ca=_file(one["tls_ca"], path, env),
+                command=one["command"],
+            )
+            for one in settings["nodes"]
+        ),
         backends=tuple(
             BackendTarget(
                 name=one["name"],
@@ -75,15 +90,47 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         interval_s=settings["interval_s"],
         theme=settings["theme"],
         thresholds=StateThresholds(**settings["thresholds"]),
+        node_thresholds=NodeThresholds(**settings["alerts"]),
         low_bandwidth=settings["low_bandwidth"],
         keys=dict(settings["keys"]),
         source=clean(path, 500),
-        models={name: ModelFacts(one["bytes_per_token_gb"]) for name, one in settings["models"].items()},
+        models={
+            name: ModelFacts(one["bytes_per_token_gb"], tuple(one["cudagraph_capture_sizes"]))
+            for name, one in settings["models"].items()
+        },
+        sweeps=tuple(_sweep(one) for one in settings["sweeps"]),
+        guard=GuardLimits(**settings["guard"]),
+    )
+
+
+def _sweep(one: Plain) -> SweepSettings:
+    return SweepSettings(
+        name=one["name"],
+        targets=tuple(one["targets"]),
+        concurrency=tuple(one["concurrency"]),
+        prompt_lengths=tuple(one["prompt_lengths"] or ([one["pp"]] if one["pp"] else ())),
+        tg=one["tg"],
+        runs=one["runs"],
+        mode=one["mode"],
+        duration_s=one["duration_s"],
+        requests=one["requests"],
+        order=one["order"],
+        key=one["key"],
     )
 
 
 def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
     return (env.get(variable) or None) if variable else None
+
+
+def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
+    """Give the place of a file that the configuration names: from its own folder, or from ~ for the home."""
+    if name is None:
+        return None
+    home = env.get("HOME", "")
+    if name.startswith("~/") and home.startswith("/"):
+        return str(Path(home, name[2:]))
+    return str(path.absolute().parent / name)
 
 
 def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -23,7 +23,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView
-from sparktop.model.series import History
+from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import (
     BackendHistory,
     BackendView,
@@ -189,18 +189,18 @@ def test_after_an_interrupt_the_report_is_partial(
     assert calls == ["start", "stop"]
 
 
-def history(points: int) -> History:
-    made = History()
+def history(points: int) -> Series:
+    made = HistoryTable(("value",))
     for at in range(points):
-        made.append(float(at), None)
-    return made
+        made.append(float(at), {})
+    return made.series()["value"]
 
 
 def seen(backend_points: int, node_points: int, failure: Failure | None = None) -> Snapshot:
     backend = BackendView(
-        "b", "", "g", failure=failure, history=BackendHistory(running=history(backend_points).view())
+        "b", "", "g", failure=failure, history=BackendHistory(running=history(backend_points))
     )
-    node = NodeView("n", "local", history=NodeHistory(cpu_percent=history(node_points).view()))
+    node = NodeView("n", "local", history=NodeHistory(cpu_percent=history(node_points)))
     return Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 0.0, 1.0, nodes=(node,), backends=(backend,))
 
 

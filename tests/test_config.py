@@ -11,7 +11,7 @@ import pytest
 from sparktop.config import MOST_BYTES, Settings, default_toml, find_config, load
 from sparktop.config_errors import MOST
 from sparktop.errors import ConfigError
-from sparktop.model.targets import StateThresholds, Watch
+from sparktop.model.targets import NodeThresholds, StateThresholds, Watch
 
 DATA = Path(__file__).parent / "data" / "configs"
 GOOD = sorted((DATA / "good").glob("*.toml"))
@@ -72,11 +72,60 @@ def test_every_key_arrives() -> None:
     assert watch.thresholds == StateThresholds(95.0, 16.0, 0.6, 0.4, 20.0)
 
 
+def test_every_key_of_an_ssh_node_and_an_agent_arrives(tmp_path: Path) -> None:
+    """Token, files and command reach the target; files are looked for beside the configuration or at home."""
+    path = written(
+        tmp_path,
+        """
+        nodes = [
+          { name = "a", via = "agent", url = "https://a:9750", token_env = "A_TOKEN", tls_ca = "ca/own.pem" },
+          { name = "b", via = "agent", url = "http://b:9750", token_file = "~/b.token" },
+          { name = "c", via = "agent", url = "http://c:9750", token_file = "/etc/c.token" },
+          { name = "d", via = "ssh", ssh = "d", command = "/opt/spark top/bin/sparktop" },
+        ]
+        """,
+    )
+    nodes = load(path).watch({"A_TOKEN": "hunter2", "HOME": "/home/me"}).nodes
+    assert [one.token for one in nodes] == ["hunter2", None, None, None]
+    assert [one.token_file for one in nodes] == [None, "/home/me/b.token", "/etc/c.token", None]
+    assert [one.tls_ca for one in nodes] == [str(tmp_path / "ca" / "own.pem"), None, None, None]
+    assert [one.command for one in nodes] == [*["sparktop"] * 3, "/opt/spark top/bin/sparktop"]
+    assert "hunter2" not in repr(nodes)
+
+
+def test_a_relative_file_does_not_move_with_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file named in ./sparktop.toml has its whole path from the start."""
+    node = '[[nodes]]\nname = "a"\nvia = "agent"\nurl = "http://a:9750"\ntoken_file = "~x"\n'
+    written(tmp_path, node)
+    monkeypatch.chdir(tmp_path)
+    assert load(Path("sparktop.toml")).watch({}).nodes[0].token_file == str(tmp_path / "~x")
+
+
+def test_every_limit_of_an_alert_arrives() -> None:
+    """The table [alerts] is the thresholds of nodes."""
+    limits = load(DATA / "good" / "alerts.toml").watch({}).node_thresholds
+    assert limits == NodeThresholds(20, 10.5, 15, 7.5, 8, 3, 25, 0.5, 10, 900, 1.5)
+
+
+def test_a_theme_that_cannot_be_used_is_told_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A theme of the user's that is broken is not just unknown; another name still gets the nearest one."""
+    problems = ("mine.toml: colors.text must be a color", "other.theme: is binary: no theme")
+    monkeypatch.setattr("sparktop.config.theme_problems", lambda: problems)
+    error = error_of(written(tmp_path, 'theme = "mine"\n'))
+    assert error.endswith("key 'theme' names no theme: 'mine'; mine.toml: colors.text must be a color")
+    assert error_of(written(tmp_path, 'theme = "othe"\n')).count("binary") == 0
+
+
 def test_an_empty_file_gives_the_defaults() -> None:
     """Without a key everything is as without a file, the thresholds too."""
     watch = load(DATA / "good" / "empty.toml").watch({})
     assert (watch.interval_s, watch.theme, watch.thresholds) == (1.0, "spark-dark", StateThresholds())
     assert set(asdict(StateThresholds())) == set(Settings().thresholds.model_dump())
+    assert Settings().alerts.model_dump() == asdict(NodeThresholds()) == asdict(watch.node_thresholds)
     assert Settings().theme == Watch().theme
 
 
@@ -89,8 +138,9 @@ def test_the_example_is_right_with_all_settings_on(tmp_path: Path) -> None:
     """Every setting in the example's comments is one, and its value is allowed."""
     text = re.sub(r"(?m)^#(?=\S)", "", default_toml())
     watch = load(written(tmp_path, text)).watch({})
-    assert len(watch.backends) == len(watch.nodes) == 2
-    assert watch.thresholds == StateThresholds()
+    assert len(watch.backends) == 2
+    assert [one.via for one in watch.nodes] == ["local", "agent", "ssh"]
+    assert (watch.thresholds, watch.node_thresholds) == (StateThresholds(), NodeThresholds())
 
 
 def test_the_example_names_every_setting_of_today() -> None:
@@ -99,9 +149,9 @@ def test_the_example_names_every_setting_of_today() -> None:
     today = (fields[name].annotation for name in ("nodes", "backends", "routers"))
     tables = [item for kind in today for item in getattr(kind, "__args__", ())]
     wanted = {name for table in tables for name in table.model_fields}
-    wanted |= set(Settings().thresholds.model_dump())
+    wanted |= {*Settings().thresholds.model_dump(), *Settings().alerts.model_dump()}
     keys = set(re.findall(r"(?m)^#?(\w+) = ", default_toml()))
-    assert wanted - keys == {"ssh", "token_file", "tls_ca"}  # other ways to say what one line says already
+    assert wanted - keys == {"token_file"}  # another way to say what one line says already
 
 
 def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:

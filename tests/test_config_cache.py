@@ -24,6 +24,14 @@ low_bandwidth = true
 name = "b"
 url = "http://127.0.0.1:8000"
 api_key_env = "A_KEY"
+[[nodes]]
+name = "n"
+via = "agent"
+url = "https://n:9750"
+token_env = "A_KEY"
+tls_ca = "ca.pem"
+[alerts]
+slow_clock_mhz = 900
 [models."m/n"]
 bytes_per_token_gb = 2.5
 """
@@ -75,7 +83,9 @@ def test_a_second_start_checks_nothing_and_watches_the_same(desk: Desk) -> None:
     first, second = desk.start(), desk.start()
     assert desk.checked == 1
     assert first == second
-    assert second.backends[0].api_key == "hunter2"
+    assert second.backends[0].api_key == second.nodes[0].token == "hunter2"
+    assert second.nodes[0].tls_ca == str(desk.path.parent / "ca.pem")
+    assert second.node_thresholds.slow_clock_mhz == 900
     assert (second.interval_s, second.keys, second.low_bandwidth) == (2.0, {"freeze": "space"}, True)
 
 
@@ -108,8 +118,10 @@ def test_variables_are_looked_up_at_each_start(desk: Desk) -> None:
     desk.env["A_KEY"] = ""
     watch, warnings = configured(desk.path, desk.env)
     assert watch.backends[0].api_key is None
+    unset = "names an environment variable that is not set"
     assert warnings == [
-        f"{desk.path}:7: key 'backends[0].api_key_env' names an environment variable that is not set"
+        f"{desk.path}:12: key 'nodes[0].token_env' {unset}",
+        f"{desk.path}:7: key 'backends[0].api_key_env' {unset}",
     ]
     assert desk.checked == 1
 
@@ -126,6 +138,14 @@ def test_another_version_checks_again(desk: Desk, monkeypatch: pytest.MonkeyPatc
     """What one version found right says nothing to the next."""
     desk.start()
     monkeypatch.setattr("sparktop.config_cache.__version__", "999")
+    desk.start()
+    assert desk.checked == 2
+
+
+def test_settings_of_another_shape_are_checked_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept before the settings got new keys is not read any more."""
+    desk.start()
+    monkeypatch.setattr("sparktop.config_cache._SHAPE", 1)
     desk.start()
     assert desk.checked == 2
 

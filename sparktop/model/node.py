@@ -99,6 +99,8 @@ class GpuProcess:
     memory_bytes: int | None = None
     kind: str | None = None
     """compute, graphics or both; None when not told."""
+    mig_index: int | None = None
+    """The MIG instance that it runs in; None without MIG."""
 
 
 @dataclass(frozen=True, slots=True)

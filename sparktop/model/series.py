@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _EMPTY: array[float] = array("d")
@@ -17,8 +17,9 @@ _LATE = 1.75
 class Series:
     """An immutable window on a history: seconds (monotonic) and values, ascending in time.
 
-    It shares its arrays with the history that made it: those are only ever appended to, beyond `stop`, so
-    taking a window costs nothing and nobody sees it change. A missing value is NaN inside and None outside.
+    It shares its arrays with the history that made it: those are only ever appended to, beyond `stop`, or
+    replaced by others, so taking a window costs nothing and nobody sees it change. A missing value is NaN
+    inside and None outside.
     """
 
     _times: array[float] = field(default_factory=lambda: _EMPTY, repr=False)
@@ -87,40 +88,14 @@ class Series:
         return [total / n if n else None for total, n in zip(sums, hits, strict=True)]
 
 
-class History:
-    """The growing side of a `Series`: holds the newest `capacity` points."""
-
-    def __init__(self, capacity: int = 900) -> None:
-        """Make an empty history that keeps at least `capacity` points.
-
-        900 points are 15 minutes at 1 Hz: more than the widest graph of a 200-column terminal shows.
-        """
-        self.capacity = capacity
-        self._times: array[float] = array("d")
-        self._values: array[float] = array("d")
-
-    def append(self, time: float, value: float | None) -> None:
-        """Add a point; None is a gap. A point not newer than the last one is dropped."""
-        if self._times and time <= self._times[-1]:
-            return
-        if len(self._times) >= 2 * self.capacity:
-            # New arrays instead of deleting in place: snapshots still look at the old ones.
-            self._times = self._times[-self.capacity :]
-            self._values = self._values[-self.capacity :]
-        self._times.append(time)
-        self._values.append(math.nan if value is None else value)
-
-    def view(self) -> Series:
-        """The newest `capacity` points as they stand now."""
-        stop = len(self._times)
-        return Series(self._times, self._values, max(0, stop - self.capacity), stop)
-
-
 class HistoryTable:
     """Several histories that always get their points together: one array of times for all of them."""
 
     def __init__(self, names: Iterable[str], capacity: int = 900) -> None:
-        """Make empty histories that keep at least `capacity` points each."""
+        """Make empty histories that keep at least `capacity` points each.
+
+        900 points are 15 minutes at 1 Hz: more than the widest graph of a 200-column terminal shows.
+        """
         self.capacity = capacity
         self._times: array[float] = array("d")
         self._values: dict[str, array[float]] = {name: array("d") for name in names}
@@ -129,17 +104,77 @@ class HistoryTable:
         """Add one point to each; what `values` lacks is a gap. A time not newer than the last is dropped."""
         if self._times and time <= self._times[-1]:
             return
-        if len(self._times) >= 2 * self.capacity:
-            # New arrays instead of deleting in place: snapshots still look at the old ones.
-            self._times = self._times[-self.capacity :]
-            self._values = {name: column[-self.capacity :] for name, column in self._values.items()}
+        self._trim()
         self._times.append(time)
         for name, column in self._values.items():
             value = values.get(name)
             column.append(math.nan if value is None else value)
+
+    def insert(self, points: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float) -> None:
+        """Add points, ascending in time, that may be older than those which are there, each in its place.
+
+        They replace nothing: a time that has values stays as it is, and what is older than all that a full
+        history shows is dropped. Only gaps go, where the points on both sides of them turn out to be
+        `apart_s` apart at most: then nothing is missing there.
+        """
+        oldest = self._times[-self.capacity] if len(self._times) >= self.capacity else -math.inf
+        late = [point for point in points if point[0] >= oldest]
+        if not late:
+            return
+        start = bisect_left(self._times, late[0][0])
+        while start and self._is_gap(start - 1):
+            start -= 1
+        rows = self._merged(start, late, apart_s)
+        # New arrays, because snapshots still look at the old ones.
+        self._times = self._times[:start]
+        self._times.extend(time for time, _ in rows)
+        for name, column in self._values.items():
+            fresh = column[:start]
+            for _, row in rows:
+                value = column[row] if isinstance(row, int) else row.get(name)
+                fresh.append(math.nan if value is None else value)
+            self._values[name] = fresh
+        self._trim()
 
     def series(self) -> dict[str, Series]:
         """The newest `capacity` points of each as they stand now, by name."""
         stop = len(self._times)
         start = max(0, stop - self.capacity)
         return {name: Series(self._times, column, start, stop) for name, column in self._values.items()}
+
+    def _merged(
+        self, start: int, late: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float
+    ) -> list[tuple[float, int | Mapping[str, float | None]]]:
+        """Give the rows from `start` on, the late ones among them: time, and an old row or new values."""
+        merged: dict[float, int | Mapping[str, float | None]] = dict(late)
+        gaps: set[float] = set()
+        for row in range(start, len(self._times)):
+            time = self._times[row]
+            if not self._is_gap(row):
+                merged[time] = row
+            elif time not in merged:
+                merged[time] = row
+                gaps.add(time)
+        kept: list[tuple[float, int | Mapping[str, float | None]]] = []
+        waiting: list[tuple[float, int | Mapping[str, float | None]]] = []
+        before = self._times[start - 1] if start else -math.inf
+        for time in sorted(merged):
+            if time in gaps:
+                waiting.append((time, merged[time]))
+                continue
+            if time - before > apart_s:
+                kept += waiting
+            waiting.clear()
+            kept.append((time, merged[time]))
+            before = time
+        return kept + waiting
+
+    def _is_gap(self, row: int) -> bool:
+        return all(math.isnan(column[row]) for column in self._values.values())
+
+    def _trim(self) -> None:
+        """Forget the oldest points once there are twice as many as are shown."""
+        if len(self._times) >= 2 * self.capacity:
+            # New arrays instead of deleting in place: snapshots still look at the old ones.
+            self._times = self._times[-self.capacity :]
+            self._values = {name: column[-self.capacity :] for name, column in self._values.items()}

@@ -113,6 +113,7 @@ class BackendHistory:
     prefix_cache_hit_percent: Series = field(default_factory=Series)
     spec_decode_accept_percent: Series = field(default_factory=Series)
     batch_per_step: Series = field(default_factory=Series)
+    step_ms: Series = field(default_factory=Series)
     preemptions_per_s: Series = field(default_factory=Series)
     estimated_read_gb_per_s: Series = field(default_factory=Series)
 
@@ -169,6 +170,8 @@ class BackendView:
     """Mean tokens of an engine step, prompt and generated, over 60 s."""
     steps_per_s: float | None = None
     """Engine steps per second over 10 s, of all lanes."""
+    step_ms: float | None = None
+    """Mean time of an engine step over 10 s; None unless requests ran on every lane all the time."""
     estimated_read_gb_per_s: float | None = None
     """Over 10 s, added up over lanes."""
     roofline_percent: float | None = None

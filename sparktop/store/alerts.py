@@ -5,23 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from sparktop.model.failure import FailureKind
-from sparktop.model.node import MemoryReading
 from sparktop.model.snapshot import Alert, Severity
 from sparktop.model.targets import StateThresholds
 from sparktop.store.backend import BackendTrack
 from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey
-from sparktop.store.node import NodeTrack
 
-GIB = 1024**3
-HEADROOM_WARN_BYTES = 12 * GIB
-"""Below this, unified memory is close to where the kernel kills (seen on a GB10)."""
-HEADROOM_CRITICAL_BYTES = 8 * GIB
-AVAILABLE_WARN_SHARE = 0.10
-"""The same on a machine whose GPUs have memory of their own: share of the total."""
-AVAILABLE_CRITICAL_SHARE = 0.05
-HEADROOM_CLEARS_AT = 1.1
-"""Times the limit: a value that wavers about its limit must not flap."""
 KV_CLEARS_BELOW = 3.0
 """Percentage points under the threshold."""
 PREEMPTING_CLEARS_AFTER_S = 30.0
@@ -110,40 +99,3 @@ def judge_backend(
     elif preempted_at == at or book.severity(preempting_id):
         message = "preempts running requests: the KV cache is too small for the load"
         book.hold(preempting_id, Severity.WARNING, key.name, message, now)
-
-
-def judge_node(book: AlertBook, key: SourceKey, track: NodeTrack, now: datetime) -> None:
-    """Hold or clear "headroom" after a good sample."""
-    alert_id = f"{key.label}:headroom"
-    sample = track.view.sample
-    limits = _headroom_limits(sample.memory) if sample else None
-    if limits is None:
-        book.clear(alert_id)
-        return
-    left, warn, critical = limits
-    held = book.severity(alert_id)
-    if held is Severity.CRITICAL:
-        critical *= HEADROOM_CLEARS_AT
-    if held is not None:
-        warn *= HEADROOM_CLEARS_AT
-    if left < critical:
-        severity = Severity.CRITICAL
-    elif left < warn:
-        severity = Severity.WARNING
-    else:
-        book.clear(alert_id)
-        return
-    book.hold(alert_id, severity, key.name, f"{left / GIB:.1f} GiB of memory left", now)
-
-
-def _headroom_limits(memory: MemoryReading) -> tuple[float, float, float] | None:
-    """Give what is left, the limit that warns and the one that is critical, in bytes."""
-    left = memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
-    if left is None:
-        return None
-    if memory.unified:
-        return left, HEADROOM_WARN_BYTES, HEADROOM_CRITICAL_BYTES
-    if memory.total_bytes is None:
-        return None
-    total = memory.total_bytes
-    return left, total * AVAILABLE_WARN_SHARE, total * AVAILABLE_CRITICAL_SHARE

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
+from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure
@@ -16,8 +17,9 @@ from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneView, Latency
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import Lineage, LinkKind, Window, advance, follow
-from sparktop.rates.tally import LATENCIES, LATENCY_WINDOW_S, MISSED_INTERVALS
+from sparktop.rates.tally import EDGE_SLACK_S, LATENCIES, LATENCY_WINDOW_S, MISSED_INTERVALS
 from sparktop.store.health import Health
+from sparktop.store.step_baseline import StepBaseline
 from sparktop.store.token_rate import live_generation, rate_note
 
 RATE_WINDOW_S = 10.0
@@ -30,16 +32,21 @@ _AS_SHOWN = (
     "prefix_cache_hit_percent",
     "spec_decode_accept_percent",
     "batch_per_step",
+    "step_ms",
     "preemptions_per_s",
     "estimated_read_gb_per_s",
 )
 """Histories of figures of the view under the same name."""
+_STEADY = 0.15
+"""Share of the running requests that may come or go while a step's time still belongs to one batch."""
 
 
 class BackendTrack:
     """One backend: its newest figures and the history that they are computed from."""
 
-    def __init__(self, target: BackendTarget, thresholds: StateThresholds) -> None:
+    def __init__(
+        self, target: BackendTarget, thresholds: StateThresholds, slow_step_ratio: float = math.inf
+    ) -> None:
         """Start with nothing known but the target."""
         self.target = target
         self.health = Health()
@@ -48,7 +55,12 @@ class BackendTrack:
         """When preemptions were counted last."""
         self.shared_address = False
         """True once it was told that several servers answer at its address."""
+        self.step_pace: StepPace | None = None
+        """The newest steps against those of the same batch before; None where that cannot be told."""
         self._thresholds = thresholds
+        self._baseline = StepBaseline(target.name, slow_step_ratio)
+        self._running: deque[tuple[float, float]] = deque()
+        """Requests over the window of rates, for as long as every lane had some."""
         self._identity = EngineIdentity()
         self._lineage = Lineage()
         self._window = Window()
@@ -63,11 +75,19 @@ class BackendTrack:
         self._identity = identity
         self.view = replace(self.view, **self._name_parts())
 
+    def place(self, nodes: tuple[str, ...]) -> None:
+        """Take over on which nodes it runs."""
+        if nodes != self.view.nodes:
+            self.view = replace(self.view, nodes=nodes)
+
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Take a failed poll: a gap in the history, the last figures stay."""
         self.health.bad(failure, now)
         self._histories.append(failure.at, {})
         self._waiting.clear()
+        self._running.clear()
+        self._baseline.pause()
+        self.step_pace = None
         state, rule = backend_state(LoadFigures(failure=failure), self._thresholds)
         self.view = replace(
             self.view,
@@ -91,6 +111,7 @@ class BackendTrack:
         kind = self._count(sample, wall_at, interval_s)
         self.health.good(sample.at)
         figures = self._gauge(sample, took_ms) | self._rate(interval_s) | self._name_parts()
+        figures["step_ms"] = self._step_ms(sample, figures, interval_s)
         state, rule = backend_state(self._load(sample, figures), self._thresholds)
         # One `replace` for all: each costs as much as two rates.
         self.view = replace(
@@ -111,6 +132,8 @@ class BackendTrack:
         if link.kind is not LinkKind.CONTINUES:
             self._window.clear()
             self._waiting.clear()
+            self._running.clear()
+            self._baseline.clear()
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
         if link.kind is LinkKind.RESTARTED:
@@ -176,6 +199,31 @@ class BackendTrack:
             "estimated_read_gb_per_s": None if read_bytes is None else read_bytes / 1e9,
             **{name: window.latency(name, long_s) for name in LATENCIES},
         }
+
+    def _step_ms(self, sample: EngineSample, figures: Mapping[str, Any], interval_s: float) -> float | None:
+        """Give the mean time of a step where every lane was at work all through the window; judge it."""
+        self.step_pace = None
+        at, lanes, running = sample.at, len(sample.lanes), figures["running"]
+        if not running or not all(lane.running for lane in sample.lanes):
+            self._running.clear()
+            self._baseline.pause()
+            return None
+        window_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
+        self._running.append((at, running))
+        while self._running[0][0] < at - window_s - EDGE_SLACK_S:
+            self._running.popleft()
+        steps, span_s = self._window.counted("steps", window_s) or (0.0, 0.0)
+        # The requests of every look inside the window are known, or it began before they did.
+        if steps <= 0 or span_s < window_s / 2 or at - self._running[0][0] < span_s:
+            return None
+        step_ms = 1000.0 * lanes * span_s / steps
+        batch = self._window.ratio("stepped", "steps", window_s)
+        counts = [count for _, count in self._running]
+        if batch is None or max(counts) - min(counts) > max(1.0, _STEADY * running):
+            self._baseline.pause()
+            return step_ms
+        self.step_pace = self._baseline.note(at, step_ms, running, batch, figures["kv_cache_percent"])
+        return step_ms
 
     def _percent(self, part: str, whole: str, window_s: float) -> float | None:
         """Give part / whole over the window; from the gauge where the server has no such counters."""

@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
+from itertools import pairwise
+from statistics import median
 
+from sparktop.analysis.headroom import SLOT_S, Trend, headroom, trend
+from sparktop.analysis.placement import engine_processes
+from sparktop.analysis.speed_state import (
+    SLOW_CLOCK,
+    UNKNOWN,
+    Pace,
+    StepPace,
+    follow,
+    is_gb10,
+    with_steps,
+    worst,
+)
 from sparktop.model.failure import Failure
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.series import HistoryTable
-from sparktop.model.snapshot import NodeHistory, NodeView
-from sparktop.model.targets import NodeTarget
+from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
+from sparktop.model.targets import NodeTarget, NodeThresholds
 from sparktop.store.health import Health
+from sparktop.store.throttled import ThrottledMinute, WorstGpu
 
-LOOPBACK = "lo"
+GIB = 2**30
+_LATE = 1.75
+"""Steps between two samples up to which none can be missing between them."""
 _REMEMBERED = tuple(one.name for one in fields(NodeHistory))
 
 
 class NodeTrack:
-    """One node: its newest sample and the history of what is drawn of it."""
+    """One node: its newest sample, the history of what is drawn of it, and what that means."""
 
-    def __init__(self, target: NodeTarget) -> None:
+    def __init__(self, target: NodeTarget, thresholds: NodeThresholds) -> None:
         """Start with nothing known but the target."""
         self.target = target
         self.health = Health()
         self.took_ms: float | None = None
+        self.processes: tuple[EngineProcess, ...] = ()
+        """Engines on its GPUs; whose they are is in the view."""
+        self.throttled: WorstGpu | None = None
+        self.steps: tuple[StepPace, ...] = ()
+        """The steps of the backend on it, where they tell something of it."""
+        self.beyond_at: dict[str, float] = {}
+        """When the reading behind an alert was last beyond its limit, by the alert's id."""
+        self._thresholds = thresholds
         self._histories = HistoryTable(_REMEMBERED)
+        self._minute = ThrottledMinute()
+        self._paces: dict[int, Pace] = {}
+        self._trend: Trend | None = None
+        self._trend_at: float | None = None
+        self._failed = False
+        """True from a failure to the next sample."""
         self.view = NodeView(target.name, target.via)
 
     def identify(self, identity: NodeIdentity) -> None:
         """Take over what the machine is."""
         self.view = replace(self.view, identity=identity)
 
+    def assign(self, processes: tuple[EngineProcess, ...]) -> None:
+        """Take over whose its engine processes are."""
+        if processes != self.view.engine_processes:
+            self.view = replace(self.view, engine_processes=processes)
+
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Take a failed look: a gap in the history, the last sample stays."""
         self.took_ms = took_ms
         self.health.bad(failure, now)
+        self._failed = True
         self._histories.append(failure.at, {})
         self.view = replace(
             self.view,
@@ -43,40 +80,150 @@ class NodeTrack:
             failing_since=self.health.failing_since,
             history=NodeHistory(**self._histories.series()),
         )
+        if self.health.down and self._trend_at is not None:
+            # What holds now is not what held then: a countdown that stands still would be believed.
+            self._paces.clear()
+            self._minute.clear()
+            self._trend = self._trend_at = None
+            self.throttled, self.steps = None, ()
+            lost = SpeedState(UNKNOWN, "it does not answer")
+            self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
 
-    def accept_sample(self, sample: NodeSample, took_ms: float | None) -> None:
-        """Take a good sample."""
+    def accept_sample(self, sample: NodeSample, took_ms: float | None, interval_s: float) -> bool:
+        """Take a good sample and those missed before it; False when nothing of it is newer than the last.
+
+        `interval_s` is the time between two samples as they are asked for.
+        """
         self.took_ms = sample.cost_ms if sample.cost_ms is not None else took_ms
-        self.health.good(sample.at)
-        memory = sample.memory
-        percent = (
-            100.0 * memory.used_bytes / memory.total_bytes
-            if memory.used_bytes is not None and memory.total_bytes
-            else None
-        )
-        links = [link for link in sample.network if link.up is not False and link.name != LOOPBACK]
-        gpus = sample.gpus
-        points = {
-            "cpu_percent": sample.cpu.percent,
-            "gpu_percent": _mean(gpu.utilization_percent for gpu in gpus),
-            "memory_percent": percent,
-            "power_w": _total(gpu.power_w for gpu in gpus),
-            "rx_bytes_per_s": _total(link.rx_bytes_per_s for link in links),
-            "tx_bytes_per_s": _total(link.tx_bytes_per_s for link in links),
-            "temperature_c": max(
-                (gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None), default=None
-            ),
-            "headroom_gib": memory.headroom_bytes / 2**30 if memory.headroom_bytes is not None else None,
-            "sm_clock_mhz": _mean(gpu.sm_clock_mhz for gpu in gpus),
-        }
-        self._histories.append(sample.at, points)
+        known = self.view.sample
+        looks = sorted((*sample.missed, sample), key=lambda one: one.at)
+        fresh = [one for one in looks if known is None or one.at > known.at]
+        step_s = median(_steps(looks)) if sample.missed else interval_s
+        self._remember(looks, _LATE * step_s)
+        self._measure(fresh, None if known is None else known.at, step_s)
+        newest = fresh[-1] if fresh else known or sample
+        self.health.good(newest.at)
         self.view = replace(
             self.view,
-            sample=sample,
+            sample=replace(newest, missed=()) if newest.missed else newest,
             failure=None,
             failing_since=None,
             history=NodeHistory(**self._histories.series()),
         )
+        if fresh:
+            self._judge(newest, interval_s)
+        return bool(fresh)
+
+    def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
+        """Hold the steps of the backend on this node against its clock and power."""
+        sample, self.steps = self.view.sample, steps
+        gb10 = sample is not None and any(is_gb10(gpu, unified=sample.memory.unified) for gpu in sample.gpus)
+        speed = with_steps(worst(self._paces), steps, gb10=gb10)
+        if speed != self.view.speed:
+            self.view = replace(self.view, speed=speed)
+
+    def _remember(self, looks: Sequence[NodeSample], apart_s: float) -> None:
+        """Add samples to the histories, each at its place in time."""
+        points = [(look.at, _points(look)) for look in looks]
+        last_at = self.view.history.cpu_percent.last_at
+        if len(points) == 1 and (last_at is None or points[0][0] > last_at):
+            self._histories.append(*points[0])
+        else:
+            self._histories.insert(points, apart_s)
+
+    def _measure(self, fresh: Sequence[NodeSample], known_at: float | None, step_s: float) -> None:
+        """Take new samples, oldest first, into what is known of throttling and clocks."""
+        for look in fresh:
+            span_s = None if known_at is None else look.at - known_at
+            # After a failure nobody knows since when the shares count, unless no sample is missing.
+            if span_s is not None and not (self._failed and span_s > _LATE * step_s):
+                self._minute.add(look.at, span_s, look.gpus)
+            if self._failed:
+                self._paces = {
+                    index: pace if pace.state.word == SLOW_CLOCK else Pace(pace.state)
+                    for index, pace in self._paces.items()
+                }
+            self._failed, known_at = False, look.at
+            self._paces = {
+                gpu.index: follow(
+                    self._paces.get(gpu.index, Pace()),
+                    gpu,
+                    look.at,
+                    unified=look.memory.unified,
+                    shares=self._minute.shares(gpu.index),
+                    thresholds=self._thresholds,
+                )
+                for gpu in look.gpus
+            }
+
+    def _judge(self, newest: NodeSample, interval_s: float) -> None:
+        """Give the view what the histories mean up to its newest sample."""
+        self.processes = engine_processes(newest.gpus)
+        self.throttled = self._minute.worst()
+        limits = memory_limits(newest.memory, self._thresholds)
+        left_gib = self.view.history.headroom_gib
+        if self._trend_at is None or newest.at - self._trend_at >= SLOT_S:
+            # As often as it gets a new point: it costs more than all else here.
+            self._trend, self._trend_at = trend(left_gib, newest.at, interval_s), newest.at
+        self.view = replace(
+            self.view,
+            headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
+            speed=worst(self._paces),
+            throttled_percent=self.throttled.percent if self.throttled else {},
+        )
+
+
+def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:
+    """Give what is left, the limit that warns and the one that is critical, in bytes."""
+    left = _left_bytes(memory)
+    if left is None:
+        return None
+    if memory.unified:
+        return left, thresholds.headroom_warn_gib * GIB, thresholds.headroom_critical_gib * GIB
+    if memory.total_bytes is None:
+        return None
+    percent = memory.total_bytes / 100
+    return left, percent * thresholds.available_warn_percent, percent * thresholds.available_critical_percent
+
+
+def _left_bytes(memory: MemoryReading) -> int | None:
+    return memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
+
+
+def _points(sample: NodeSample) -> dict[str, float | None]:
+    """Give what a sample adds to each history."""
+    memory, gpus = sample.memory, sample.gpus
+    left = _left_bytes(memory)
+    percent = (
+        100.0 * memory.used_bytes / memory.total_bytes
+        if memory.used_bytes is not None and memory.total_bytes
+        else None
+    )
+    up = [link for link in sample.network if link.up is not False]
+    # Bridges, tunnels and loopback carry what passes through an interface as well.
+    links = [link for link in up if link.kind not in {"other", "rdma"}]
+    rdma = [link for link in up if link.kind == "rdma"]
+    heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    shares = [share for gpu in gpus for share in gpu.throttled_percent.values() if share is not None]
+    return {
+        "cpu_percent": sample.cpu.percent,
+        "gpu_percent": _mean(gpu.utilization_percent for gpu in gpus),
+        "memory_percent": percent,
+        "power_w": _total(gpu.power_w for gpu in gpus),
+        "rx_bytes_per_s": _total(link.rx_bytes_per_s for link in links),
+        "tx_bytes_per_s": _total(link.tx_bytes_per_s for link in links),
+        "rdma_rx_bytes_per_s": _total(link.rx_bytes_per_s for link in rdma),
+        "rdma_tx_bytes_per_s": _total(link.tx_bytes_per_s for link in rdma),
+        "temperature_c": max(heat, default=None),
+        "sm_clock_mhz": _mean(gpu.sm_clock_mhz for gpu in gpus),
+        "headroom_gib": None if left is None else left / GIB,
+        "throttled_percent": max(shares, default=None),
+        "swap_in_bytes_per_s": memory.swap_in_bytes_per_s,
+    }
+
+
+def _steps(looks: Sequence[NodeSample]) -> list[float]:
+    return [later.at - earlier.at for earlier, later in pairwise(looks)]
 
 
 def _total(values: Iterable[float | None]) -> float | None:

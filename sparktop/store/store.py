@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from sparktop.analysis.placement import BackendPlace, NodePlace, matched, place
 from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
+from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
@@ -16,11 +18,12 @@ from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import BackendView, Event, SelfView, Severity, Snapshot, Totals
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.rates import LinkKind
-from sparktop.store.alerts import AlertBook, judge_backend, judge_health, judge_node, unreachable_id
+from sparktop.store.alerts import AlertBook, judge_backend, judge_health, unreachable_id
 from sparktop.store.backend import BackendTrack
 from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node import NodeTrack
+from sparktop.store.node_alerts import judge_node
 from sparktop.store.router import RouterTrack, group_names
 
 Reading = EngineSample | NodeSample | RouterSample | Failure
@@ -53,12 +56,17 @@ class Store:
         self.searching: tuple[str, ...] = ()
         """Hosts on which nothing to watch was found yet."""
         self._thresholds = watch.thresholds
+        self._node_thresholds = watch.node_thresholds
         self._models = watch.models
         self._clock = clock
         self._now = now
         self._backends: dict[str, BackendTrack] = {}
         self._nodes: dict[str, NodeTrack] = {}
         self._routers: dict[str, RouterTrack] = {}
+        self._on_node: dict[str, list[str]] = {}
+        """Backends by the node that they run on."""
+        self._placed = False
+        """False while something has come that may tell more of where backends run."""
         self._alerts = AlertBook()
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._self_cost = SelfView()
@@ -66,13 +74,16 @@ class Store:
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
         """Watch these too; what has a name that is known already among its kind stays as it is."""
+        self._placed = False
         for target in targets:
             if isinstance(target, BackendTarget):
                 if target.name not in self._backends:
-                    self._backends[target.name] = BackendTrack(target, self._thresholds)
+                    self._backends[target.name] = BackendTrack(
+                        target, self._thresholds, self._node_thresholds.slow_step_ratio
+                    )
             elif isinstance(target, NodeTarget):
                 if target.name not in self._nodes:
-                    self._nodes[target.name] = NodeTrack(target)
+                    self._nodes[target.name] = NodeTrack(target, self._node_thresholds)
             elif target.name not in self._routers:
                 self._routers[target.name] = RouterTrack(target)
 
@@ -80,6 +91,7 @@ class Store:
         """Forget a source, its history and its alerts."""
         tracks = self._tracks(key)
         tracks.pop(key.name, None)
+        self._placed = False
         self._alerts.clear_source(key)
 
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
@@ -98,9 +110,7 @@ class Store:
         elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
             self._accept_engine(key, track, reading, took_ms, now)
         elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
-            track.accept_sample(reading, took_ms)
-            self._note_health(key, track.health, now)
-            judge_node(self._alerts, key, track, now)
+            self._accept_node(key, track, reading, took_ms, now)
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
             track.accept_sample(reading, now, took_ms)
             self._note_health(key, track.health, now)
@@ -121,6 +131,7 @@ class Store:
                 track.identify(identity)
             case NodeTrack(), NodeIdentity():
                 track.identify(identity)
+                self._placed = False
             case _:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
@@ -140,6 +151,7 @@ class Store:
     def snapshot(self) -> Snapshot:
         """Give one picture of everything, as it stands now."""
         at, now = self._clock(), self._now()
+        self._place()
         routers = list(self._routers.values())
         urls = {name: track.target.url for name, track in self._backends.items()}
         groups = [track.group(urls) for track in routers]
@@ -178,9 +190,11 @@ class Store:
         self, key: SourceKey, track: BackendTrack, sample: EngineSample, took_ms: float | None, now: datetime
     ) -> None:
         wall_at = now.timestamp() - (self._clock() - sample.at)
+        engine = track.view.engine
         kind = track.accept_sample(sample, wall_at=wall_at, interval_s=self.interval_s, took_ms=took_ms)
         if kind is None:
             return
+        self._placed &= track.view.engine == engine
         self._note_health(key, track.health, now)
         judge_backend(self._alerts, key, track, self._thresholds, now)
         if kind is LinkKind.RESTARTED:
@@ -189,6 +203,48 @@ class Store:
             track.shared_address = True
             message = "several servers answer at this address in turn: no rates across a change"
             self._events.append(Event(now, Severity.WARNING, key.name, message))
+
+    def _accept_node(
+        self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, now: datetime
+    ) -> None:
+        processes = track.processes
+        # Nodes are looked at half as often.
+        newer = track.accept_sample(sample, took_ms, 2 * self.interval_s)
+        self._placed &= track.processes == processes
+        self._note_health(key, track.health, now)
+        if newer:
+            self._place()
+            track.judge_steps(self._steps_on(key.name))
+            judge_node(self._alerts, key, track, self._node_thresholds, now)
+
+    def _place(self) -> None:
+        """Find out anew which backend runs on which node, where something has come that may tell."""
+        if self._placed:
+            return
+        self._placed = True
+        backends = [
+            BackendPlace(name, one.target.url, one.view.engine, one.target.nodes)
+            for name, one in self._backends.items()
+        ]
+        found = place(backends, [_node_place(one) for one in self._nodes.values()])
+        self._on_node = {}
+        for name, nodes in found.items():
+            self._backends[name].place(nodes)
+            for node in nodes:
+                self._on_node.setdefault(node, []).append(name)
+        for name, track in self._nodes.items():
+            engines = {one: self._backends[one].view.engine for one in self._on_node.get(name, ())}
+            track.assign(matched(track.processes, engines))
+
+    def _steps_on(self, node: str) -> tuple[StepPace, ...]:
+        """Give the steps of the backend on a node, where nothing but this node can be what slows them."""
+        names = self._on_node.get(node, [])
+        backend = self._backends[names[0]] if len(names) == 1 else None
+        if backend is None or backend.step_pace is None:
+            return ()
+        beside = [self._nodes[one] for one in backend.view.nodes if one != node and one in self._nodes]
+        held_up = any(one.view.speed.word in {SLOW_CLOCK, THROTTLED} for one in beside)
+        return () if held_up else (backend.step_pace,)
 
     def _note_health(self, key: SourceKey, health: Health, now: datetime) -> None:
         went_down = judge_health(self._alerts, key, health, now)
@@ -234,6 +290,19 @@ class Store:
             if router.poll_ms is not None:
                 took[SourceKey.router(name).label] = router.poll_ms
         return took
+
+
+def _node_place(track: NodeTrack) -> NodePlace:
+    target, identity = track.target, track.view.identity
+    return NodePlace(
+        target.name,
+        target.via == "local",
+        target.url,
+        target.ssh,
+        identity.addresses,
+        identity.hostname,
+        track.processes,
+    )
 
 
 def _totals(backends: Iterable[BackendView]) -> Totals:

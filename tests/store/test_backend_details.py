@@ -16,7 +16,7 @@ from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.series import HistoryTable
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Watch
 from sparktop.rates import Window
-from sparktop.rates.tally import Tally
+from sparktop.rates.tally import EDGE_SLACK_S, Tally
 from sparktop.store import SourceKey
 
 World = Any
@@ -216,7 +216,7 @@ def test_a_window_reaches_back_over_unbroken_tallies_only(
     for name in "ab":
         expected = None
         for oldest in reversed(told):
-            if name not in oldest.counters or oldest.at < at - window_s:
+            if name not in oldest.counters or oldest.at < at - window_s - EDGE_SLACK_S:
                 break
             if oldest.at < at:
                 expected = (totals[name] - oldest.counters[name], at - oldest.at)

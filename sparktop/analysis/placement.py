@@ -1,0 +1,209 @@
+"""Which backend runs on which node: as the config says, else by address, never by guess.
+
+A backend's address is a node's where its host is that of the agent's URL, that of the ssh target, one of the
+addresses of the machine's interfaces or its host name; loopback is the node read on this machine. Where two
+nodes fit, nobody knows, and none is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from sparktop.model.node import GpuReading
+from sparktop.model.snapshot import EngineProcess
+
+_HERE = "localhost"
+_ENGINES = (
+    ("vllm", "vllm"),
+    ("sglang", "sglang"),
+    ("llama-server", "llamacpp"),
+    ("trtllm", "trtllm"),
+    ("tensorrt[_-]llm", "trtllm"),
+    ("ollama", "ollama"),
+    ("text-generation", "tgi"),
+)
+"""How the names of engines' processes begin: "VLLM::Worker_TP0", "ollama_llama_server"."""
+_ENGINE = re.compile("|".join(f"({pattern})(?![a-z0-9])" for pattern, _ in _ENGINES), re.IGNORECASE)
+_RANK = re.compile(r"_(PP|TP)(\d{1,4})(?!\d)")
+
+Rank = tuple[int, int]
+"""Of a worker: of its pipeline stage, and within that of its tensor-parallel group."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """What is known of where a node is, and of the engines on its GPUs."""
+
+    name: str
+    local: bool = False
+    """True: read on this machine."""
+    url: str | None = None
+    """Of its agent."""
+    ssh: str | None = None
+    addresses: tuple[str, ...] = ()
+    hostname: str | None = None
+    processes: tuple[EngineProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BackendPlace:
+    """What is known of where a backend is."""
+
+    name: str
+    url: str
+    engine: str | None = None
+    """Its engine's name; None while it is not known."""
+    nodes: tuple[str, ...] = ()
+    """As the config says."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """A node with workers of higher ranks only."""
+
+    node: str
+    engine: str
+    ranks: frozenset[Rank]
+
+
+@lru_cache(maxsize=1024)
+def engine_of(process_name: str) -> str | None:
+    """Give the engine that a process with this name is part of; None for any other process."""
+    found = _ENGINE.match(process_name)
+    return _ENGINES[found.lastindex - 1][1] if found and found.lastindex else None
+
+
+@lru_cache(maxsize=1024)
+def rank_of(process_name: str) -> Rank | None:
+    """Give the rank of an engine's worker; None where its name tells none."""
+    told = {kind: int(number) for kind, number in _RANK.findall(process_name)}
+    return (told.get("PP", 0), told.get("TP", 0)) if told else None
+
+
+def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
+    """Give the engines' processes on these GPUs, each once."""
+    found: dict[int, EngineProcess] = {}
+    for gpu in gpus:
+        for process in gpu.processes or ():
+            engine = engine_of(process.name)
+            if engine is not None:
+                found.setdefault(process.pid, EngineProcess(process.pid, process.name, engine))
+    return tuple(found.values())
+
+
+def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[str, tuple[str, ...]]:
+    """Give the nodes of each backend, none where nobody knows; the one with rank 0 first.
+
+    Workers of a higher rank without a rank 0 beside them belong to a backend that spans nodes. Whose they are
+    is evident where one backend alone, of this engine, has a rank 0 and not theirs.
+    """
+    by_host = _nodes_by_host(nodes)
+    placed = {one.name: one.nodes or _by_address(one, by_host) for one in backends}
+    claims: dict[str, list[_Follower]] = {}
+    for follower in _followers(backends, nodes, placed):
+        leaders = [
+            one
+            for one in backends
+            if one.engine == follower.engine and _leads(placed[one.name], follower, nodes)
+        ]
+        if len(leaders) == 1 and not leaders[0].nodes:
+            claims.setdefault(leaders[0].name, []).append(follower)
+    for name, followers in claims.items():
+        ranks = [rank for one in followers for rank in one.ranks]
+        if len(ranks) == len(set(ranks)):  # else two nodes say that they are the same part of it
+            placed[name] = (*placed[name], *(one.node for one in followers))
+    return placed
+
+
+def matched(
+    processes: Iterable[EngineProcess], engines: Mapping[str, str | None]
+) -> tuple[EngineProcess, ...]:
+    """Give a node's engine processes with their backend, where only one backend there is of their engine.
+
+    `engines` holds the engine of each backend that is placed on the node.
+    """
+    told: list[EngineProcess] = []
+    for one in processes:
+        mine = [name for name, engine in engines.items() if engine == one.engine]
+        # A backend whose engine is not known yet may be the one.
+        sure = len(mine) == 1 and None not in engines.values()
+        told.append(EngineProcess(one.pid, one.name, one.engine, mine[0] if sure else None))
+    return tuple(told)
+
+
+def _nodes_by_host(nodes: Iterable[NodePlace]) -> dict[str, set[str]]:
+    hosts: dict[str, set[str]] = {}
+    for node in nodes:
+        told = [_url_host(node.url), _ssh_host(node.ssh), node.hostname, *node.addresses]
+        mine = {host for one in told if (host := _host(one)) is not None}
+        # Its own interfaces have loopback as well, which says nothing to anybody else.
+        if node.local:
+            mine.add(_HERE)
+        for host in mine:
+            hosts.setdefault(host, set()).add(node.name)
+    return hosts
+
+
+def _by_address(backend: BackendPlace, by_host: Mapping[str, set[str]]) -> tuple[str, ...]:
+    host = _host(_url_host(backend.url))
+    fitting = by_host.get(host, set()) if host is not None else set()
+    return tuple(fitting) if len(fitting) == 1 else ()
+
+
+def _followers(
+    backends: Sequence[BackendPlace], nodes: Sequence[NodePlace], placed: Mapping[str, tuple[str, ...]]
+) -> list[_Follower]:
+    """Give the nodes that run only higher ranks of an engine, and no backend of it, by rank."""
+    taken = {(node, one.engine) for one in backends for node in placed[one.name]}
+    found = [
+        _Follower(node.name, engine, ranks)
+        for node in nodes
+        for engine in dict.fromkeys(one.engine for one in node.processes)
+        if (ranks := _ranks(node, engine)) and (0, 0) not in ranks and (node.name, engine) not in taken
+    ]
+    return sorted(found, key=lambda one: (min(one.ranks), one.node))
+
+
+def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[NodePlace]) -> bool:
+    """Tell whether a backend at `places` has a rank 0, and none of the follower's ranks."""
+    own = [_ranks(node, follower.engine) for node in nodes if node.name in places]
+    here = frozenset().union(*own)
+    return (0, 0) in here and not follower.ranks & here
+
+
+def _ranks(node: NodePlace, engine: str) -> frozenset[Rank]:
+    told = (rank_of(one.name) for one in node.processes if one.engine == engine)
+    return frozenset(rank for rank in told if rank is not None)
+
+
+def _url_host(url: str | None) -> str | None:
+    try:
+        return urlsplit(url).hostname if url else None
+    except ValueError:
+        return None
+
+
+def _ssh_host(target: str | None) -> str | None:
+    """Give the host of what ssh is told: host, user@host or ssh://user@host:port."""
+    if not target:
+        return None
+    if target.startswith("ssh://"):
+        return _url_host(target)
+    return target.rsplit("@", 1)[-1]
+
+
+def _host(name: str | None) -> str | None:
+    """Give a host so written that two spellings of one are equal; any loopback is "localhost"."""
+    plain = (name or "").partition("%")[0].lower().removesuffix(".").removesuffix(".local")
+    if not plain:
+        return None
+    try:
+        address = ip_address(plain)
+    except ValueError:
+        return plain
+    return _HERE if address.is_loopback or address.is_unspecified else address.compressed

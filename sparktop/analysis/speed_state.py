@@ -1,0 +1,241 @@
+"""Does a GPU run as fast as its load should make it? Clock and power against load, steps against earlier.
+
+Two faults of a GB10 show in no throttle reason (reported by users): a power-delivery fault pins the SM clock
+at 500 to 850 MHz, at 15 to 18 W and 95 % load; and a hidden state makes a step take 94 ms instead of 63 at a
+clock that looks healthy. So clock alone tells neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sparktop.model.node import GpuReading
+from sparktop.model.snapshot import SpeedState
+from sparktop.model.targets import NodeThresholds
+
+UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK, SLOW_STEPS = (
+    "unknown",
+    "idle",
+    "normal",
+    "throttled",
+    "slow clock",
+    "slow steps",
+)
+"""The words, from the one that says least to the gravest; steps are judged only where the rest is normal."""
+SLOW_AFTER_S = 10.0
+"""A slow clock counts once it has been slow under load for this long."""
+CLEARS_AT = 1.2
+"""Times the limit: a clock that was slow is healthy again from here on."""
+LOADED_PERCENT = 80.0
+"""Load from which on a clock has no excuse for being low."""
+IDLE_PERCENT = 5.0
+LOW_POWER_W = 25.0
+"""A GB10 under load that draws less is starved: 15 to 18 W with the fault, 30 to 45 W when it decodes."""
+SLOW_SHARE = 0.5
+"""Share of its highest clock that a loaded GPU stays above, where it is no GB10."""
+
+HEAT = frozenset({"software thermal", "hardware thermal"})
+POWER_CAP = "software power cap"
+BY_CHOICE = frozenset({"application clocks", "sync boost", "display clock"})
+"""Reasons that somebody has set: they lower a clock, but nothing is wrong."""
+_GRAVITY = {word: rank for rank, word in enumerate((UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK))}
+
+_USB_PD_FIX = (
+    "use the 240 W adapter that came with it, unplug it from the mains for a minute, plug its cable in again"
+    " and check it; nvidia-smi -rgc lifts a clock lock"
+)
+_LOCK_CAUSE = "a clock lock (nvidia-smi -lgc) or a limit that the driver does not tell"
+_LOCK_FIX = "nvidia-smi -rgc lifts a clock lock; else check power supply and cooling"
+_NOT_SEEN = SpeedState()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The state of one GPU, and since when its readings have shown a slow clock."""
+
+    state: SpeedState = _NOT_SEEN
+    slow_since: float | None = None
+    """Monotonic seconds; None while they show none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPace:
+    """How long an engine's steps take now, against the same batch before."""
+
+    backend: str
+    now_ms: float
+    before_ms: float
+    """What steps took in this session for as many requests and tokens, at their best."""
+    running: float
+    """Requests in a batch."""
+    slow: bool
+    """True once they have been slow for some time."""
+    healthy: bool = False
+    """True where they are well below what counts as slow."""
+
+
+def is_gb10(gpu: GpuReading, *, unified: bool | None) -> bool:
+    """Tell whether a GPU is a GB10: by its name, or where it has none by the memory that it shares."""
+    return "GB10" in gpu.name if gpu.name is not None else unified is True
+
+
+def follow(
+    pace: Pace,
+    gpu: GpuReading,
+    at: float,
+    *,
+    unified: bool | None,
+    shares: Mapping[str, float],
+    thresholds: NodeThresholds,
+) -> Pace:
+    """Give the state of a GPU at `at`, where `pace` was its state before.
+
+    `shares` are the percent of the last minute that each reason took. `unified` is the machine's memory.
+    """
+    gb10, held = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
+    state = _state(gpu, shares, thresholds, gb10=gb10, held=held)
+    if state.word != SLOW_CLOCK:
+        return Pace(state)
+    since = at if pace.slow_since is None else pace.slow_since
+    if at - since >= SLOW_AFTER_S:
+        return Pace(state, since)
+    return Pace(SpeedState(UNKNOWN, f"{state.reason}, for {at - since:.0f} s so far"), since)
+
+
+def worst(paces: Mapping[int, Pace]) -> SpeedState:
+    """Give the state of the GPU that is worst off; its number is said where there are several."""
+    if not paces:
+        return SpeedState(UNKNOWN, "no GPU to look at")
+    index, pace = max(paces.items(), key=lambda one: (_GRAVITY[one[1].state.word], -one[0]))
+    if len(paces) == 1:
+        return pace.state
+    return replace(pace.state, reason=f"GPU {index}: {pace.state.reason}")
+
+
+def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> SpeedState:
+    """Give "slow steps" where one of `steps` is slow although `state` finds clock and power in order."""
+    slow = [one for one in steps if one.slow]
+    if state.word != NORMAL or not slow:
+        return state
+    one = max(slow, key=lambda pace: pace.now_ms / pace.before_ms)
+    reason = (
+        f"{one.backend}: {one.now_ms:.0f} ms a step at {one.running:.0f} running,"
+        f" {one.before_ms:.0f} ms before; {state.reason}"
+    )
+    if gb10:
+        cause = "an unknown hidden state of the machine: clock and power look healthy"
+        return SpeedState(SLOW_STEPS, reason, cause, "restart the machine: that is reported to bring it back")
+    cause = "unknown: clock and power look healthy"
+    return SpeedState(SLOW_STEPS, reason, cause, "look for other work on the machine; else restart it")
+
+
+def _state(
+    gpu: GpuReading,
+    shares: Mapping[str, float],
+    thresholds: NodeThresholds,
+    *,
+    gb10: bool,
+    held: bool,
+) -> SpeedState:
+    """Give the state that one reading shows; `held`: the clock was slow before."""
+    use, clock = gpu.utilization_percent, gpu.sm_clock_mhz
+    if use is None:
+        return SpeedState(UNKNOWN, "the driver does not tell the load")
+    if use < IDLE_PERCENT:
+        return SpeedState(IDLE, f"{use:.0f} % load")
+    over = _reasons_over(gpu, shares, thresholds)
+    floor = _clock_floor(gpu, thresholds, gb10=gb10)
+    limit = None if floor is None else floor * CLEARS_AT if held else floor
+    low = clock is not None and limit is not None and clock < limit
+    if low and use >= LOADED_PERCENT:
+        # Heat explains a low clock; other reasons are what a power-delivery fault may look like from inside.
+        if gb10 and not HEAT & over.keys():
+            return _slow_gb10(gpu)
+        if not over:
+            return _slow_other(gpu)
+    if over:
+        return _throttled(gpu, over)
+    return _by_clock(gpu, low=low, judged=limit is not None)
+
+
+def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
+    """Give the state of a GPU that nothing slows."""
+    if gpu.sm_clock_mhz is None or not judged:
+        which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
+        return SpeedState(UNKNOWN, f"the driver does not tell the {which}")
+    if low:
+        return SpeedState(UNKNOWN, f"too little load to judge by: {_clock_words(gpu)}")
+    return SpeedState(NORMAL, _clock_words(gpu))
+
+
+def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> float | None:
+    """Give the clock that a loaded GPU stays above; None where nobody knows."""
+    if gb10:
+        return thresholds.slow_clock_mhz
+    return None if gpu.sm_clock_max_mhz is None else SLOW_SHARE * gpu.sm_clock_max_mhz
+
+
+def _clock_words(gpu: GpuReading) -> str:
+    """Give clock, load and power in words."""
+    top = f" of {gpu.sm_clock_max_mhz}" if gpu.sm_clock_max_mhz is not None else ""
+    watts = f", {gpu.power_w:.0f} W" if gpu.power_w is not None else ""
+    return f"{gpu.sm_clock_mhz}{top} MHz at {gpu.utilization_percent:.0f} % load{watts}"
+
+
+def _slow_gb10(gpu: GpuReading) -> SpeedState:
+    words, clock = _clock_words(gpu), gpu.sm_clock_mhz
+    if gpu.power_w is not None and gpu.power_w >= LOW_POWER_W:
+        return SpeedState(SLOW_CLOCK, words, _LOCK_CAUSE, _LOCK_FIX)
+    return SpeedState(
+        SLOW_CLOCK,
+        words,
+        f"USB-PD power delivery: the clock is pinned at {clock} MHz under load",
+        _USB_PD_FIX,
+    )
+
+
+def _slow_other(gpu: GpuReading) -> SpeedState:
+    words, reasons = _clock_words(gpu), gpu.throttle_reasons
+    if reasons is None:
+        return SpeedState(UNKNOWN, f"{words}, and the driver gives no reasons")
+    if "application clocks" in reasons:
+        cause = "application clocks are set below what the GPU can do"
+        return SpeedState(SLOW_CLOCK, words, cause, "nvidia-smi -rac resets them")
+    return SpeedState(SLOW_CLOCK, words, _LOCK_CAUSE, _LOCK_FIX)
+
+
+def _reasons_over(
+    gpu: GpuReading, shares: Mapping[str, float], thresholds: NodeThresholds
+) -> dict[str, float | None]:
+    """Give the reasons that took more of the last minute than allowed, or act now where no share is told."""
+    over: dict[str, float | None] = {
+        reason: share
+        for reason, share in shares.items()
+        if share >= thresholds.throttled_warn_percent and reason not in BY_CHOICE
+    }
+    for reason in gpu.throttle_reasons or ():
+        if reason not in shares and reason not in BY_CHOICE:
+            over.setdefault(reason, None)
+    return over
+
+
+def _throttled(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
+    reason = max(over, key=lambda one: (over[one] or 0.0, one))
+    share = over[reason]
+    words = reason if share is None else f"{reason}, {share:.0f} % of the last minute"
+    if gpu.sm_clock_mhz is not None:
+        words += f"; {_clock_words(gpu)}"
+    return SpeedState(THROTTLED, words, *_why(reason, gpu))
+
+
+def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
+    """Give cause and fix of a throttle reason."""
+    if reason in HEAT:
+        heat = "" if gpu.temperature_c is None else f", {gpu.temperature_c:.0f} °C"
+        return f"the GPU is at its thermal limit{heat}", "cooler air, free vents, or fewer requests at once"
+    if reason == POWER_CAP:
+        watts = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
+        cause = f"the GPU is at its power limit{watts}"
+        return cause, "none is needed at full load; a higher limit, where it allows one"
+    return f"{reason}: the hardware holds the clock down", "check power supply, cable and cooling"

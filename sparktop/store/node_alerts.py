@@ -1,0 +1,237 @@
+"""Alerts about a node: memory, heat, throttling, swapping, RDMA errors, speed, sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sparktop.analysis.speed_state import BY_CHOICE, NORMAL, POWER_CAP, SLOW_CLOCK, SLOW_STEPS, THROTTLED
+from sparktop.model.node import NetworkReading, NodeSample
+from sparktop.model.snapshot import Severity
+from sparktop.model.targets import NodeThresholds
+from sparktop.model.text import clean
+from sparktop.store.alerts import AlertBook
+from sparktop.store.keys import SourceKey
+from sparktop.store.node import GIB, NodeTrack, memory_limits
+
+MIB = 2**20
+HEADROOM_CLEARS_AT = 1.1
+"""Times the limit: a value that wavers about its limit must not flap."""
+MARGIN_CLEARS_C = 2.0
+"""Degrees beyond the limit."""
+SENSOR_CLEARS_C = 3.0
+SHARE_CLEARS_AT = 0.7
+RATE_CLEARS_AT = 0.5
+QUIET_S = 30.0
+"""What comes in bursts, swapping and errors, clears after so long without one."""
+UNJUDGED_S = 300.0
+"""A slow state that cannot be seen, because there is no load to see it by, is believed for so long."""
+SOON_S = 3600.0
+"""A limit that is further away says nothing of what to do now."""
+LEAST_COVERED_S = 15.0
+"""Of the last minute: a share of less time says little."""
+CONGESTION = frozenset({"np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"})
+"""RDMA counters of notifications, which are no errors."""
+_COUNTERS_NAMED = 3
+_LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A reading against its limits."""
+
+    name: str
+    """Of the alert, within its node."""
+    value: float | None
+    """None: not known, and then nothing is claimed."""
+    message: Callable[[], str]
+    warn: float
+    clears: float
+    """Where the warning ends."""
+    critical: float | None = None
+    critical_clears: float | None = None
+    """Where "critical" becomes a warning again."""
+    falling: bool = False
+    """True: below the limit is bad, instead of at or above it."""
+    quiet_s: float = 0.0
+    severity: Severity = Severity.WARNING
+    """Of its warning."""
+
+    def grade(self, held: Severity | None) -> Severity | None:
+        """Give how grave the reading is, where `held` is how grave it was; None: not at all."""
+        critical = self.critical_clears if held is Severity.CRITICAL else self.critical
+        if critical is not None and self._beyond(critical):
+            return Severity.CRITICAL
+        return self.severity if self._beyond(self.warn if held is None else self.clears) else None
+
+    def _beyond(self, limit: float) -> bool:
+        if self.value is None:
+            return False
+        return self.value < limit if self.falling else self.value >= limit
+
+
+def judge_node(
+    book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, now: datetime
+) -> None:
+    """Hold or clear every alert about a node after a good sample."""
+    sample = track.view.sample
+    if sample is None:
+        return
+    for gauge in _gauges(track, sample, thresholds):
+        alert_id = f"{key.label}:{gauge.name}"
+        severity = gauge.grade(book.severity(alert_id))
+        if severity is not None:
+            track.beyond_at[alert_id] = sample.at
+            book.hold(alert_id, severity, key.name, clean(gauge.message(), _LONGEST), now)
+        elif sample.at - track.beyond_at.get(alert_id, -QUIET_S) >= gauge.quiet_s or gauge.value is None:
+            book.clear(alert_id)
+    _judge_speed(book, key, track, sample.at, now)
+
+
+def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, now: datetime) -> None:
+    """Hold "slow clock" and "slow steps" until the contrary is seen, or nothing for a long time."""
+    speed = track.view.speed
+    healthy = {
+        SLOW_CLOCK: speed.word in {NORMAL, THROTTLED, SLOW_STEPS},
+        SLOW_STEPS: speed.word in {THROTTLED, SLOW_CLOCK}
+        or (speed.word == NORMAL and any(one.healthy for one in track.steps)),
+    }
+    for word, gone in healthy.items():
+        alert_id = f"{key.label}:{word.replace(' ', '-')}"
+        if speed.word == word:
+            track.beyond_at[alert_id] = at
+            message = f"{word}: {speed.reason}. Likely cause: {speed.cause}. Fix: {speed.fix}"
+            book.hold(alert_id, Severity.WARNING, key.name, clean(message, _LONGEST), now)
+        elif gone or at - track.beyond_at.get(alert_id, at) >= UNJUDGED_S:
+            book.clear(alert_id)
+
+
+def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) -> Iterator[Gauge]:
+    yield _headroom(track, sample, thresholds)
+    yield _thermal(sample, thresholds)
+    yield from _throttled(track, thresholds)
+    yield _swap_in(sample, thresholds)
+    yield _rdma_errors(sample, thresholds)
+    yield _sensors(sample)
+
+
+def _headroom(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+    memory = sample.memory
+    left, warn, critical = memory_limits(memory, thresholds) or (None, 0.0, 0.0)
+
+    def message() -> str:
+        words = f"{(left or 0) / GIB:.1f} GiB of memory left"
+        if not memory.unified and memory.total_bytes:
+            words += f" ({100 * (left or 0) / memory.total_bytes:.0f} %)"
+        soon = track.view.headroom.until_limit_s
+        return f"{words}, critical in {max(1, round(soon / 60))} min" if soon and soon < SOON_S else words
+
+    return Gauge(
+        "headroom",
+        left,
+        message,
+        warn,
+        warn * HEADROOM_CLEARS_AT,
+        critical,
+        critical * HEADROOM_CLEARS_AT,
+        falling=True,
+    )
+
+
+def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+    margins: list[tuple[float, int]] = []
+    for place, gpu in enumerate(sample.gpus):
+        margin = gpu.limit_margin_c
+        if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
+            margin = gpu.slowdown_c - gpu.temperature_c
+        if margin is not None:
+            margins.append((margin, place))
+    margin, place = min(margins, default=(None, 0))
+
+    def message() -> str:
+        gpu, left = sample.gpus[place], margin or 0.0
+        name = f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU"
+        heat = "" if gpu.temperature_c is None else f" at {gpu.temperature_c:.0f} °C"
+        side = "above" if left < 0 else "below"
+        return f"{name}{heat}: {abs(left):.0f} °C {side} its thermal limit"
+
+    warn, critical = thresholds.thermal_margin_warn_c, thresholds.thermal_margin_critical_c
+    clears = (warn + MARGIN_CLEARS_C, critical + MARGIN_CLEARS_C)
+    return Gauge("thermal", margin, message, warn, clears[0], critical, clears[1], falling=True)
+
+
+def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
+    """Give the share of the last minute; a GPU at its power limit does what it is meant to do."""
+    worst, sample = track.throttled, track.view.sample
+    several = sample is not None and len(sample.gpus) > 1
+    known = worst is not None and worst.covered_s >= LEAST_COVERED_S
+    for name, severity in (("throttled", Severity.WARNING), ("power-cap", Severity.INFO)):
+        shares = {
+            reason: percent
+            for reason, percent in (worst.percent.items() if worst else ())
+            if reason not in BY_CHOICE and (reason == POWER_CAP) == (name == "power-cap")
+        }
+        reason = max(shares, key=lambda one: shares[one], default="")
+
+        def message(reason: str = reason, percent: float = shares.get(reason, 0.0)) -> str:
+            gpu = f"GPU {worst.index} " if worst and several else ""
+            return f"{gpu}throttled {percent:.0f} % of the last minute: {reason}"
+
+        warn = thresholds.throttled_warn_percent
+        value = shares.get(reason) if known else None
+        yield Gauge(name, value, message, warn, warn * SHARE_CLEARS_AT, severity=severity)
+
+
+def _swap_in(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+    rate = sample.memory.swap_in_bytes_per_s
+    warn = thresholds.swap_in_warn_mib_per_s * MIB
+    return Gauge(
+        "swap-in",
+        rate,
+        lambda: f"{(rate or 0) / MIB:.1f} MiB/s come back from swap: memory is short",
+        warn,
+        warn * RATE_CLEARS_AT,
+        quiet_s=QUIET_S,
+    )
+
+
+def _rdma_errors(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+    ports = [link for link in sample.network if link.kind == "rdma" and link.errors_per_s is not None]
+    port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=None)
+    warn = thresholds.rdma_errors_warn_per_s
+    return Gauge(
+        "rdma-errors",
+        port.errors_per_s if port else None,
+        lambda: _errors_in_words(port) if port else "",
+        warn,
+        warn * RATE_CLEARS_AT,
+        quiet_s=QUIET_S,
+    )
+
+
+def _errors_in_words(port: NetworkReading) -> str:
+    """Name the counters that moved most."""
+    moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
+    most = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
+    names = ", ".join(f"{name} {moved[name]:.3g}/s" for name in most)
+    return f"{port.name}: {port.errors_per_s:.3g} RDMA errors/s{f' ({names})' if names else ''}"
+
+
+def _sensors(sample: NodeSample) -> Gauge:
+    judged = [
+        (sensor.temperature_c - sensor.critical_c, sensor)
+        for sensor in sample.sensors
+        if sensor.critical_c is not None
+    ]
+    excess, hottest = max(judged, key=lambda one: one[0], default=(None, None))
+
+    def message() -> str:
+        if hottest is None:
+            return ""
+        others = sum(beyond >= 0 for beyond, _ in judged) - 1
+        words = f"sensor {hottest.name} at {hottest.temperature_c:.0f} °C, critical from"
+        words += f" {hottest.critical_c:g} °C"
+        return f"{words}, and {others} more" if others > 0 else words
+
+    return Gauge("sensors", excess, message, 0.0, -SENSOR_CLEARS_C, 0.0, -SENSOR_CLEARS_C)

@@ -1,0 +1,94 @@
+"""What an engine's steps took before, for the same batch: what shows a slow state that nothing else does."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from statistics import median
+
+from sparktop.analysis.speed_state import StepPace
+
+LEARNED_FROM = 10
+"""Looks at a batch before its steps have a measure."""
+SLOW_AFTER_S = 10.0
+"""Steps count as slow once they have been slow for this long."""
+_CLEARS_AT = 0.6
+"""Share of what is allowed above the measure at which slow steps are healthy again."""
+_MOST_BATCHES = 256
+"""Batches remembered."""
+_FINE = 4
+"""Batches in one octave: a step grows with its batch, so two that differ by a fifth are not the same."""
+
+_Batch = tuple[int, int, int]
+
+
+class _Measure:
+    """The steps of one batch."""
+
+    __slots__ = ("best_ms", "recent")
+
+    def __init__(self) -> None:
+        self.best_ms: float | None = None
+        self.recent: deque[float] = deque(maxlen=LEARNED_FROM)
+
+    def learn(self, step_ms: float) -> None:
+        """Take a step at a healthy pace; the measure is the lowest median of some in a row."""
+        self.recent.append(step_ms)
+        if len(self.recent) == LEARNED_FROM:
+            middle = median(self.recent)
+            self.best_ms = middle if self.best_ms is None else min(self.best_ms, middle)
+
+
+class StepBaseline:
+    """Learns how long a backend's steps take, by batch, and tells when they take longer.
+
+    A batch is told by its requests, its tokens a step (a prefill makes them many) and the octave of what it
+    fills of the KV cache (attention reads it in each step). Slow steps are not learned from, so a slow state
+    is not taken for the usual one however long it lasts.
+    """
+
+    def __init__(self, backend: str, slow_ratio: float) -> None:
+        """Call steps of `backend` slow that take `slow_ratio` times what they took before."""
+        self._backend = backend
+        self._ratio = slow_ratio
+        self._measures: OrderedDict[_Batch, _Measure] = OrderedDict()
+        self._slow_since: float | None = None
+        self._slow = False
+
+    def clear(self) -> None:
+        """Forget everything: another server, or the same with other settings."""
+        self._measures.clear()
+        self.pause()
+
+    def pause(self) -> None:
+        """Note that steps cannot be judged at present."""
+        self._slow_since, self._slow = None, False
+
+    def note(
+        self, at: float, step_ms: float, running: float, batch: float, kv_cache_percent: float | None
+    ) -> StepPace | None:
+        """Take the mean step over some seconds up to `at`; None while there is no measure for its batch."""
+        filled = -1 if kv_cache_percent is None else math.floor(math.log2(max(1.0, kv_cache_percent)))
+        key = (_bucket(running), _bucket(batch), filled)
+        measure = self._measures.get(key)
+        if measure is None:
+            measure = self._measures[key] = _Measure()
+            if len(self._measures) > _MOST_BATCHES:
+                self._measures.popitem(last=False)
+        else:
+            self._measures.move_to_end(key)
+        before_ms = measure.best_ms
+        healthy = before_ms is not None and step_ms < (1 + (self._ratio - 1) * _CLEARS_AT) * before_ms
+        if before_ms is None or healthy or (not self._slow and step_ms < self._ratio * before_ms):
+            measure.learn(step_ms)
+            self.pause()
+        else:
+            self._slow_since = at if self._slow_since is None else self._slow_since
+            self._slow = at - self._slow_since >= SLOW_AFTER_S
+        if before_ms is None:
+            return None
+        return StepPace(self._backend, step_ms, before_ms, running, self._slow, healthy)
+
+
+def _bucket(value: float) -> int:
+    return round(_FINE * math.log2(max(1.0, value)))

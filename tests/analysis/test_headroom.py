@@ -1,0 +1,121 @@
+"""Trends: what is told, what is noise, and when the limit comes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.analysis.headroom import headroom, trend
+from sparktop.model.series import HistoryTable, Series
+
+START = 5000.0
+GIB = 2**30
+
+
+def series(points: Iterable[tuple[float, float | None]]) -> Series:
+    history = HistoryTable(("value",))
+    for at, value in points:
+        history.append(START + at, {"value": value})
+    return history.series()["value"]
+
+
+def line(value: Callable[[float], float | None], seconds: int = 120, step: int = 2) -> Series:
+    return series((at, value(at)) for at in range(0, seconds + 1, step))
+
+
+@given(st.floats(0, 500), st.integers(0, 200))
+@settings(max_examples=40, deadline=None)
+def test_what_stays_the_same_has_no_trend(value: float, points: int) -> None:
+    """A constant, however long, changes in no direction."""
+    assert trend(series((at, value) for at in range(points)), START + points) is None
+
+
+@given(st.floats(0.004, 0.5), st.sampled_from((-1, 1)), st.integers(0, 2**32), st.floats(0.0, 0.15))
+@settings(max_examples=60, deadline=None)
+def test_a_line_with_noise_is_found_within_its_error(
+    slope: float, sign: int, seed: int, noise: float
+) -> None:
+    """The slope of a noisy line lies within four standard errors of the true one, and its sign is right."""
+    rising, dice = sign * slope, random.Random(seed)  # noqa: S311 - noise, no secret
+    found = trend(line(lambda at: 50 + rising * at + dice.gauss(0, noise)), START + 120)
+    # Of least squares over 61 points in 120 s: the root of their squared distances from the middle is 275 s.
+    error = noise / 275
+    if found is None:
+        assert slope < 8 * error
+        return
+    assert abs(found.slope - rising) <= 4 * error + 1e-6
+    assert found.low <= found.slope <= found.high
+    assert found.low * found.high > 0
+
+
+def test_noise_alone_is_seldom_taken_for_a_trend() -> None:
+    """Of 400 series of noise around a constant at most 3 % show one: the interval is one of 99 %."""
+    dice = random.Random(7)  # noqa: S311 - noise, no secret
+    told = sum(trend(line(lambda _: 50 + dice.gauss(0, 0.3)), START + 120) is not None for _ in range(400))
+    assert told <= 12
+
+
+@pytest.mark.parametrize("jumps_at", [20, 40, 60, 80, 100])
+def test_a_jump_is_no_trend(jumps_at: int) -> None:
+    """Memory that one model took in a moment says nothing of the next minute."""
+    dice = random.Random(jumps_at)  # noqa: S311 - noise, no secret
+    found = trend(line(lambda at: (60 if at < jumps_at else 20) + dice.gauss(0, 0.02)), START + 120)
+    assert found is None or abs(found.slope) < 0.001
+
+
+def test_a_gap_is_not_bridged() -> None:
+    """Two level stretches with a step between them, in a gap or where no sample came at all, are level."""
+
+    def value(at: float) -> float | None:
+        return None if 50 <= at < 70 else 40 if at < 50 else 30
+
+    assert trend(line(value), START + 120) is None
+    absent = series((at, value(at)) for at in range(0, 121, 2) if value(at) is not None)
+    assert trend(absent, START + 120) is None
+
+
+def test_stretches_between_gaps_count_together() -> None:
+    """A line that is interrupted again and again is still a line, with the slope that it has."""
+    found = trend(line(lambda at: None if at % 40 == 38 else 50 - 0.1 * at), START + 120)
+    assert found is not None
+    assert found.slope == pytest.approx(-0.1)
+    assert found.window_s == pytest.approx(120, abs=6)
+
+
+def test_half_a_minute_is_too_short() -> None:
+    """Before there are enough points nothing is claimed; a minute is enough for a clear line."""
+    assert trend(line(lambda at: 50 - at, seconds=28), START + 28) is None
+    assert trend(line(lambda at: 50 - at, seconds=60), START + 60) is not None
+
+
+def test_slow_sampling_looks_further_back() -> None:
+    """At one sample in 20 s the window is ten minutes, so that there is anything to judge by."""
+    slow = line(lambda at: 50 - 0.01 * at, seconds=600, step=20)
+    assert trend(slow, START + 600) is None
+    found = trend(slow, START + 600, interval_s=20)
+    assert found is not None
+    assert found.slope == pytest.approx(-0.01)
+
+
+def test_what_is_older_than_the_window_does_not_count() -> None:
+    """A fall that ended three minutes ago is over."""
+    assert trend(line(lambda at: max(20, 50 - at), seconds=300), START + 300) is None
+
+
+def test_the_limit_comes_at_the_pace_of_the_fall() -> None:
+    """From 20 GiB to 8 at 6 GiB a minute it takes two minutes; what rises reaches none."""
+    falling = trend(line(lambda at: 32 - 0.1 * at), START + 120)
+    rising = trend(line(lambda at: 32 + 0.1 * at), START + 120)
+    told = headroom(falling, 20.0, 8 * GIB)
+    assert told.until_limit_s == pytest.approx(120)
+    assert told.slope_bytes_per_s == pytest.approx(-0.1 * GIB)
+    assert (told.limit_bytes, round(told.window_s or 0)) == (8 * GIB, 118)
+    assert headroom(falling, 7.0, 8 * GIB).until_limit_s == 0
+    assert headroom(rising, 20.0, 8 * GIB).until_limit_s is None
+    assert headroom(falling, None, 8 * GIB).until_limit_s is None
+    assert headroom(falling, 20.0, None).until_limit_s is None
+    assert headroom(None, 20.0, 8 * GIB).slope_bytes_per_s is None

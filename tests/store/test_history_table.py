@@ -1,0 +1,113 @@
+"""Histories: points in order, late ones in their place, gaps that stay gaps."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.series import HistoryTable
+
+GAP: dict[str, float | None] = {}
+
+
+def table(*points: tuple[float, float | None], capacity: int = 900) -> HistoryTable:
+    made = HistoryTable(("a", "b"), capacity)
+    for at, value in points:
+        made.append(at, GAP if value is None else {"a": value})
+    return made
+
+
+def points(made: HistoryTable) -> list[tuple[float, float | None]]:
+    return list(made.series()["a"])
+
+
+def late(*told: float) -> list[tuple[float, dict[str, float | None]]]:
+    return [(at, {"a": 10 * at}) for at in told]
+
+
+def test_a_late_point_stands_in_its_place() -> None:
+    """Points that come late are between those that came before them, and replace none."""
+    made = table((1, 1.0), (2, 2.0), (5, 5.0))
+    made.insert(late(0, 2, 3, 4, 6), apart_s=0)
+    assert points(made) == [(0, 0), (1, 1), (2, 2), (3, 30), (4, 40), (5, 5), (6, 60)]
+    assert [value for _, value in made.series()["b"]] == [None] * 7
+
+
+def test_a_snapshot_does_not_see_what_comes_late() -> None:
+    """A series that was taken before is as it was."""
+    made = table((1, 1.0), (3, 3.0))
+    taken = made.series()["a"]
+    made.insert(late(2, 4), apart_s=9)
+    assert list(taken) == [(1, 1), (3, 3)]
+    assert len(points(made)) == 4
+
+
+def test_a_gap_that_late_points_disprove_goes() -> None:
+    """Failures between two samples that turn out to be there leave no gap; those without stay."""
+    made = table((1, 1.0), (1.5, None), (2.5, None), (3.2, None))
+    made.insert(late(2, 3, 4), apart_s=1.75)
+    assert points(made) == [(1, 1), (2, 20), (3, 30), (4, 40)]
+    made = table((1, 1.0), (2.5, None), (4.5, None))
+    made.insert(late(5, 6), apart_s=1.75)
+    assert points(made) == [(1, 1), (2.5, None), (4.5, None), (5, 50), (6, 60)]
+
+
+def test_a_gap_at_the_end_stays() -> None:
+    """What is older than the newest failure does not prove that the machine answers again."""
+    made = table((1, 1.0), (5, None))
+    made.insert(late(2, 3), apart_s=100)
+    assert points(made) == [(1, 1), (2, 20), (3, 30), (5, None)]
+
+
+def test_a_late_point_at_the_time_of_a_gap_takes_its_place() -> None:
+    """A gap has no value that could be lost."""
+    made = table((1, 1.0), (2, None), (9, 9.0))
+    made.insert(late(2), apart_s=0)
+    assert points(made) == [(1, 1), (2, 20), (9, 9)]
+
+
+def test_what_is_older_than_a_full_history_is_dropped() -> None:
+    """A history that is full does not grow at its old end, and a batch cannot make it grow for ever."""
+    made = table(*((float(at), 1.0) for at in range(10, 20)), capacity=10)
+    made.insert(late(1, 9.5, 12.5), apart_s=0)
+    assert made._times[0] == 10
+    assert [at for at, _ in points(made)] == [11, 12, 12.5, 13, 14, 15, 16, 17, 18, 19]
+    made.insert(late(*(20.0 + at for at in range(600))), apart_s=0)
+    assert len(made._times) == len(points(made)) == 10
+    made.insert([], apart_s=1)
+    assert made.series()["a"].last_at == 619
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.none() | st.integers(0, 9)), max_size=30),
+    st.lists(st.lists(st.integers(0, 40), max_size=8, unique=True), max_size=4),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_history_is_always_in_order_and_keeps_its_values(
+    appended: list[tuple[int, int | None]], batches: list[list[int]]
+) -> None:
+    """Whatever comes late: times ascend strictly, every value that was there is there, every new one too."""
+    made = table(*((float(at), None if value is None else float(value)) for at, value in appended))
+    for batch in batches:
+        before = dict(points(made))
+        made.insert(late(*sorted(batch)), apart_s=3)
+        after = points(made)
+        times = [at for at, _ in after]
+        assert times == sorted(set(times))
+        kept = {at: value for at, value in before.items() if value is not None}
+        assert kept.items() <= dict(after).items()
+        assert {at: dict(after)[at] for at in batch if at not in kept} == {
+            at: 10 * at for at in batch if at not in kept
+        }
+
+
+@pytest.mark.parametrize("capacity", [5, 100])
+def test_late_points_give_what_points_in_order_give(capacity: int) -> None:
+    """Every second point coming late makes no difference, at the trimming edge neither."""
+    ordered = table(*((float(at), 10.0 * at) for at in range(40)), capacity=capacity)
+    mixed = HistoryTable(("a", "b"), capacity)
+    for at in range(1, 40, 2):
+        mixed.append(float(at), {"a": 10.0 * at})
+        mixed.insert(late(at - 1), apart_s=0)
+    assert points(mixed) == points(ordered)
