@@ -52,19 +52,7 @@ def read_config(path: Path) -> str:
 def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
     """Give what the settings of `path` say is to be watched; API keys and tokens come from `env`."""
     return Watch(
-        nodes=tuple(
-            NodeTarget(
-                name=one["name"],
-                via=one["via"],
-                url=one["url"],
-                ssh=one["ssh"],
-                token=_value(one["token_env"], env),
-                token_file=_file(one["token_file"], path, env),
-                tls_ca=_file(one["tls_ca"], path, env),
-                command=one["command"],
-            )
-            for one in settings["nodes"]
-        ),
+        nodes=tuple(_node(one, path, env) for one in settings["nodes"]),
         backends=tuple(
             BackendTarget(
                 name=one["name"],
@@ -100,6 +88,19 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         },
         sweeps=tuple(_sweep(one) for one in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
+    )
+
+
+def _node(one: Plain, path: Path, env: Mapping[str, str]) -> NodeTarget:
+    return NodeTarget(
+        name=one["name"],
+        via=one["via"],
+        url=one["url"],
+        ssh=one["ssh"],
+        token=_value(one["token_env"], env),
+        token_file=_file(one["token_file"], path, env),
+        tls_ca=_file(one["tls_ca"], path, env),
+        command=one["command"],
     )
 
 
