@@ -1,0 +1,352 @@
+"""Balance of a group of backends behind one router: from their loads to one word and what it rests on.
+
+No single statistic tells herding from chance: loads of a closed loop are always opposed, and those of random
+routing drift slowly and widely. So the spread is held against random routing's own, and next to it stand two
+views of the movement that cover each other: changes of the lead (long swings) and one rhythm (short ones).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sparktop.analysis import balance_words
+from sparktop.analysis.dispersion import (
+    Skew,
+    dispersion,
+    fewest_requests,
+    free_slot_share,
+    loaded_slots,
+    lost_share,
+    skew,
+    starved_shares,
+)
+from sparktop.analysis.lead import Lead, follow_lead, lead_margin
+from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.periodicity import find_swing
+from sparktop.analysis.step_time import fit_step_time, variance_factor
+from sparktop.analysis.swing_score import SCORE_LIMIT, swing_score, turn
+from sparktop.model.balance import Balance, BalanceWord, StepTime, Swing
+
+SHORTEST_S, LONGEST_S = 45.0, 600.0
+LIFETIMES = 8
+_USUAL_S = 60.0
+"""Looked at where there is as much, so that a swing of 6 s shows 10 cycles; 45 s are enough to speak."""
+_WITHOUT_E2E_S = 180.0
+"""Most that is looked at while nobody knows how long a request lives."""
+_FEWEST_PRESENT = 0.9
+_LOADED_SHARE = 0.5
+_SWING_CHANGES, _SWING_Z, _SWING_Z_OF_MANY = 3, 4.0, 3.0
+"""Of more than two backends the spread is a mean of more: chance reaches 3 as seldom as 4 of two."""
+_PAIR = 2
+_SWING_RMS, _SWING_RMS_OF_MANY = 0.6, 0.5
+"""All to nothing and back is 1; counts alone, which a change of scale would multiply, do not make a swing."""
+_RHYTHM_RMS, _RHYTHM_Z, _RHYTHM_TURN = 0.25, 1.0, 0.2
+_RHYTHM_LOAD = 3.0
+"""Requests a backend: with fewer, three coin tosses look like a swing."""
+_BLIND_SCORE = 1.5
+"""Asked for while the life of a request is unknown, since then any period will do."""
+_MANY_SCORE = 2.5
+"""Asked for of more than two backends: the one that differs most is picked, and one of many may by chance."""
+_STARVED_SHARE, _STARVED_LOSS, _STARVED_Z = 0.1, 0.05, 2.5
+"""With few requests each, chance leaves one of many nearly empty; then the spread is that of chance."""
+_SKEW, _STEADY, _SKEW_CHANGES = 0.2, 4.0, 1
+_MANY, _MANY_S = 128, 300.0
+"""With so many requests random routing drifts so slowly that a skew must last longer to be one."""
+_EVEN_SHARE = 0.9
+"""Of the time: loads that differ by no more than one request are even, however few they are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupLoad:
+    """What is known of a group when it is judged."""
+
+    group: str
+    tracks: Sequence[LoadTrack]
+    e2e_s: float | None = None
+    """Median life of a request in the group."""
+    length_variation: float | None = None
+    """Standard deviation over mean of output lengths; near 0 where all are alike."""
+    strategy: str | None = None
+    """How the router says that it chooses."""
+    step_time: StepTime | None = None
+    """Of an earlier window, for one whose batches do not vary enough."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figures:
+    """Everything that the rules look at, of one window."""
+
+    load: GroupLoad
+    grid: LoadGrid
+    needed_s: float
+    slots: Sequence[int]
+    """Where the group has enough requests."""
+    mean_total: float
+    enough: bool
+    """True when it has, in half of the window."""
+    step: StepTime | None
+    factor: float
+    z: float | None
+    lead: Lead
+    swing: Swing | None
+    starved: Sequence[float]
+    starved_any: float
+    lost: float | None
+    skew: Skew | None
+
+
+def window_s(e2e_s: float | None) -> float:
+    """Give how much time to look at: 8 lifetimes of a request, since a swing lasts about two."""
+    if e2e_s is None:
+        return _WITHOUT_E2E_S
+    return min(LONGEST_S, max(_USUAL_S, LIFETIMES * e2e_s))
+
+
+def judge(load: GroupLoad, now_s: float) -> Balance:
+    """Judge a group by its last window before `now_s`; its `word` is this window's, without hysteresis."""
+    if load.e2e_s is not None and not 0 < load.e2e_s < math.inf:
+        load = replace(load, e2e_s=None)
+    names = tuple(track.name for track in load.tracks)
+    wanted = window_s(load.e2e_s)
+    needed = SHORTEST_S if load.e2e_s is None else min(LONGEST_S, max(SHORTEST_S, LIFETIMES * load.e2e_s))
+    grid = lay_out(load.tracks, now_s, wanted)
+    if grid is None:
+        reason = balance_words.nothing_to_compare(load.tracks, now_s)
+        return Balance(load.group, names, needed_s=needed, reasons=(reason,))
+    figures = look(load, grid, needed)
+    words, why = _words(figures)
+    if BalanceWord.UNEVEN in words and figures.mean_total >= _MANY and not _holds_longer(figures, now_s):
+        words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
+    return _verdict(figures, words, why)
+
+
+def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
+    """Take all figures of one window."""
+    count = len(grid.loads)
+    known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
+    mean_total = sum(grid.totals[slot] for slot in known) / len(known) if known else 0.0
+    slots = loaded_slots(grid, fewest_requests(count))
+    enough = bool(known) and len(slots) >= _LOADED_SHARE * len(known)
+    counted = slots if enough else [slot for slot in known if grid.totals[slot] > 0]
+    since_s = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
+    step = fit_step_time(grid.tracks, since_s) or load.step_time
+    typical = sum(grid.totals[slot] for slot in counted) / len(counted) if counted else 0.0
+    limits = [track.slots for track in grid.tracks if track.slots]
+    factor = variance_factor(typical, count, step, min(limits) if len(limits) == count else None)
+    spread = dispersion(grid, counted)
+    z = None if spread is None else spread / factor
+    starved = starved_shares(grid, counted)
+    return Figures(
+        load=load,
+        grid=grid,
+        needed_s=needed_s,
+        slots=counted,
+        mean_total=mean_total,
+        enough=enough,
+        step=step,
+        factor=factor,
+        z=z,
+        lead=follow_lead(grid, counted, lead_margin(typical, count, factor)),
+        swing=_scored(find_swing(grid, known, load.e2e_s), z, count),
+        starved=starved.shares,
+        starved_any=starved.anyone,
+        lost=lost_share(grid, counted, step),
+        skew=skew(grid, counted),
+    )
+
+
+def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None:
+    return swing if swing is None or z is None else replace(swing, score=swing_score(z, backends, swing))
+
+
+def _even(grid: LoadGrid) -> bool:
+    """Say whether the loads hardly ever differ by more than one request."""
+    beyond = [
+        [load - share * total for load, total in zip(column, grid.totals, strict=True)]
+        for column, share in zip(grid.loads, grid.shares, strict=True)
+    ]
+    # NaN compares as false.
+    close: int = sum(
+        [top - bottom <= 1 for top, bottom in zip(map(max, *beyond), map(min, *beyond), strict=True)]
+    )
+    known: int = sum(total >= 0 for total in grid.totals)
+    return close >= _EVEN_SHARE * known
+
+
+def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
+    """Give all words that hold, the gravest first, and why when nothing can be told."""
+    grid = figures.grid
+    present = min(grid.present)
+    if grid.span_s < SHORTEST_S - grid.step_s:
+        return [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
+    if present < _FEWEST_PRESENT:
+        index = grid.present.index(present)
+        return [BalanceWord.UNKNOWN], balance_words.gaps(grid.tracks[index].name, present)
+    if figures.mean_total < len(grid.loads):
+        return [BalanceWord.IDLE], None
+    words: list[BalanceWord] = []
+    if leads_alternate(figures) or has_rhythm(figures):
+        words.append(BalanceWord.OSCILLATING)
+    if grid.span_s < figures.needed_s - grid.step_s:
+        # A swing that is already plain needs no whole window; that there is none does.
+        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
+    if figures.enough and _starved(figures):
+        words.append(BalanceWord.STARVED)
+    if figures.enough and _uneven(figures):
+        words.append(BalanceWord.UNEVEN)
+    if words or figures.enough or _even(grid):
+        return words or [BalanceWord.BALANCED], None
+    least = fewest_requests(len(grid.loads))
+    return [BalanceWord.UNKNOWN], balance_words.too_little(figures.mean_total, least)
+
+
+def leads_alternate(figures: Figures) -> bool:
+    """Say whether the lead changes again and again, far beyond what chance does."""
+    swing, z = figures.swing, figures.z
+    if not figures.enough or figures.lead.changes < _SWING_CHANGES or swing is None or z is None:
+        return False
+    if len(figures.grid.loads) == _PAIR:
+        return z >= _SWING_Z and swing.relative_rms >= _SWING_RMS
+    return z >= _SWING_Z_OF_MANY and swing.relative_rms >= _SWING_RMS_OF_MANY
+
+
+def has_rhythm(figures: Figures) -> bool:
+    """Say whether the load turns round and comes back in a way that neither chance nor drift shows."""
+    swing = figures.swing
+    if swing is None or swing.score is None or figures.z is None:
+        return False
+    return (
+        swing.relative_rms >= _RHYTHM_RMS
+        and figures.z * figures.factor * swing.moving_share >= _RHYTHM_Z
+        and figures.mean_total >= _RHYTHM_LOAD * len(figures.grid.loads)
+        and turn(swing) >= _RHYTHM_TURN
+        and swing.score >= _least_score(figures)
+    )
+
+
+def _least_score(figures: Figures) -> float:
+    many = 0.0 if len(figures.grid.loads) == _PAIR else _MANY_SCORE
+    return many + (0.0 if figures.load.e2e_s else _BLIND_SCORE)
+
+
+def _starved(figures: Figures) -> bool:
+    return (
+        figures.starved_any >= _STARVED_SHARE
+        and figures.lost is not None
+        and figures.lost >= _STARVED_LOSS
+        and figures.z is not None
+        and figures.z >= _STARVED_Z
+    )
+
+
+def _uneven(figures: Figures) -> bool:
+    found = figures.skew
+    return (
+        found is not None
+        and found.mean >= _SKEW
+        and found.steadiness >= _STEADY
+        and figures.lead.changes <= _SKEW_CHANGES
+        and not _even(figures.grid)
+    )
+
+
+def _holds_longer(figures: Figures, now_s: float) -> bool:
+    """Say whether the same backend has been ahead as steadily for 300 s."""
+    if figures.grid.span_s >= _MANY_S - figures.grid.step_s:
+        return True
+    grid = lay_out(figures.load.tracks, now_s, _MANY_S)
+    if grid is None or grid.span_s < _MANY_S - grid.step_s or figures.skew is None:
+        return False
+    found = skew(grid, loaded_slots(grid, fewest_requests(len(grid.loads))))
+    same = found is not None and found.backend == figures.skew.backend
+    return same and found is not None and found.mean >= _SKEW and found.steadiness >= _STEADY
+
+
+def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> Balance:
+    grid, lead, found = figures.grid, figures.lead, figures.skew
+    names = tuple(track.name for track in grid.tracks)
+    judged = words[0] is not BalanceWord.UNKNOWN
+    some = bool(figures.slots)
+    result = Balance(
+        group=figures.load.group,
+        backends=names,
+        word=words[0],
+        word_now=words[0],
+        also=tuple(words[1:]),
+        confidence=_confidence(figures, words[0]),
+        window_s=grid.span_s,
+        needed_s=figures.needed_s,
+        sample_hz=1 / grid.step_s,
+        samples_percent=100 * min(grid.present),
+        mean_total=figures.mean_total,
+        mean_load=dict(zip(names, map(_mean, grid.loads), strict=True)),
+        dispersion_z=figures.z,
+        variance_factor=figures.factor,
+        step_time=figures.step,
+        period_s=_period(figures) if words[0] is BalanceWord.OSCILLATING else None,
+        lead_margin=lead.margin if some else None,
+        lead_changes=lead.changes if some else None,
+        lead_changes_per_min=lead.per_min if some else None,
+        swap_s=lead.swap_s,
+        starved_percent={
+            name: 100 * share for name, share in zip(names, figures.starved, strict=True) if some
+        },
+        free_slot_percent=_percent(free_slot_share(grid)),
+        lost_percent=_percent(figures.lost),
+        skew=found.mean if found else None,
+        skew_backend=names[found.backend] if found else None,
+        steadiness=found.steadiness if found else None,
+        swing=figures.swing,
+    )
+    reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads_alternate(figures))
+    cause, hint = balance_words.advice(result, figures.load, grid) if judged else (None, None)
+    return replace(result, reasons=reasons, cause=cause, hint=hint)
+
+
+def _period(figures: Figures) -> float | None:
+    """Give the swing's period: two changes of the lead between two backends, else what the rhythm says."""
+    swing, swap = figures.swing, figures.lead.swap_s
+    if leads_alternate(figures) and len(figures.grid.loads) == _PAIR and swap is not None:
+        return 2 * swap
+    if swing is None:
+        return None
+    return swing.period_s
+
+
+def _confidence(figures: Figures, word: BalanceWord) -> float | None:
+    """Give 0.5 at the deciding limit and 0.75 at twice that, times the share of samples that are there.
+
+    For a good word it is how far the nearest bad one is: 1 where nothing of it shows.
+    """
+    if word is BalanceWord.UNKNOWN:
+        return None
+    grid = figures.grid
+    complete = min(grid.present) * min(1.0, grid.span_s / figures.needed_s)
+    if word is BalanceWord.IDLE:
+        return complete
+    swing, found, z = figures.swing, figures.skew, figures.z or 0.0
+    long = min(figures.lead.changes / _SWING_CHANGES, z / _SWING_Z)
+    short = 0.0
+    if swing is not None and swing.score is not None:
+        short = 1 + swing.score / SCORE_LIMIT
+    hunger = min(figures.starved_any / _STARVED_SHARE, (figures.lost or 0.0) / _STARVED_LOSS)
+    tilt = min(found.mean / _SKEW, found.steadiness / _STEADY) if found else 0.0
+    beyond = {
+        BalanceWord.OSCILLATING: max(long, short),
+        BalanceWord.STARVED: hunger,
+        BalanceWord.UNEVEN: tilt,
+    }
+    if word in beyond:
+        return complete * (1 - 0.5 / max(1.0, beyond[word]))
+    return complete * (1 - 0.5 * min(1.0, max(0.0, *beyond.values())))
+
+
+def _mean(column: Sequence[float]) -> float:
+    there = [value for value in column if value >= 0]
+    return sum(there) / max(1, len(there))
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

@@ -1,0 +1,274 @@
+"""What is said of a group's balance: sentences to check on the graph, and advice on evidence."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sparktop.analysis.dispersion import fewest_requests
+from sparktop.analysis.load_grid import LoadGrid, LoadTrack
+from sparktop.model.balance import Balance, BalanceWord
+
+if TYPE_CHECKING:  # it imports this module
+    from sparktop.analysis.balance import GroupLoad
+
+_PAIR = 2
+_WORTH_SAYING_PERCENT = 3.0
+_RANDOM_Z = (0.3, 3.0)
+_LIKE_LIFETIMES = (1.2, 2.6)
+"""Periods in lifetimes of a request that synchronised waves were seen with: 1.3 to 2, and room for error."""
+_ONE_LENGTH = 0.1
+_FLAT_S = 120.0
+_COLD_SHARE = 0.85
+_STUCK_S = 40.0
+
+
+def needs_more(seconds: float) -> str:
+    """Say that the window is not full yet."""
+    return f"needs {max(1, math.ceil(seconds))} s more of load figures from every backend"
+
+
+def gaps(name: str, present: float) -> str:
+    """Say which backend has too few samples."""
+    return f"{name} has only {100 * present:.0f} % of its samples; 90 % are needed"
+
+
+def too_little(mean_total: float, least: int) -> str:
+    """Say that counts are too small."""
+    return f"too little load to tell: {_count(mean_total)} requests on average, {least} are needed"
+
+
+def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
+    """Say why two backends could not be laid side by side."""
+    seen = [track.name for track in tracks if any(run == run for run in track.running)]  # noqa: PLR0124 - NaN differs from itself
+    if len(tracks) < _PAIR:
+        return "a group of one backend has no balance"
+    if not seen:
+        return "no backend tells its load"
+    recent = [
+        track.name for track in tracks if track.name in seen and now_s - track.times_s[-1] <= _FLAT_S / 10
+    ]
+    if len(recent) == 1:
+        return f"only {recent[0]} tells its load now; a balance is between two"
+    return "too few samples of two backends"
+
+
+def reasons(
+    result: Balance, load: GroupLoad, grid: LoadGrid, unknown: str | None, *, long: bool
+) -> tuple[str, ...]:
+    """Give the sentences for a verdict, the deciding one first."""
+    said: list[str] = []
+    word = result.word_now
+    if word is BalanceWord.UNKNOWN and unknown:
+        said.append(unknown)
+    elif word is BalanceWord.IDLE:
+        said.append(f"{_count(result.mean_total)} requests on average: less than one a backend")
+    elif word is BalanceWord.BALANCED:
+        said.append(_balanced(result))
+    holding = (word, *result.also)
+    if BalanceWord.OSCILLATING in holding:
+        said.append(
+            _swap(result, load) if long and len(grid.loads) == _PAIR else _rhythm(result, load, long=long)
+        )
+    if BalanceWord.UNEVEN in holding:
+        said.append(_uneven(result))
+    if word.bad:
+        said += _price(result)
+    if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
+        said += _free_slot(result.free_slot_percent)
+    return (*said, *_absent(grid))
+
+
+def _price(result: Balance) -> list[str]:
+    """Say what a bad word costs and how far it is from chance."""
+    said = _starved(result)
+    if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
+        said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
+    if result.dispersion_z is not None and result.word_now is not BalanceWord.UNEVEN:
+        said.append(f"the loads lie {_times(result.dispersion_z)} as far apart as random routing puts them")
+    return said
+
+
+def _free_slot(percent: float | None) -> list[str]:
+    if percent is None or percent < _WORTH_SAYING_PERCENT:
+        return []
+    return [f"{percent:.0f} % of the time requests wait at one backend while another has a free slot"]
+
+
+def _absent(grid: LoadGrid) -> list[str]:
+    said = [f"{name} no longer answers; judged without it, from then on" for name in grid.left]
+    return said + [f"{name} tells no load; judged without it" for name in grid.silent]
+
+
+def _balanced(result: Balance) -> str:
+    z, low, high = result.dispersion_z, *_RANDOM_Z
+    loads = " · ".join(f"{name} {_count(value)}" for name, value in result.mean_load.items())
+    mean = f"mean load {loads}" if len(result.mean_load) <= 4 else f"mean load {_range(result)}"  # noqa: PLR2004 - one line
+    if z is None or z <= low:
+        return f"even: {mean}"
+    if z < high:
+        return f"uneven as random routing would be: {mean}, {_times(z)} its spread"
+    return f"no swing, nobody starved: {mean}, {_times(z)} the spread of random routing"
+
+
+def _range(result: Balance) -> str:
+    values = result.mean_load.values()
+    return f"{_count(min(values))} to {_count(max(values))}"
+
+
+def _swap(result: Balance, load: GroupLoad) -> str:
+    one, other = result.backends
+    changes = f"{result.lead_changes} changes in {_span(result.window_s)}"
+    if result.swap_s is None or result.period_s is None:
+        return f"{one} and {other} swap the lead ({changes})"
+    return (
+        f"{one} and {other} swap the lead every {_seconds(result.swap_s)} "
+        f"({changes}; period {_seconds(result.period_s)}{_lifetimes(result, load)})"
+    )
+
+
+def _rhythm(result: Balance, load: GroupLoad, *, long: bool) -> str:
+    swing = result.swing
+    if swing is None or result.period_s is None:
+        return f"the lead goes round: {result.lead_changes} changes in {_span(result.window_s)}"
+    who = " and ".join(result.backends) + " swing against each other"
+    if len(result.backends) > _PAIR:
+        who = f"{swing.backend} swings against the others"
+    tail = f"{100 * (swing.variance_share or 0):.0f} % of the difference's variance is in that rhythm"
+    if long:
+        tail = f"the lead changes {result.lead_changes} times in {_span(result.window_s)}"
+    return f"{who} every {_seconds(result.period_s)}{_lifetimes(result, load)}; {tail}"
+
+
+def _lifetimes(result: Balance, load: GroupLoad) -> str:
+    if not load.e2e_s or result.period_s is None:
+        return ""
+    ratio = result.period_s / load.e2e_s
+    return f" ≈ {ratio:.0f} × E2E" if abs(ratio - round(ratio)) < 0.1 else f" ≈ {ratio:.1f} × E2E"  # noqa: PLR2004 - near a whole
+
+
+def _uneven(result: Balance) -> str:
+    name, skew = result.skew_backend, result.skew or 0.0
+    loads = " · ".join(f"{one} {_count(value)}" for one, value in result.mean_load.items())
+    mean = f" (mean load {loads})" if len(result.mean_load) <= 4 else ""  # noqa: PLR2004 - one line
+    return (
+        f"{name} always has most: {100 * skew:.0f} % more than its share over {_span(result.window_s)}{mean}"
+    )
+
+
+def _starved(result: Balance) -> list[str]:
+    worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
+    return [
+        f"{name} next to empty {percent:.0f} % of the time while another has more than its share"
+        for name, percent in worst[:_PAIR]
+        if percent >= _WORTH_SAYING_PERCENT
+    ]
+
+
+def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
+    """Give the most likely cause and what to try; None for both where nothing shows the cause."""
+    stuck = _stuck(grid)
+    if stuck is not None:
+        return (
+            f"{stuck} holds requests and makes no token",
+            f"look at {stuck}'s log and at its version's known faults; restart it",
+        )
+    failing = [track.name for track in grid.tracks if track.errors]
+    word = result.word_now
+    if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
+        return (
+            f"cooldowns: {' and '.join(failing)} had errors, was taken out and came back empty",
+            "mend the errors, or try disable_cooldowns: true in the router's settings",
+        )
+    if word is BalanceWord.OSCILLATING:
+        return _waves(result, load, grid)
+    if word in {BalanceWord.STARVED, BalanceWord.UNEVEN} and _cold_burst(load, grid):
+        return (
+            "a cold burst: after a pause all requests of one moment read the same counts and went one way",
+            "it passes with the requests' life; try simple-shuffle if pauses are usual",
+        )
+    if word is BalanceWord.UNEVEN and result.window_s >= _FLAT_S and _counts(load.strategy):
+        return (
+            "counter drift: the router believes in requests that are long gone",
+            "restart the proxy, or try simple-shuffle",
+        )
+    return None, None
+
+
+def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
+    """Judge whether requests move together: no errors, one output length, a period of about 2 lifetimes."""
+    if load.e2e_s is None or result.period_s is None or load.length_variation is None:
+        return None, None
+    low, high = _LIKE_LIFETIMES
+    clean = all(track.errors == 0 for track in grid.tracks)
+    alike = load.length_variation <= _ONE_LENGTH
+    if not (clean and alike and low <= result.period_s / load.e2e_s <= high):
+        return None, None
+    advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
+    return (
+        "synchronised waves: requests of one length end together, and the router reads old counts",
+        "try simple-shuffle or round-robin" + (advice_two if len(grid.loads) == _PAIR else ""),
+    )
+
+
+def _counts(strategy: str | None) -> bool:
+    return strategy is not None and "least" in strategy.lower()
+
+
+def _stuck(grid: LoadGrid) -> str | None:
+    """Name a backend that holds requests all the time and makes nothing while another does."""
+    if grid.span_s < _STUCK_S:
+        return None
+    begin = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
+    still: list[str] = []
+    moving = False
+    for track, column in zip(grid.tracks, grid.loads, strict=True):
+        if track.generation_tps is None:
+            continue
+        first = bisect_right(track.times_s, begin)
+        speeds = track.generation_tps[first:]
+        # NaN is not above 0.
+        if any(speed > 0 for speed in speeds):
+            moving = True
+        elif not all(map(math.isnan, speeds)) and not any(load < 1 for load in column):
+            still.append(track.name)
+    return still[0] if moving and len(still) == 1 else None
+
+
+def _cold_burst(load: GroupLoad, grid: LoadGrid) -> bool:
+    """Say whether, after a pause, one backend had nearly all for about one lifetime."""
+    if not load.e2e_s:
+        return False
+    least, step = fewest_requests(len(grid.loads)), grid.step_s
+    starts = [
+        slot + 1
+        for slot, (before, after) in enumerate(pairwise(grid.totals))
+        if before < len(grid.loads) <= after
+    ]
+    for start in starts:
+        rows = range(start, min(len(grid.totals), start + round(2 * load.e2e_s / step)))
+        full = [slot for slot in rows if grid.totals[slot] >= least]
+        for column in grid.loads:
+            held = sum(column[slot] >= _COLD_SHARE * grid.totals[slot] for slot in full)
+            if 0.5 <= held * step / load.e2e_s <= 1.7:  # noqa: PLR2004 - about one lifetime
+                return True
+    return False
+
+
+def _count(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}" if value < 10 else f"{value:.0f}"  # noqa: PLR2004 - two digits
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"  # noqa: PLR2004 - two digits
+
+
+def _span(value: float) -> str:
+    return f"{value:.0f} s" if value < 100 else f"{value / 60:.1f} min".replace(".0 min", " min")  # noqa: PLR2004 - as people say it
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f} ×" if value < 10 else f"{value:.0f} ×"  # noqa: PLR2004 - two digits

@@ -1,0 +1,69 @@
+"""The announced word of a group: said after two evaluations, withdrawn after three."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import datetime
+
+from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
+
+EVERY_S = 5.0
+"""A group is judged so often."""
+_TO_ANNOUNCE, _TO_WITHDRAW = 2, 3
+
+
+class BalanceWatch:
+    """Follows one group's verdicts, so that a word neither flickers nor lingers.
+
+    A word is announced once two evaluations in a row say it; a bad word that stands is withdrawn only after
+    three in a row say something else, and then makes room for what the last two agree on, else for unknown.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing said."""
+        self._recent: deque[BalanceWord] = deque(maxlen=_TO_WITHDRAW)
+        self._word = BalanceWord.UNKNOWN
+        self._since: datetime | None = None
+        self._judged_at_s: float | None = None
+        self.step_time: StepTime | None = None
+        """The newest that was found: for windows whose batches do not vary, of which a flat load is one."""
+
+    def due(self, at_s: float) -> bool:
+        """True when the group should be judged again; half a second early is in time (monotonic seconds)."""
+        return self._judged_at_s is None or at_s - self._judged_at_s >= EVERY_S - 0.5
+
+    def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
+        """Take a new evaluation made at `at_s` (monotonic) and `now` (UTC); give what is announced.
+
+        The change is None while the announced word stays.
+        """
+        self._judged_at_s = at_s
+        self.step_time = balance.step_time or self.step_time
+        self._recent.append(balance.word_now)
+        before, after = self._word, self._next()
+        if self._since is None or after is not before:
+            self._since = now
+        self._word = after
+        change = None
+        if after is not before:
+            change = BalanceChange(now, balance.group, before, after, self._sentence(before, after, balance))
+        return replace(balance, word=after, since=self._since), change
+
+    def _next(self) -> BalanceWord:
+        recent = [*self._recent]
+        agreed = recent[-1] if len(set(recent[-_TO_ANNOUNCE:])) == 1 and len(recent) >= _TO_ANNOUNCE else None
+        if not self._word.bad:
+            return agreed or self._word
+        if len(recent) < _TO_WITHDRAW or self._word in recent:
+            return self._word
+        return agreed or BalanceWord.UNKNOWN
+
+    @staticmethod
+    def _sentence(before: BalanceWord, after: BalanceWord, balance: Balance) -> str:
+        reason = f": {balance.reasons[0]}" if balance.reasons else ""
+        if after.bad:
+            return f"{after} begins{reason}" if not before.bad else f"{before} becomes {after}{reason}"
+        if before.bad:
+            return f"{before} ends, now {after}{reason}"
+        return f"{after}{reason}"

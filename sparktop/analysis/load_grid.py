@@ -1,0 +1,220 @@
+"""The loads of a group's backends on one time axis, gaps kept as gaps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import add, sub
+from statistics import median
+
+from sparktop.model.series import Series
+
+MISSING_IN_A_ROW = 0.25
+"""Share of backends that a row may lack; they count as at their share of the others' load."""
+_LATE = 1.75
+"""Steps between two samples up to which no sample can be missing between them."""
+_SILENT_S = 5.0
+"""A backend whose newest sample is older (or 4 steps, if that is more) has left."""
+_BREAK_S = 10.0
+"""A gap that is longer is no gap in one history: what was before it says nothing of what is after."""
+_ENOUGH_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadTrack:
+    """What one backend told over time: parallel arrays, ascending in time, NaN where it did not tell."""
+
+    name: str
+    times_s: Sequence[float]
+    """Monotonic seconds; jitter is fine."""
+    running: Sequence[float]
+    waiting: Sequence[float] | None = None
+    """None when this engine never tells; then its load is what runs."""
+    generation_tps: Sequence[float] | None = None
+    """Tokens per second over about the last second."""
+    slots: int | None = None
+    """Requests that can run at once."""
+    weight: float = 1.0
+    """Speed beside the others: what it should get, relatively."""
+    errors: int | None = None
+    """Failed requests and refusals in the window; None where nobody counts them."""
+
+
+def load_track(
+    name: str,
+    running: Series,
+    waiting: Series,
+    generation_tps: Series,
+    *,
+    since_s: float = -math.inf,
+    slots: int | None = None,
+    weight: float = 1.0,
+    errors: int | None = None,
+) -> LoadTrack:
+    """Take a track from a backend's history, at or after `since_s`.
+
+    The three histories have one time axis, as those of one `HistoryTable` do.
+    """
+    points = list(running.since(since_s))
+    queue = [_number(value) for _, value in waiting.since(since_s)]
+    speed = [_number(value) for _, value in generation_tps.since(since_s)]
+    return LoadTrack(
+        name=name,
+        times_s=[time for time, _ in points],
+        running=[_number(value) for _, value in points],
+        waiting=queue if len(queue) == len(points) and not all(map(math.isnan, queue)) else None,
+        generation_tps=speed if len(speed) == len(points) else None,
+        slots=slots,
+        weight=weight,
+        errors=errors,
+    )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadGrid:
+    """Loads in equal time slots; NaN where a backend has no sample."""
+
+    tracks: tuple[LoadTrack, ...]
+    """The backends that answer now."""
+    left: tuple[str, ...]
+    """Those that answered in the window, and no more."""
+    silent: tuple[str, ...]
+    """Those without any answer in the window."""
+    step_s: float
+    span_s: float
+    """The time that the slots cover: from the last change of who answers, at most the window asked for."""
+    shares: tuple[float, ...]
+    """What each backend should get, 0 to 1; adds up to 1."""
+    loads: tuple[list[float], ...]
+    """Running and waiting, by backend and slot."""
+    waiting: tuple[list[float] | None, ...]
+    present: tuple[float, ...]
+    """Share of each backend's slots that hold a sample, 0 to 1."""
+    totals: list[float]
+    """Requests in the group by slot; NaN where too many backends are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """The samples of a track that can be used."""
+
+    track: LoadTrack
+    times: Sequence[float]
+    loads: Sequence[float]
+    waiting: Sequence[float] | None
+
+
+def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadGrid | None:
+    """Lay the samples of the last `window_s` before `now_s` on one grid; None without two backends.
+
+    A backend that appears or leaves changes what an even split is, so the grid begins where the set of those
+    that answer was last changed.
+    """
+    points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
+    steps = [_median_step(one.times) for one in points if len(one.times) > 1]
+    if not steps:
+        return None
+    step = max(median(steps), 0.02)
+    silence = max(_SILENT_S, 4 * step)
+    here = [one for one in points if one.times and now_s - one.times[-1] <= silence]
+    gone = [one for one in points if one.times and now_s - one.times[-1] > silence]
+    if len(here) < 2:  # noqa: PLR2004 - balance is between two
+        return None
+    begin = max(_unbroken_since(one.times, max(_BREAK_S, 4 * step)) for one in here)
+    begin = max([begin, *(one.times[-1] + step for one in gone)])
+    end = max(one.times[-1] for one in here)
+    count = max(1, round((end - begin) / step) + 1)
+    columns = [_slots(one.times, end, step, count) for one in here]
+    loads = tuple(_pick(one.loads, column) for one, column in zip(here, columns, strict=True))
+    whole = sum(one.track.weight for one in here)
+    shares = tuple(one.track.weight / whole for one in here)
+    return LoadGrid(
+        tracks=tuple(one.track for one in here),
+        left=tuple(one.track.name for one in gone),
+        silent=tuple(one.track.name for one in points if not one.times),
+        step_s=step,
+        span_s=count * step,
+        shares=shares,
+        loads=loads,
+        waiting=tuple(
+            None if one.waiting is None else _pick(one.waiting, column)
+            for one, column in zip(here, columns, strict=True)
+        ),
+        present=tuple(1 - column.count(-1) / count for column in columns),
+        totals=_fill(loads, shares),
+    )
+
+
+def _points(track: LoadTrack, since_s: float, now_s: float) -> _Points:
+    times, waiting = track.times_s, track.waiting
+    loads = track.running
+    if waiting is not None:
+        loads = list(map(add, loads, waiting))
+    if times and (times[0] <= since_s or times[-1] > now_s or not math.isfinite(sum(loads))):
+        keep = [
+            index
+            for index, (time, load) in enumerate(zip(times, loads, strict=True))
+            if since_s < time <= now_s and math.isfinite(load)
+        ]
+        times, loads = [times[i] for i in keep], [loads[i] for i in keep]
+        waiting = None if waiting is None else [waiting[i] for i in keep]
+    return _Points(track, times, loads, waiting)
+
+
+def _median_step(times: Sequence[float]) -> float:
+    # The newest samples tell the present rate; all of them cost as much as the rest of the grid.
+    recent = times[-_ENOUGH_STEPS:]
+    return median(later - earlier for earlier, later in pairwise(recent))
+
+
+def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
+    begin = times[0]
+    if max(map(sub, times[1:], times), default=0.0) <= gap_s:
+        return begin
+    for earlier, later in pairwise(times):
+        if later - earlier > gap_s:
+            begin = later
+    return begin
+
+
+def _slots(times: Sequence[float], end: float, step: float, count: int) -> list[int]:
+    """Give the index of each slot's sample, -1 for none; the last slot's middle is `end`."""
+    base, per_s = end - (count - 0.5) * step, 1 / step
+    column = [-1] * (count + 1)
+    for index, slot in enumerate([int((time - base) * per_s) if time >= base else count for time in times]):
+        column[min(slot, count)] = index
+    column.pop()
+    for slot in range(1, count - 1):
+        if column[slot] < 0:
+            before, after = column[slot - 1], column[slot + 1]
+            # One came late and two fell together: then nothing is missing here.
+            if before >= 0 and after == before + 1 and times[after] - times[before] < _LATE * step:
+                column[slot] = before
+    return column
+
+
+def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
+    return [values[index] if index >= 0 else math.nan for index in column]
+
+
+def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[float]:
+    """Give the totals, and put the few missing loads of a row at their share: there they say nothing."""
+    totals: list[float] = [sum(row) for row in zip(*loads, strict=True)]
+    most = math.floor(MISSING_IN_A_ROW * len(loads))
+    if most:
+        for slot, total in enumerate(totals):
+            if total != total:  # noqa: PLR0124 - NaN is what differs from itself, and this is the fast way
+                lost = [index for index, column in enumerate(loads) if math.isnan(column[slot])]
+                if len(lost) <= most:
+                    there = 1 - sum(shares[index] for index in lost)
+                    seen = sum(column[slot] for column in loads if not math.isnan(column[slot]))
+                    for index in lost:
+                        loads[index][slot] = seen * shares[index] / there
+                    totals[slot] = seen / there
+    return totals

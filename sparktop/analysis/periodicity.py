@@ -1,0 +1,236 @@
+"""Does the load swing in one rhythm? A periodogram against slow drift, confirmed by the autocorrelation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import mul
+from statistics import median
+
+from sparktop.analysis.load_grid import LoadGrid
+from sparktop.model.balance import Curve, Swing
+
+FEWEST_CYCLES = 4.0
+"""Fewer, and the spectrum tells a period worse than the autocorrelation."""
+_MOST_POINTS = 256
+"""Longer windows are averaged down to as many points: the cost stays, and so does the number of cycles."""
+_SPECTRUM_SIZE = 512
+_FEWEST_POINTS = 24
+_BAND_WIDTHS = 1.5
+"""Half a band, in units of 1 / window: the main lobe of a steady swing under a Hann taper, nearly."""
+_SHORTEST_STEPS = 4
+"""Points in the shortest period looked for."""
+_BAND_FREEDOM = 4.0
+"""Degrees of freedom of the power in a band: 3 / window wide, and the taper makes neighbours alike."""
+_SMALLEST_POWER = 1e-12
+_LEAST_CYCLES = 2.4
+"""Fewer in a window are no rhythm."""
+_CLIP = 0.5
+"""Of the share: who is ahead and when counts, so that one cold burst does not outweigh ten swings."""
+_AS_CLEAR = 0.85
+"""Of the clearest return: a shorter period that is nearly as clear is the one."""
+LIVES = (0.8, 4.0)
+"""Periods that a router's swing can have, in lifetimes of a request; 1.3 to 2.7 were seen."""
+
+
+def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swing | None:
+    """Look for a rhythm in the load of the backend that differs most from its share; None with too few slots.
+
+    One backend against the rest: of two, that is their difference; of more, whatever swings, someone swings
+    most, and no choice among equals depends on their order.
+    """
+    if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
+        return None
+    index, apart = _most_apart(grid, slots)
+    points, step = _thinned(apart, grid.step_s)
+    there = [value for value in points if not math.isnan(value)]
+    mean = sum(there) / max(1, len(there))
+    rms = math.sqrt(sum((value - mean) ** 2 for value in there) / max(1, len(there)))
+    moving = rms**2 / (rms**2 + mean**2) if rms else 0.0
+    name = grid.tracks[index].name
+    centred = _held(points, there)
+    power = sum(value * value for value in centred)
+    if len(there) < _FEWEST_POINTS or power <= _SMALLEST_POWER * len(there):
+        return Swing(backend=name, relative_rms=rms, moving_share=moving)
+    correlation = _autocorrelation(centred, len(there) / len(points))
+    spectrum = _spectrum(centred)
+    swing = Swing(
+        backend=name,
+        relative_rms=rms,
+        moving_share=moving,
+        spectrum=_curve(spectrum, step),
+        autocorrelation=Curve(tuple(lag * step for lag in range(len(correlation))), tuple(correlation)),
+    )
+    lag = _turning_lag(correlation, step, len(points), e2e_s)
+    if lag is None:
+        return swing
+    band = _band(spectrum, len(points), lag)
+    hz = 1 / (_SPECTRUM_SIZE * step)
+    return replace(
+        swing,
+        period_s=1 / (band.centre * hz) if lag * FEWEST_CYCLES <= len(points) else lag * step,
+        cycles=len(points) / lag,
+        variance_share=band.share,
+        chance=_chance(band, hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
+        rebound=correlation[lag],
+        opposite=_half_way(correlation, lag),
+    )
+
+
+def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
+    """Clip around the median and take the mean off; a missing point says nothing."""
+    middle = median(there) if there else 0.0
+    low, high = middle - _CLIP, middle + _CLIP
+    mean = sum(max(low, min(high, value)) for value in there) / max(1, len(there))
+    return [0.0 if math.isnan(value) else max(low, min(high, value)) - mean for value in points]
+
+
+def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: float | None) -> int | None:
+    """Give the lag at which the load is back, having turned round half way: the candidate for a period."""
+    low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
+    first = max(_SHORTEST_STEPS, math.floor(low))
+    last = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
+    if first > last:
+        return None
+    turns = {lag: correlation[lag] - _half_way(correlation, lag) for lag in range(first, last + 1)}
+    best = max(turns, key=turns.__getitem__)
+    for odd in (7, 5, 3):
+        # After three, five or seven periods a steady swing is back as well, having turned round half way.
+        near = max(
+            range(math.floor(best / odd) - 1, math.ceil(best / odd) + 2), key=lambda lag: turns.get(lag, -2.0)
+        )
+        if turns.get(near, -2.0) >= _AS_CLEAR * turns[best]:
+            return near
+    return best
+
+
+def _half_way(correlation: Sequence[float], lag: int) -> float:
+    return (correlation[lag // 2] + correlation[(lag + 1) // 2]) / 2
+
+
+def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
+    """Give the backend that is furthest from its share, and by how many shares in each slot.
+
+    A slot with less than half of the usual load counts as one with half: few requests are apart by chance.
+    """
+    first, last = slots[0], slots[-1] + 1
+    totals = grid.totals[first:last]
+    least = sum(grid.totals[slot] for slot in slots) / len(slots) / 2
+    scales = [max(total, least) if total == total else math.nan for total in totals]  # noqa: PLR0124 - keeps NaN
+    best: tuple[float, list[float]] | None = None
+    found = 0
+    for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
+        apart = [
+            (load / share - total) / scale
+            for load, total, scale in zip(column[first:last], totals, scales, strict=True)
+        ]
+        there = [value for value in apart if value == value]  # noqa: PLR0124 - drops NaN
+        mean = sum(there) / max(1, len(there))
+        spread = sum([value * value for value in there]) - mean * mean * len(there)
+        # Equal spreads are told apart by what they are of, so that the order of backends decides nothing.
+        if best is None or spread > best[0] or (spread == best[0] and apart > best[1]):
+            best, found = (spread, apart), index
+    return found, best[1] if best else []
+
+
+def _thinned(values: list[float], step: float) -> tuple[list[float], float]:
+    """Average equal runs of values so that few enough are left; a run with a gap is the mean of the rest."""
+    size = -(-len(values) // _MOST_POINTS)
+    if size <= 1:
+        return values, step
+    thin: list[float] = []
+    for start in range(len(values) % size, len(values), size):
+        run = [value for value in values[start : start + size] if not math.isnan(value)]
+        thin.append(sum(run) / len(run) if run else math.nan)
+    return thin, step * size
+
+
+@lru_cache(maxsize=16)
+def _twiddles(size: int) -> tuple[complex, ...]:
+    return tuple(
+        complex(math.cos(a), math.sin(a)) for a in (-2 * math.pi * k / size for k in range(size // 2))
+    )
+
+
+def _transform(values: Sequence[complex]) -> list[complex]:
+    """Cooley and Tukey's transform for sizes that are powers of two."""
+    size = len(values)
+    if size == 2:  # noqa: PLR2004 - the smallest butterfly
+        return [values[0] + values[1], values[0] - values[1]]
+    even, odd = _transform(values[0::2]), _transform(values[1::2])
+    turned = [factor * value for factor, value in zip(_twiddles(size), odd, strict=True)]
+    return [a + b for a, b in zip(even, turned, strict=True)] + [
+        a - b for a, b in zip(even, turned, strict=True)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _taper(size: int) -> tuple[float, ...]:
+    return tuple(0.5 - 0.5 * math.cos(2 * math.pi * (k + 0.5) / size) for k in range(size))
+
+
+def _spectrum(centred: Sequence[float]) -> list[float]:
+    """Give the share of the variance at each multiple of 1 / (512 steps), tapered so that drift stays low."""
+    tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
+    # Two real halves as one complex sequence would halve this; it costs 1 ms as it is.
+    padded = [*map(complex, tapered), *([0j] * (_SPECTRUM_SIZE - len(tapered)))]
+    power = [abs(value) ** 2 for value in _transform(padded)[: _SPECTRUM_SIZE // 2]]
+    power[0] = 0.0
+    whole = sum(power)
+    return [value / whole for value in power] if whole > 0 else power
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """A band of the spectrum, in multiples of its lowest frequency."""
+
+    low: float
+    centre: float
+    high: float
+    share: float
+
+
+def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
+    """Take the band around the period of `lag` points."""
+    middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
+    first = max(1, round(middle - half))
+    last = min(len(spectrum) - 1, round(middle + half))
+    inside = range(first, last + 1)
+    share = sum(spectrum[k] for k in inside)
+    centre = sum(k * spectrum[k] for k in inside) / share if share > 0 else middle
+    return _Band(first, centre, last, share)
+
+
+def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
+    """Give how likely red noise of such memory has so much in one of `bands` bands (Bonferroni).
+
+    The memory is the autocorrelation from one point to the next; the power of a band is χ² with 4 degrees of
+    freedom. A swing of few cycles looks like memory, so this only ever says too much of those.
+    """
+    decay = -step / math.log(min(max(memory, 0.01), 0.999))
+    low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))
+    expected = (high - low) * 2 / math.pi
+    if expected <= 0:
+        return 1.0
+    half = _BAND_FREEDOM / 2 * band.share / expected
+    return min(1.0, bands * math.exp(-half) * (1 + half))
+
+
+def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
+    """Give it up to the longest period looked for; each lag over the pairs that it has."""
+    count = len(centred)
+    power = sum(value * value for value in centred) / (count * present)
+    most = max(2, math.floor(count / _LEAST_CYCLES) + 2)
+    result = [1.0]
+    for lag in range(1, most):
+        products = sum(map(mul, centred[lag:], centred))  # two thirds of the time of a zip
+        result.append(products / ((count - lag) * present * present) / power)
+    return result
+
+
+def _curve(spectrum: Sequence[float], step: float) -> Curve:
+    last = _SPECTRUM_SIZE // _SHORTEST_STEPS
+    picked = range(last, 1, -1)
+    return Curve(tuple(_SPECTRUM_SIZE * step / k for k in picked), tuple(spectrum[k] for k in picked))

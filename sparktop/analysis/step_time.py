@@ -1,0 +1,144 @@
+"""How an engine's step time grows with its batch, and what follows for random routing and throughput.
+
+A step of a batch of b requests takes a + s·b and makes a token each: T(b) = b / (a + s·b) tokens per second.
+Under random routing the states of such servers have a product form, whatever the lengths are (processor
+sharing is insensitive to them): with r = a / s each has the weight ∏(r + k) / k, a negative binomial with
+parameter 1 + r, so n of them share C requests as a Dirichlet-multinomial distribution does. Its variance over
+the multinomial's is (C + n(1 + r)) / (1 + n(1 + r)), exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from statistics import median
+
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.model.balance import StepTime
+
+FEWEST_PAIRS = 20
+SMALLEST_SPAN = 2.0
+"""The largest batch over the smallest: below that a line's slope is noise."""
+_RATE_WINDOW_S = 1.0
+"""What the rates of a track are taken over: its batch must have been steady for so long."""
+_STEADY = 0.1
+_MOST_PAIRS = 400
+_BINS_PER_DOUBLING = 4
+_MOST_STATES = 4096
+"""Requests up to which the chain of a group with full slots is worked out."""
+
+Pair = tuple[float, float]
+"""Batch and step time in seconds."""
+
+
+def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | None:
+    """Fit step time over batch through all steady samples since `since_s`; None where they do not tell.
+
+    Theil and Sen's line (the median of slopes) through the medians of batches of like size, so that prefills
+    and late counters, which only ever lengthen a step, do not bend it.
+    """
+    mean = sum(track.weight for track in tracks) / max(1, len(tracks))
+    pairs: list[Pair] = []
+    for track in tracks:
+        most = max(FEWEST_PAIRS, _MOST_PAIRS // len(tracks))
+        pairs += _steady_pairs(track, since_s, most, track.weight / mean)
+    if len(pairs) < FEWEST_PAIRS:
+        return None
+    batches = [batch for batch, _ in pairs]
+    if max(batches) < SMALLEST_SPAN * min(batches):
+        return None
+    points = _binned(pairs)
+    if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
+        return None
+    slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2)]
+    slope = max(0.0, median(slopes))
+    base = median(y - slope * x for x, y in points)
+    if base <= 0:
+        # Steps that cost nothing but requests: through the origin, nearly.
+        slope = median(y / x for x, y in points)
+        base = slope
+    return StepTime(base_s=base, per_request_s=slope, pairs=len(pairs))
+
+
+def _steady_pairs(track: LoadTrack, since_s: float, most: int, speed: float) -> list[Pair]:
+    speeds, running, times = track.generation_tps, track.running, track.times_s
+    if speeds is None:
+        return []
+    first = bisect_left(times, since_s)
+    count = len(times) - first
+    if count < 3:  # noqa: PLR2004 - a sample, one before it, and a step between
+        return []
+    step = (times[-1] - times[first]) / (count - 1)
+    back = max(1, math.ceil(_RATE_WINDOW_S / step))
+    pairs: list[Pair] = []
+    for index in range(first + back, len(times), max(1, count // most)):
+        batch, tps = running[index], speeds[index]
+        # NaN fails both comparisons.
+        if batch >= 1 and tps > 0:
+            room = max(1.0, _STEADY * batch)
+            middle = running[index - (back + 1) // 2]
+            if abs(batch - running[index - back]) <= room and abs(batch - middle) <= room:
+                pairs.append((batch, speed * batch / tps))
+    return pairs
+
+
+def _binned(pairs: Sequence[Pair]) -> list[Pair]:
+    bins: dict[int, list[Pair]] = {}
+    for pair in pairs:
+        bins.setdefault(round(_BINS_PER_DOUBLING * math.log2(pair[0])), []).append(pair)
+    # One sample alone is no median; of a few bins each counts.
+    kept = [bins[key] for key in sorted(bins) if len(bins[key]) > 1]
+    return [(median(batch for batch, _ in one), median(time for _, time in one)) for one in kept]
+
+
+def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:
+    """Give how much wider than multinomial random routing spreads `total` requests; 1 without a step time."""
+    if step is None or step.per_request_s <= 0 or total < 1 or backends < 2:  # noqa: PLR2004 - alone, nothing spreads
+        return 1.0
+    ratio = step.base_s / step.per_request_s
+    if slots is not None and total / backends > slots / 2 and total <= _MOST_STATES:
+        return _factor_with_slots(round(total), backends, ratio, slots)
+    states = backends * (1 + ratio)
+    return (total + states) / (1 + states)
+
+
+def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> float:
+    """Work it out from the states' weights: when slots are full, steps grow no more and requests queue.
+
+    Of two backends exactly (a birth-death chain). Of more, one backend's weights tilted to the mean load:
+    exact but for the closed total, which takes (n - 1) / n off this variance and the multinomial's alike.
+    """
+    logs = [0.0]
+    for load in range(1, total + 1):
+        batch = min(load, slots)
+        logs.append(logs[-1] + math.log((ratio + batch) / batch))
+    mean = total / backends
+    if backends == 2:  # noqa: PLR2004 - a chain
+        return _variance([one + other for one, other in zip(logs, reversed(logs), strict=True)])[1] / (
+            mean / 2
+        )
+    low, high = -logs[-1] / total - 20.0, 20.0
+    for _ in range(40):
+        tilt = (low + high) / 2
+        found, spread = _variance([one + tilt * load for load, one in enumerate(logs)])
+        low, high = (tilt, high) if found < mean else (low, tilt)
+    return spread / mean
+
+
+def _variance(logs: Sequence[float]) -> tuple[float, float]:
+    top = max(logs)
+    weights = [math.exp(value - top) for value in logs]
+    whole = sum(weights)
+    mean = sum(load * weight for load, weight in enumerate(weights)) / whole
+    return mean, sum((load - mean) ** 2 * weight for load, weight in enumerate(weights)) / whole
+
+
+def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
+    """Give T: tokens per second of a backend of mean speed that holds so many requests."""
+    base, slope = step.base_s, step.per_request_s
+    if slots is None:
+        return lambda load: load / (base + slope * load)
+    full = slots / (base + slope * slots)
+    return lambda load: load / (base + slope * load) if load < slots else full

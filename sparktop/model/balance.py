@@ -1,0 +1,158 @@
+"""How evenly a router loads its backends: one word for a group, with all that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+_NO_SHARES: Mapping[str, float] = MappingProxyType({})
+
+
+class BalanceWord(StrEnum):
+    """One word for a group; of several that hold, the first of this order is said."""
+
+    UNKNOWN = "unknown"
+    """Too few samples, gaps, or too little load to tell."""
+    IDLE = "idle"
+    OSCILLATING = "oscillating"
+    """The load swings between backends."""
+    STARVED = "starved"
+    """A backend has next to nothing to do while another is full."""
+    UNEVEN = "uneven"
+    """One backend always has more than its share."""
+    BALANCED = "balanced"
+
+    @property
+    def bad(self) -> bool:
+        """True for the words that a person should act on."""
+        return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A small plot: where the points lie on the axis and what they are."""
+
+    axis: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
+
+
+NO_CURVE = Curve()
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """What looking for a repeated swing gave: of the one backend that differs most from its share."""
+
+    backend: str
+    """Whose load less its share is looked at; of two backends either says the same."""
+    relative_rms: float = 0.0
+    """Standard deviation of load less share, over the share: 1 is all to nothing and back, for two."""
+    moving_share: float = 0.0
+    """Share of the spread that moves, 0 to 1; the rest is a skew that stands still."""
+    period_s: float | None = None
+    """After which the load is most clearly back, having turned round half way; None where nothing returns."""
+    cycles: float | None = None
+    """Such periods in the window."""
+    variance_share: float | None = None
+    """Share of the variance that lies around that period, 0 to 1."""
+    chance: float | None = None
+    """How likely slow random drift shows as much around some period; at most 1."""
+    rebound: float | None = None
+    """Autocorrelation one period later."""
+    opposite: float | None = None
+    """Autocorrelation half a period later; below 0 where the load turns round."""
+    score: float | None = None
+    """Spread, regularity and cycles taken together: from 0 upwards random routing hardly ever gets."""
+    spectrum: Curve = NO_CURVE
+    """Share of the variance (0 to 1) by period in seconds, shortest first."""
+    autocorrelation: Curve = NO_CURVE
+    """-1 to 1, by lag in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long one engine step takes by its batch: a + s·b, fitted on this group's own samples."""
+
+    base_s: float
+    """With an empty batch, for a backend of mean speed."""
+    per_request_s: float
+    pairs: int
+    """Samples that the line rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The word for a group of backends and its evidence, over one window.
+
+    `word` is the announced one where a `BalanceWatch` made it; `word_now` is what this window alone says.
+    """
+
+    group: str
+    backends: tuple[str, ...]
+    """Those that were judged: a backend without answers is left out and a reason says so."""
+    word: BalanceWord = BalanceWord.UNKNOWN
+    word_now: BalanceWord = BalanceWord.UNKNOWN
+    also: tuple[BalanceWord, ...] = ()
+    """Other words that hold too, by their order."""
+    confidence: float | None = None
+    """0 to 1: how far the deciding figure is beyond its limit, less what is missing; None for unknown."""
+    since: datetime | None = None
+    """UTC; when the announced word was first said of the group without a break."""
+    window_s: float = 0.0
+    """The time that was really looked at."""
+    needed_s: float = 0.0
+    """The whole window: 8 lifetimes of a request, 45 to 600 s."""
+    sample_hz: float | None = None
+    samples_percent: float | None = None
+    """Samples that are there, of those that should be; of the backend that has fewest."""
+    mean_total: float | None = None
+    """Mean requests in the group, running and waiting."""
+    mean_load: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    """Mean requests by backend."""
+    dispersion_z: float | None = None
+    """Spread of the load over that of random routing: 1 is random, near 0 is even, far above 1 herding."""
+    variance_factor: float | None = None
+    """How much wider than binomial random routing is here, because a full server takes longer steps."""
+    step_time: StepTime | None = None
+    """None where the samples do not tell; then the factor is 1 and no loss is estimated."""
+    period_s: float | None = None
+    """Of the swing, where one is said."""
+    lead_margin: float | None = None
+    """A backend leads with at least (1 + this) times its share."""
+    lead_changes: int | None = None
+    lead_changes_per_min: float | None = None
+    swap_s: float | None = None
+    """Median time between changes of the lead."""
+    starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    """Share of time by backend with next to nothing to do while another had more than its share."""
+    free_slot_percent: float | None = None
+    """Share of time in which one had a free slot and no queue while another's requests waited."""
+    lost_percent: float | None = None
+    """Throughput that the same requests would have made if spread evenly, and did not."""
+    skew: float | None = None
+    """Mean of (load - share) / share of the backend that is furthest above its share."""
+    skew_backend: str | None = None
+    steadiness: float | None = None
+    """That mean over its standard deviation in time."""
+    swing: Swing | None = None
+    reasons: tuple[str, ...] = ()
+    """Sentences that a person can check on the graph."""
+    cause: str | None = None
+    """What it most likely comes from; None without evidence."""
+    hint: str | None = None
+    """What to try; None without evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceChange:
+    """A group's announced word changed: a swing begins, ends, and so on."""
+
+    at: datetime
+    group: str
+    before: BalanceWord
+    after: BalanceWord
+    sentence: str
+    """One line: what began or ended, with its main reason."""

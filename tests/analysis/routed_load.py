@@ -1,0 +1,201 @@
+"""A closed loop of clients over batching servers behind a router: loads with a known truth, for the judge."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from sparktop.analysis.balance import GroupLoad, judge, window_s
+from sparktop.analysis.hysteresis import EVERY_S, BalanceWatch
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.model.balance import Balance, BalanceChange
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_TOKENS = 100.0
+"""Of a request of mean length."""
+_MEMORY_S = 310.0
+"""More than the longest look at a skew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is simulated."""
+
+    policy: str = "shuffle"
+    """shuffle, round-robin, least-busy, lag (least-busy on counts `stale_s` old) or poll (on counts that are
+    read every `stale_s`)."""
+    clients: int = 32
+    servers: int = 2
+    lengths: str = "fixed"
+    """fixed, uniform (half to one and a half of the mean) or log-normal."""
+    life_s: float = 10.0
+    """Of a mean request at the mean batch."""
+    hz: float = 4.0
+    seconds: float = 600.0
+    seed: int = 0
+    stale_s: float = 1.0
+    ratio: float = 15.0
+    """Batch at which a step takes twice what it takes empty."""
+
+
+@dataclass(slots=True)
+class _Server:
+    ratio: float
+    clock: float = 0.0
+    """Work done for each request that was here all the time."""
+    ends: list[tuple[float, float]] = field(default_factory=list)
+    tokens: float = 0.0
+
+    def pass_time(self, seconds: float, unit: float) -> None:
+        if self.ends:
+            done = seconds / (unit * (self.ratio + len(self.ends)))
+            self.clock += done
+            self.tokens += _TOKENS * done * len(self.ends)
+
+    def next_end(self, unit: float) -> float:
+        if not self.ends:
+            return math.inf
+        return max(0.0, self.ends[0][0] - self.clock) * unit * (self.ratio + len(self.ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was seen of a scene."""
+
+    tracks: tuple[LoadTrack, ...]
+    e2e_s: float
+    """Median life of a request."""
+
+
+class _Router:
+    def __init__(self, scene: Scene, dice: random.Random) -> None:
+        self.scene, self.dice, self.turn = scene, dice, 0
+        self.known = [0] * scene.servers
+        self.past: deque[tuple[float, tuple[int, ...]]] = deque([(0.0, tuple(self.known))])
+
+    def choose(self, now: float, loads: Sequence[int]) -> int:
+        policy, count = self.scene.policy, self.scene.servers
+        if policy == "shuffle":
+            return self.dice.randrange(count)
+        if policy == "round-robin":
+            self.turn = (self.turn + 1) % count
+            return self.turn
+        seen: Sequence[int] = loads
+        if policy == "poll":
+            seen = self.known
+        elif policy == "lag":
+            while len(self.past) > 1 and self.past[1][0] <= now - self.scene.stale_s:
+                self.past.popleft()
+            seen = self.past[0][1]
+        return min(range(count), key=lambda index: (seen[index], index))
+
+
+def simulate(scene: Scene) -> Recording:
+    """Run a scene event by event: processor sharing with steps that grow with the batch."""
+    dice = random.Random(scene.seed)  # noqa: S311 - repeatable chance, not secrets
+    router = _Router(scene, dice)
+    servers = [_Server(scene.ratio) for _ in range(scene.servers)]
+    unit = scene.life_s / (scene.ratio + scene.clients / scene.servers)
+    arrivals = sorted(dice.uniform(0, 0.2 * scene.life_s) for _ in range(scene.clients))
+    samples: list[tuple[float, list[int], list[float]]] = []
+    lives: list[float] = []
+    now = next_sample = next_look = 0.0
+    while now < scene.seconds:
+        ends = [server.next_end(unit) for server in servers]
+        soonest = min(ends)
+        first = arrivals[0] if arrivals else math.inf
+        look = next_look if scene.policy == "poll" else math.inf
+        then = min(now + soonest, first, next_sample, look)
+        for server in servers:
+            server.pass_time(then - now, unit)
+        now = then
+        loads = [len(server.ends) for server in servers]
+        if now == next_sample:
+            samples.append((now, loads, [server.tokens for server in servers]))
+            next_sample = len(samples) / scene.hz
+        elif now == look:
+            router.known, next_look = loads, next_look + scene.stale_s
+        elif now == first:
+            heapq.heappop(arrivals)
+            chosen = servers[router.choose(now, loads)]
+            heapq.heappush(chosen.ends, (chosen.clock + _length(scene.lengths, dice), now))
+        else:
+            _, born = heapq.heappop(servers[ends.index(soonest)].ends)
+            lives.append(now - born)
+            heapq.heappush(arrivals, now)
+        if scene.policy == "lag":
+            router.past.append((now, tuple(len(server.ends) for server in servers)))
+    return Recording(_tracks(samples, scene), sorted(lives)[len(lives) // 2] if lives else scene.life_s)
+
+
+def _length(kind: str, dice: random.Random) -> float:
+    if kind == "fixed":
+        return 1.0
+    return dice.uniform(0.5, 1.5) if kind == "uniform" else dice.lognormvariate(-0.32, 0.8)
+
+
+def _tracks(samples: Sequence[tuple[float, list[int], list[float]]], scene: Scene) -> tuple[LoadTrack, ...]:
+    times = [time for time, _, _ in samples]
+    return tuple(
+        LoadTrack(
+            name=f"spark-{chr(97 + index)}",
+            times_s=times,
+            running=[float(loads[index]) for _, loads, _ in samples],
+            waiting=[0.0] * len(times),
+            generation_tps=rates(times, [made[index] for _, _, made in samples]),
+        )
+        for index in range(scene.servers)
+    )
+
+
+def rates(times: Sequence[float], counted: Sequence[float], over_s: float = 1.0) -> list[float]:
+    """Give a counter's rate over the last second; NaN before there is one."""
+    found, start = [], 0
+    for index, time in enumerate(times):
+        while time - times[start] > 1.05 * over_s:
+            start += 1
+        span = time - times[start]
+        found.append((counted[index] - counted[start]) / span if span >= 0.9 * over_s else math.nan)
+    return found
+
+
+def cut(track: LoadTrack, begin_s: float, end_s: float) -> LoadTrack:
+    """Give the part of a track after `begin_s`, up to `end_s`."""
+    first, last = bisect_right(track.times_s, begin_s), bisect_right(track.times_s, end_s)
+    return replace(
+        track,
+        times_s=track.times_s[first:last],
+        running=track.running[first:last],
+        waiting=None if track.waiting is None else track.waiting[first:last],
+        generation_tps=None if track.generation_tps is None else track.generation_tps[first:last],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One evaluation as the live program makes it."""
+
+    at_s: float
+    balance: Balance
+    change: BalanceChange | None
+
+
+def follow(tracks: Sequence[LoadTrack], e2e_s: float | None, **known: float | str | None) -> Iterator[Seen]:
+    """Judge every 5 s from the start of the tracks to their end, as the live program does."""
+    watch = BalanceWatch()
+    begin = min(track.times_s[0] for track in tracks)
+    end = max(track.times_s[-1] for track in tracks)
+    memory = max(_MEMORY_S, window_s(e2e_s) + 10)
+    at = begin
+    while at <= end:
+        at += EVERY_S
+        seen = tuple(cut(track, at - memory, at) for track in tracks)
+        found = judge(GroupLoad("proxy", seen, e2e_s, **known), at)  # type: ignore[arg-type]  # names as GroupLoad has them
+        balance, change = watch.update(found, at, START + timedelta(seconds=at))
+        yield Seen(at, balance, change)
