@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from sparktop.model.balance import Balance
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import RouterView
@@ -355,6 +356,8 @@ class Snapshot:
     nodes: tuple[NodeView, ...] = ()
     backends: tuple[BackendView, ...] = ()
     routers: tuple[RouterView, ...] = ()
+    balance: tuple[Balance, ...] = ()
+    """One for each group of two or more backends, or of lanes of one server."""
     alerts: tuple[Alert, ...] = ()
     events: tuple[Event, ...] = ()
     """Newest last."""
