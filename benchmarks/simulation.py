@@ -5,6 +5,11 @@ code that measures real ones, and printed as "simulated (difference from the tab
 the tables define them: at c = 1 llama-benchy takes its probe's latency off the prefill time, so that is done
 here.
 
+Behind a router each run draws where its requests go, so there are 50 runs, as in the table. Shuffle and
+least-busy are then held against each other: the winner from c = 8 up, and what least-busy loses at c = 64,
+between half and double of the table's. Least-busy runs a third time with counts that rise at once, which
+shows what made the loss.
+
 usage: simulation.py [--runs 5] [--seed 0] [--only NAME]...
 """
 
@@ -19,17 +24,32 @@ from dataclasses import dataclass
 from reference_tables import CONCURRENCY, CONCURRENCY_FIRST, TOPOLOGIES
 
 from sparktop.model.load import Level
-from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, SOLO
+from sparktop.simulation.calibration import (
+    BURST,
+    CLUSTER_TP2,
+    GX10_PATCHED,
+    GX10_VANILLA,
+    LITELLM,
+    SOLO,
+)
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.routed import RoutedWay
+from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.measure import measure_level
 
 WITHIN = {"decode_tps": 0.10, "prefill_tps": 0.15, "ttft_ms": 0.15}
 """How far a figure may be from its table's."""
+ROUTED_RUNS = 50
+WINNERS_FROM = 8
+LOSS_AT = 64
+LOSS_WITHIN = (0.5, 2.0)
+"""Least-busy's loss of decode, in the table's."""
 
 Figures = Mapping[str, float]
+MakeWay = Callable[[VirtualTime, int], Way]
 
 
 @dataclass(frozen=True)
@@ -42,8 +62,9 @@ class Topology:
     """By concurrency."""
     prompt_tokens: int = 1024
     output_tokens: int = 128
-    way: Callable[[VirtualTime, int], Way] = lambda virtual, _seed: DirectWay(virtual)
+    way: MakeWay = lambda virtual, _seed: DirectWay(virtual)
     """What stands before the engines, made with the run's seed: nothing, or a router."""
+    least_runs: int = 1
     held: bool = True
     """Whether `WITHIN` holds at every level; else the differences are only shown."""
 
@@ -56,9 +77,33 @@ def as_rows(columns: Mapping[str, tuple[float, ...]]) -> dict[int, Figures]:
     }
 
 
+def routed(strategy: str, settings: RouterSettings) -> MakeWay:
+    """Give the maker of a router before the engines of a run."""
+
+    def make(virtual: VirtualTime, seed: int) -> Way:
+        router = make_router(strategy, len(virtual.engines), settings, seed=f"router-{seed}")
+        return RoutedWay(virtual, router, BURST, seed=f"way-{seed}")
+
+    return make
+
+
+def pair(name: str, settings: RouterSettings = LITELLM) -> Topology:
+    """Give two solo engines behind a router; the differences of single figures are only shown."""
+    return Topology(
+        name,
+        (SOLO, SOLO),
+        as_rows(TOPOLOGIES[name]),
+        way=routed(name, settings),
+        least_runs=ROUTED_RUNS,
+        held=False,
+    )
+
+
 TOPOLOGIES_SIMULATED = (
     Topology("solo", (SOLO,), as_rows(TOPOLOGIES["solo"])),
     Topology("cluster-tp2", (CLUSTER_TP2,), as_rows(TOPOLOGIES["cluster-tp2"])),
+    pair("simple-shuffle"),
+    pair("least-busy"),
     Topology("gx10-patched", (GX10_PATCHED,), CONCURRENCY_FIRST["gx10-patched"], 2048, held=False),
     Topology(
         "spark-arena-vanilla", (GX10_VANILLA,), CONCURRENCY_FIRST["spark-arena-vanilla"], 2048, held=False
@@ -68,6 +113,7 @@ TOPOLOGIES_SIMULATED = (
 
 def simulate(topology: Topology, concurrency: int, *, runs: int, seed: int) -> dict[str, float]:
     """Run the bursts of one level and give its figures as the tables define them."""
+    runs = max(runs, topology.least_runs)
     engines = [Engine(profile, seed=f"{seed}-{at}") for at, profile in enumerate(topology.engines)]
     virtual = VirtualTime(engines)
     level = Level(topology.name, concurrency, topology.prompt_tokens, topology.output_tokens, runs=runs)
@@ -91,15 +137,16 @@ def simulate(topology: Topology, concurrency: int, *, runs: int, seed: int) -> d
     return result
 
 
-def compare(topology: Topology, *, runs: int, seed: int) -> int:
-    """Print one topology's table and give how many figures are further off than they may be."""
+def compare(topology: Topology, *, runs: int, seed: int) -> tuple[dict[int, Figures], int]:
+    """Print one topology's table; give its figures and how many are further off than they may be."""
     names = list(dict.fromkeys(name for figures in topology.table.values() for name in figures))
     print(f"\n{topology.name}: {topology.prompt_tokens} + {topology.output_tokens} tokens")
     print("| c | " + " | ".join(names) + " |")
     print("|---|" + "---|" * len(names))
-    missed = 0
+    missed, found = 0, dict[int, Figures]()
     for concurrency, table in topology.table.items():
         simulated = simulate(topology, concurrency, runs=runs, seed=seed)
+        found[concurrency] = simulated
         cells: list[str] = []
         for name in names:
             difference = simulated[name] / table[name] - 1
@@ -107,7 +154,46 @@ def compare(topology: Topology, *, runs: int, seed: int) -> int:
             missed += far
             cells.append(f"{simulated[name]:,.1f} ({100 * difference:+.1f} %{', TOO FAR' if far else ''})")
         print(f"| {concurrency} | " + " | ".join(cells) + " |", flush=True)
-    return missed
+    return found, missed
+
+
+def winner(shuffle: Figures, least_busy: Figures, name: str) -> str:
+    """Give who is better in a figure: less is better in TTFT only."""
+    ahead = shuffle[name] > least_busy[name]
+    return "simple-shuffle" if ahead != (name == "ttft_ms") else "least-busy"
+
+
+def compare_routers(shuffle: Mapping[int, Figures], least_busy: Mapping[int, Figures], seed: int) -> int:
+    """Print shuffle against least-busy, simulated and in the table; give how many demands are not met."""
+    tables = [as_rows(TOPOLOGIES[name]) for name in ("simple-shuffle", "least-busy")]
+    print("\nsimple-shuffle against least-busy: who is better, simulated (in the table)")
+    print("| c | " + " | ".join(WITHIN) + " |")
+    print("|---|" + "---|" * len(WITHIN))
+    missed = 0
+    for concurrency in CONCURRENCY:
+        cells: list[str] = []
+        for name in WITHIN:
+            said = winner(shuffle[concurrency], least_busy[concurrency], name)
+            true = winner(tables[0][concurrency], tables[1][concurrency], name)
+            wrong = concurrency >= WINNERS_FROM and said != true
+            missed += wrong
+            cells.append(f"{said} ({true}){' WRONG' if wrong else ''}")
+        print(f"| {concurrency} | " + " | ".join(cells) + " |")
+
+    def loss(one: Figures, other: Figures) -> float:
+        return 1 - other["decode_tps"] / one["decode_tps"]
+
+    in_table = loss(tables[0][LOSS_AT], tables[1][LOSS_AT])
+    simulated = loss(shuffle[LOSS_AT], least_busy[LOSS_AT])
+    fresh = simulate(pair("least-busy", RouterSettings()), LOSS_AT, runs=ROUTED_RUNS, seed=seed)
+    held = LOSS_WITHIN[0] * in_table <= simulated <= LOSS_WITHIN[1] * in_table
+    print(
+        f"least-busy's loss of decode at c = {LOSS_AT}: {100 * simulated:.0f} % "
+        f"(table {100 * in_table:.0f} %){'' if held else ', TOO FAR'}\n"
+        "made by burst herding: requests that arrive together read the same counts, ties go to the first;\n"
+        f"with counts that rise at once: {100 * loss(shuffle[LOSS_AT], fresh):.0f} %"
+    )
+    return missed + (not held)
 
 
 def main() -> int:
@@ -118,11 +204,13 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[one.name for one in TOPOLOGIES_SIMULATED])
     options = parser.parse_args()
     began = time.perf_counter()
-    missed = sum(
-        compare(topology, runs=options.runs, seed=options.seed)
-        for topology in TOPOLOGIES_SIMULATED
-        if options.only is None or topology.name in options.only
-    )
+    missed, found = 0, dict[str, dict[int, Figures]]()
+    for topology in TOPOLOGIES_SIMULATED:
+        if options.only is None or topology.name in options.only:
+            found[topology.name], far = compare(topology, runs=options.runs, seed=options.seed)
+            missed += far
+    if {"simple-shuffle", "least-busy"} <= found.keys():
+        missed += compare_routers(found["simple-shuffle"], found["least-busy"], options.seed)
     limits = ", ".join(f"{name} {100 * share:g} %" for name, share in WITHIN.items())
     print(f"\nheld within {limits}; {missed} too far; {time.perf_counter() - began:.1f} s of real time")
     return int(missed > 0)

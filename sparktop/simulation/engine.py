@@ -17,9 +17,10 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as SequenceOf
-from itertools import takewhile
+from itertools import islice
 from operator import attrgetter
 
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation.batch import Batch
 from sparktop.simulation.profile import EngineProfile
@@ -30,6 +31,8 @@ from sparktop.simulation.thermal import NodeThermal, step_power_w
 
 LONGEST_STRETCH_S = 2.0
 """After so long the clock is looked at again: heat has a time constant of 75 s."""
+
+ENGINE_ERROR = "the simulated engine broke the request off"
 
 EngineEvent = FirstToken | Tokens | RequestEnded
 """What an engine tells of its requests; that they started, their sender tells."""
@@ -140,6 +143,8 @@ class Engine:
         else:
             queue = self._waiting if sequence in self._waiting else self._arrivals
             queue.remove(sequence)
+            # An arrival that is known already would have had to wait behind it.
+            self._cut_for_arrival()
         self._end(sequence, at, EndReason.ABORT)
         return True
 
@@ -200,7 +205,7 @@ class Engine:
             pairs += tokens * (sequence.computed - tokens / 2)
             rows += tokens
         padded = profile.padded(rows)
-        clock_mhz = min(node.load_clock_mhz(start_s) for node in self.nodes)
+        clock_mhz = min([node.load_clock_mhz(start_s) for node in self.nodes])
         noise = max(0.5, self._random.gauss(1.0, profile.jitter)) if profile.jitter else 1.0
         first_s = noise * profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz)
         growth_s = noise * profile.cost.growth_s(batch.decoding, clock_mhz)
@@ -223,9 +228,9 @@ class Engine:
             parts.append((sequence, tokens))
             budget -= tokens
 
-        # Those that decode come first in the batch.
-        unfinished = list(takewhile(lambda one: one.phase is Phase.PREFILL, reversed(batch.running.values())))
-        for sequence in reversed(unfinished):
+        # Those that decode come first in the batch; mostly there are no others, and then none is looked at.
+        unfinished = len(batch.running) - batch.decoding
+        for sequence in reversed(list(islice(reversed(batch.running.values()), unfinished))):
             if budget:
                 compute(sequence)
         # A step that preempted admits nobody: the preempted one is first in the queue, and part of the blocks
@@ -289,6 +294,9 @@ class Engine:
         self._stretch = None
         self._free_s = now_s = stretch.end_s(stretch.steps)
         for sequence in self._batch.finished():
+            if sequence.phase is Phase.ENDED:
+                # Preempted and back with the same last step, it is in the batch's list of ends twice.
+                continue
             sequence.last_token_s = now_s
             self._batch.leave(sequence)
             self._end(sequence, now_s, sequence.request.reason)
@@ -328,6 +336,7 @@ class Engine:
                 request.request_id,
                 at,
                 reason,
+                Failure(FailureKind.HTTP, ENGINE_ERROR, at) if reason is EndReason.ERROR else None,
                 prompt_tokens=request.prompt_tokens,
                 cached_tokens=sequence.cached_tokens,
                 generated_tokens=sequence.generated,

@@ -55,6 +55,11 @@ class VirtualTime:
         self._expect(engine)
         return found
 
+    def tell(self, engine: int, event: EngineEvent) -> None:
+        """Let the listeners hear now what no engine tells, such as a router's refusal (engine -1)."""
+        for listener in tuple(self.listeners):
+            listener(engine, event)
+
     def run(self, until_s: float = math.inf) -> None:
         """Let time pass up to a moment; without one, until nothing is left to happen."""
         queue = self._queue

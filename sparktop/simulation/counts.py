@@ -1,0 +1,84 @@
+"""What a router knows of the requests under way: counts that may be late, polled, or forgotten."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+
+class Counts:
+    """Requests under way on each backend, as a router sees them; a time never goes back.
+
+    A count rises `increment_lag_s` after a request was given to its backend and falls `decrement_lag_s` after
+    it ended. With `poll_s` the router sees the counts of the last multiple of it, and nothing newer. With
+    `expiry_s` all counts are forgotten that long after the first was written, as LiteLLM's cache entry is,
+    which no later write keeps alive; requests that end afterwards take their count below zero.
+    """
+
+    def __init__(
+        self,
+        backends: int,
+        *,
+        increment_lag_s: float = 0.0,
+        decrement_lag_s: float = 0.0,
+        poll_s: float | None = None,
+        expiry_s: float | None = None,
+    ) -> None:
+        """Start with nothing under way."""
+        if min(increment_lag_s, decrement_lag_s) < 0:
+            raise ValueError("a lag is not below 0")
+        if any(span is not None and span <= 0 for span in (poll_s, expiry_s)):
+            raise ValueError("poll_s and expiry_s are above 0")
+        self._known = [0] * backends
+        self._seen = self._known if poll_s is None else [0] * backends
+        self._lags_s = {1: increment_lag_s, -1: decrement_lag_s}
+        self._late: dict[int, deque[tuple[float, int]]] = {1: deque(), -1: deque()}
+        self._poll_s = poll_s
+        self._poll_at = -math.inf if poll_s is None else 0.0
+        self._expiry_s = expiry_s
+        self._forget_at = math.inf
+
+    def at(self, now: float) -> list[int]:
+        """Give the counts as seen at a time; the list is the counts' own and changes with them."""
+        self._catch_up(now)
+        return self._seen
+
+    def add(self, backend: int, change: int, now: float) -> None:
+        """Note that a request began (1) or ended (-1) on a backend."""
+        self._catch_up(now)
+        lag_s = self._lags_s[change]
+        if lag_s:
+            self._late[change].append((now + lag_s, backend))
+        else:
+            self._write(backend, change, now)
+
+    def _catch_up(self, now: float) -> None:
+        if self._poll_s is not None and now >= self._poll_at:
+            # Of the polls since the last look only the newest can still be seen.
+            newest_at = math.floor(now / self._poll_s) * self._poll_s
+            self._settle(newest_at)
+            self._seen[:] = self._known
+            self._poll_at = newest_at + self._poll_s
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        rising, falling = self._late[1], self._late[-1]
+        while rising or falling:
+            change = 1 if rising and (not falling or rising[0] <= falling[0]) else -1
+            at, backend = self._late[change][0]
+            if at > now:
+                break
+            self._late[change].popleft()
+            self._write(backend, change, at)
+        self._forget(now)
+
+    def _write(self, backend: int, change: int, at: float) -> None:
+        self._forget(at)
+        if self._expiry_s is not None and math.isinf(self._forget_at):
+            self._forget_at = at + self._expiry_s
+        self._known[backend] += change
+
+    def _forget(self, now: float) -> None:
+        if now >= self._forget_at:
+            self._forget_at = math.inf
+            self._known[:] = [0] * len(self._known)

@@ -1,0 +1,97 @@
+"""The load of routed backends over virtual time, and what it tells: imbalance, and a period if it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from statistics import fmean
+
+from sparktop.simulation.routed import RoutedWay
+from sparktop.simulation.virtual_time import VirtualTime
+
+_LOOKED_AT = 16
+"""Backends whose rhythm is looked for, evenly chosen: of a thousand equal ones a few tell it."""
+_REBOUND = 0.3
+"""Least autocorrelation at a lag that is called a period."""
+_AS_CLEAR = 0.8
+"""Of the clearest return."""
+_FEWEST_CYCLES = 4.0
+
+
+class LoadTrace:
+    """The requests under way on every backend, sampled from its making on until a moment.
+
+    `times_s` and `loads` are parallel; a row of `loads` holds one number a backend.
+    """
+
+    def __init__(self, time: VirtualTime, way: RoutedWay, *, until_s: float, every_s: float = 0.25) -> None:
+        """Sample now, and every `every_s` up to `until_s`."""
+        self.every_s = every_s
+        self.times_s: list[float] = []
+        self.loads: list[tuple[int, ...]] = []
+        self._time = time
+        self._way = way
+        self._start_s = time.now_s
+        self._until_s = until_s
+        self._sample()
+
+    def _sample(self) -> None:
+        self.times_s.append(self._time.now_s)
+        self.loads.append(tuple(self._way.loads))
+        at = self._start_s + len(self.times_s) * self.every_s
+        if at <= self._until_s:
+            self._time.call_at(at, self._sample)
+
+    def since(self, at: float) -> list[tuple[int, ...]]:
+        """Give the rows from a time on."""
+        return [row for time_s, row in zip(self.times_s, self.loads, strict=True) if time_s >= at]
+
+
+def imbalance(rows: Sequence[Sequence[int]]) -> float | None:
+    """Give the standard deviation of the loads among backends over their mean, averaged over the rows.
+
+    0: all alike; with two backends 1: everything on one. Rows without load do not count; None without others.
+    """
+    found = [sqrt(fmean((load - mean) ** 2 for load in row)) / mean for row in rows if (mean := fmean(row))]
+    return fmean(found) if found else None
+
+
+def period_s(rows: Sequence[Sequence[int]], every_s: float) -> float | None:
+    """Give the period of the swing between backends, None where the load has no rhythm.
+
+    The autocorrelation of each backend's difference from the mean, averaged over backends, is back above
+    0.3 there, after it was below zero; at least four periods were seen.
+    """
+    size, backends = len(rows), len(rows[0]) if rows else 0
+    chosen = range(0, backends, max(1, backends // _LOOKED_AT))
+    means = [fmean(row) for row in rows]
+    apart = [[row[backend] - mean for row, mean in zip(rows, means, strict=True)] for backend in chosen]
+    for column in apart:
+        centre = fmean(column)
+        column[:] = [value - centre for value in column]
+    power = sum(value * value for column in apart for value in column) / size if size else 0.0
+    if not power:
+        return None
+    correlation = [
+        sum(a * b for column in apart for a, b in zip(column, column[lag:], strict=False))
+        / ((size - lag) * power)
+        for lag in range(int(size / _FEWEST_CYCLES))
+    ]
+    below = next((lag for lag, value in enumerate(correlation) if value < 0), None)
+    if below is None:
+        return None
+    peaks = [
+        lag
+        for lag in range(below + 1, len(correlation) - 1)
+        if correlation[lag - 1] <= correlation[lag] >= correlation[lag + 1]
+    ]
+    clearest = max((correlation[lag] for lag in peaks), default=0.0)
+    if clearest < _REBOUND:
+        return None
+    # A steady swing is back after two periods as well: the first return that is nearly as clear is the one.
+    start = next(lag for lag in peaks if correlation[lag] >= _AS_CLEAR * clearest)
+    end = next(
+        (lag for lag in range(start, len(correlation)) if correlation[lag] < _AS_CLEAR * clearest),
+        len(correlation),
+    )
+    return max(range(start, end), key=correlation.__getitem__) * every_s

@@ -1,0 +1,173 @@
+"""Each way in which a router spoils the balance of two engines, shown alone, by its signature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean, pstdev
+
+import pytest
+
+from sparktop.model.load import EndReason, RequestEnded
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
+from sparktop.simulation.routers import LeastBusy, RouterSettings
+from sparktop.simulation.virtual_time import VirtualTime
+from tests.simulation.routed_scene import ROOMY, Scene, Seen, one_sided, play, skew
+
+BREAKING = ProxyHabits(arrival_spread_s=0.002, faults=Faults(share=1.0, after_tokens=100))
+"""Every answer breaks off after 100 tokens with a 500."""
+LATE = RouterSettings(increment_lag_s=0.02, decrement_lag_s=0.02)
+
+
+@pytest.fixture(scope="module")
+def warm() -> Seen:
+    """Least-busy, 64 clients, one process, no errors."""
+    return play(Scene())
+
+
+@pytest.fixture(scope="module")
+def cooling() -> Seen:
+    """The same with answers that break off."""
+    return play(Scene(habits=BREAKING))
+
+
+def test_a_warm_router_without_errors_does_not_swing(warm: Seen) -> None:
+    """32/32 throughout."""
+    assert warm.imbalance < 0.05
+    assert all(abs(first - second) <= 8 for first, second in warm.steady)
+    assert warm.way.refused == 0
+
+
+def test_cooldowns_make_a_limit_cycle(cooling: Seen, warm: Seen) -> None:
+    """0/64 to 64/0 and back, with a period of two lives of a request, and a quarter of the tokens lost."""
+    assert one_sided(cooling.steady) > 0.6
+    assert {row.index(max(row)) for row in cooling.steady if max(row) == 64} == {0, 1}
+    assert cooling.period_s is not None
+    assert cooling.period_s == pytest.approx(2 * cooling.e2e_s, rel=0.15)
+    assert cooling.tps < 0.8 * warm.tps
+    assert cooling.way.failed[500] > 500
+
+
+def test_the_same_errors_without_cooldowns_do_nothing(warm: Seen) -> None:
+    """`disable_cooldowns`: flat, and as fast as without errors."""
+    seen = play(Scene(habits=BREAKING, settings=RouterSettings(cooldown_s=None)))
+    assert seen.imbalance < 0.05
+    assert seen.tps == pytest.approx(warm.tps, rel=0.05)
+    assert seen.way.failed[500] > 500
+
+
+def test_one_429_empties_a_backend() -> None:
+    """A refusal is enough: five seconds with nothing new, then everything new."""
+    habits = ProxyHabits(
+        arrival_spread_s=0.002,
+        faults=Faults(share=1.0, status=429, backends=frozenset({0}), from_s=60.0, until_s=66.0),
+    )
+    seen = play(Scene(habits=habits, variable=True, warm_s=50.0, seconds=100.0))
+    quiet = [abs(value) for value in skew(seen.loads[30 * 4 : 58 * 4])]
+    # 12 s after the first refusal what the backend had is done, but for a few.
+    after = skew(seen.loads[66 * 4 : 80 * 4])
+    assert fmean(quiet) < 0.1
+    assert min(after) < -0.4
+    assert seen.way.failed[429] >= 1
+
+
+def test_requests_that_arrive_together_go_to_one_backend() -> None:
+    """A first burst within the hop: 64/0 until it ends; with fixed lengths the convoy stays together."""
+    seen = play(Scene(settings=LATE, clients=16, prompt=32, output=60))
+    first = next(row for row in seen.loads if sum(row) == 16)
+    assert first == (16, 0)
+    assert one_sided(seen.steady) > 0.95
+    assert seen.period_s == pytest.approx(2 * seen.e2e_s, rel=0.1)
+
+
+def test_convoys_dissolve_when_lengths_differ() -> None:
+    """The same late counts and variable lengths: one-sided for one life of a request, then even."""
+    seen = play(Scene(settings=LATE, clients=16, prompt=32, output=60, variable=True))
+    first = next(row for row in seen.loads if sum(row) == 16)
+    assert max(first) >= 14
+    assert one_sided(seen.steady) == 0.0
+    assert seen.imbalance < 0.15
+
+
+def test_counts_that_expire_freeze_the_skew_of_that_moment() -> None:
+    """All counts are forgotten while a cold burst is one-sided: it stays so, constant, no swing."""
+    late = replace(LATE, expiry_s=4.0)
+    seen = play(Scene(settings=late, clients=32, variable=True, seconds=200.0))
+    even = play(Scene(settings=LATE, clients=32, variable=True, seconds=200.0))
+    assert all(value > 0.2 for value in skew(seen.steady))
+    assert pstdev(skew(seen.steady)) < 0.15
+    assert seen.tps < even.tps
+    assert abs(fmean(skew(even.steady))) < 0.1
+
+
+def leak(*, leaks: bool) -> list[int]:
+    """Let 14 clients of the first backend go away, then send 32 requests; give where those are."""
+    virtual = VirtualTime([Engine(ROOMY, token_events=False) for _ in range(2)])
+    way = RoutedWay(virtual, LeastBusy(2), ProxyHabits(leaks=leaks))
+    for number in range(28):
+        way.send(SimulatedRequest(f"gone-{number}", 64, 100))
+    virtual.run(1.0)
+    for number in range(0, 28, 2):
+        way.abort(f"gone-{number}")
+    virtual.run()
+    for number in range(32):
+        way.send(SimulatedRequest(f"here-{number}", 64, 100))
+    return list(way.loads)
+
+
+def test_counts_that_leak_leave_a_constant_skew() -> None:
+    """14 disconnects that still count: 9/23 of 32; where they do not, 16/16."""
+    assert leak(leaks=True) == [9, 23]
+    assert leak(leaks=False) == [16, 16]
+
+
+def test_workers_that_count_apart_prefer_the_first() -> None:
+    """Four workers, each with ties of its own: a small lead of the first, always there, no swing."""
+    seen = play(Scene(workers=4, variable=True))
+    difference = fmean(first - second for first, second in seen.steady)
+    assert 0.5 < difference < 6
+    assert one_sided(seen.steady) == 0.0
+    assert seen.imbalance < 0.1
+
+
+def test_random_ties_take_that_preference_away() -> None:
+    """The newest LiteLLM chooses any of equal backends."""
+    seen = play(Scene(workers=4, variable=True, settings=RouterSettings(random_ties=True)))
+    assert abs(fmean(first - second for first, second in seen.steady)) < 0.5
+
+
+def test_requests_that_are_not_counted_all_go_to_the_first() -> None:
+    """12/12 on one: every choice is a tie at nothing."""
+    seen = play(Scene(clients=12, habits=ProxyHabits(counted=False), seconds=90.0))
+    assert seen.way.served[1] == 0
+    assert all(row == (12, 0) for row in seen.steady)
+
+
+@pytest.mark.parametrize("strategy", ["least-busy", "power-of-two"])
+def test_stale_counts_swing_with_fixed_lengths(strategy: str) -> None:
+    """Counts polled every second: a period of two lives, a fifth of the tokens lost; of two, either way."""
+    seen = play(Scene(strategy, RouterSettings(poll_s=1.0), output=60))
+    shuffled = play(Scene("simple-shuffle", output=60))
+    assert seen.imbalance > 0.8
+    assert seen.period_s == pytest.approx(2 * seen.e2e_s, rel=0.15)
+    assert 0.7 < seen.tps / shuffled.tps < 0.9
+
+
+def test_stale_counts_are_harmless_with_variable_lengths() -> None:
+    """The same, lengths drawn from half to one and a half: as fast as shuffle, no rhythm."""
+    seen = play(Scene(settings=RouterSettings(poll_s=1.0), output=60, variable=True))
+    shuffled = play(Scene("simple-shuffle", output=60, variable=True))
+    assert seen.imbalance < 0.2
+    assert seen.tps == pytest.approx(shuffled.tps, rel=0.05)
+
+
+def test_refused_requests_are_the_routers_own_failures(cooling: Seen) -> None:
+    """While both cool down the router refuses, names no backend, and the clients try again."""
+    refused = [
+        event
+        for event in cooling.events
+        if isinstance(event, RequestEnded) and event.error and "no deployments" in event.error.message
+    ]
+    assert len(refused) == cooling.way.refused > 0
+    assert all(event.reason is EndReason.ERROR and event.generated_tokens is None for event in refused)
