@@ -19,7 +19,7 @@ FORCE:
 
 venv: $(VENV)/.dev ## the virtual environment with all that development needs
 
-demo: $(VENV)/.run ## sparktop on this machine and two simulated servers
+demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
 
 # The tests run last: their count is the last line of a log.

@@ -103,6 +103,8 @@ def test_a_command_of_a_later_version_is_no_host(word: str, capsys: pytest.Captu
         (["ftp://host"], "ftp:// is not watched"),
         (["demo", "--backends", "9"], "argument --backends: must be a whole number, 1 to 8, not '9'"),
         (["demo", "--seed", "x"], "argument --seed: must be a whole number"),
+        (["demo", "--scenario", "rain"], "argument --scenario: invalid choice: 'rain'"),
+        (["demo", "--strategy", "fair"], "argument --strategy: invalid choice: 'fair'"),
         (["snapshot", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
         (["snapshot", "--seconds", "-1"], "argument --seconds: must be 0.1 to 86400 seconds"),
         (["snapshot", "--size", "10x5"], "argument --size: must be COLSxROWS, 60x16 to 500x300, not '10x5'"),
@@ -250,9 +252,10 @@ def test_the_demo_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
 
     module(monkeypatch, "sparktop.demo.command", run_demo=run_demo)
     words = ["demo", "--backends", "3", "--seed", "7", "--serve", "--interval", "2", "--theme", "spark-light"]
-    assert main(words) == 130
+    assert main([*words, "--scenario", "hot", "--strategy", "round-robin", "--load", "9"]) == 130
     assert [(watch.source, simulated) for watch, simulated in drawn] == [("demo", True)]
-    assert given == {"serve": True, "backends": 3, "seed": 7, "theme": "spark-light", "interval_s": 2.0}
+    asked = {"scenario": "hot", "strategy": "round-robin", "load": 9, "theme": "spark-light"}
+    assert given == {"serve": True, "backends": 3, "seed": 7, "interval_s": 2.0, **asked}
 
 
 @pytest.mark.parametrize(

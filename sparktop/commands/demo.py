@@ -1,4 +1,4 @@
-"""`sparktop demo`: simulated servers on loopback, and the viewer on them."""
+"""`sparktop demo`: a simulated cluster on loopback, and the viewer on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from sparktop.model.targets import Watch
 
 _MOST_BACKENDS = 8
 _LARGEST_SEED = 2**31 - 1
+_MOST_LOAD = 1024
+SCENARIOS = ("oscillation", "cooldown", "steady", "hot", "memory", "faulty", "pd-fault", "tp2")
+"""What can be shown; the first one is the default. Written out: to ask for help must load no simulation."""
+STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
+"""How the simulated router can choose."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +26,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=2,
         metavar="N",
         help=f"simulated servers, 1 to {_MOST_BACKENDS} (default 2)",
+    )
+    parser.add_argument(
+        "--scenario",
+        choices=SCENARIOS,
+        default=SCENARIOS[0],
+        help=f"what happens: {', '.join(SCENARIOS)} (default {SCENARIOS[0]})",
+        metavar="NAME",
+    )
+    parser.add_argument(
+        "--strategy",
+        choices=STRATEGIES,
+        help=f"how the router chooses: {', '.join(STRATEGIES)} (default: the scenario's)",
+        metavar="S",
+    )
+    parser.add_argument(
+        "--load",
+        type=whole_number(0, _MOST_LOAD),
+        metavar="C",
+        help=f"requests in flight, 0 to {_MOST_LOAD} (default: the scenario's)",
     )
     parser.add_argument(
         "--seed",
@@ -53,6 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
         serve=arguments.serve,
         backends=arguments.backends,
         seed=arguments.seed,
+        scenario=arguments.scenario,
+        strategy=arguments.strategy,
+        load=arguments.load,
         theme=checked_theme(arguments.theme),
         interval_s=arguments.interval,
         show=show_simulated,

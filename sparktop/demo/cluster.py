@@ -1,111 +1,183 @@
-"""Starts the simulated engines' process and tells where they listen."""
+"""Starts the demo's processes and tells where they listen."""
 
 from __future__ import annotations
 
 import json
 import os
 import select
-import string
 import subprocess
 import sys
+import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from sparktop.demo.model import EngineSpec
+from sparktop.demo.plan import KEY, Plan
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, backend_name
 from sparktop.errors import SparktopError
-from sparktop.model.targets import BackendTarget
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 
 _START_S = 30.0
 """A cold start with aiohttp takes half a second; a busy machine many times that."""
 _STOP_S = 3.0
+_HOST = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class _Child:
+    """One process and what it is for."""
+
+    part: str
+    process: subprocess.Popen[bytes]
+
+    def end_input(self) -> None:
+        """Tell it to end."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
 
 
 class DemoCluster:
-    """Simulated engines in a process of their own, for as long as the context lasts.
+    """Simulated servers, machines and a proxy under load, for as long as the context lasts.
 
-    The process has its own session, so that Ctrl+C in the terminal reaches the viewer alone, and ends when
+    Each process has its own session, so that Ctrl+C in the terminal reaches the viewer alone, and ends when
     this one does, whichever way that is: its standard input ends, and the kernel sends it a signal.
     """
 
-    def __init__(self, *, backends: int = 2, seed: int = 0) -> None:
-        """Prepare; entering the context starts the process."""
+    def __init__(
+        self,
+        *,
+        backends: int = 2,
+        seed: int = 0,
+        scenario: str = DEFAULT_SCENARIO,
+        strategy: str | None = None,
+        load: int | None = None,
+    ) -> None:
+        """Prepare; entering the context starts the processes.
+
+        `strategy` and `load` stand for the scenario's own; with a load of 0 nobody asks anything.
+        """
+        self._scenario = SCENARIOS[scenario]
         self._backends = backends
         self._seed = seed
-        self._process: subprocess.Popen[bytes] | None = None
+        self._strategy = strategy
+        self._load = load
+        self._children: list[_Child] = []
         self.targets: tuple[BackendTarget, ...] = ()
         """Where the engines listen, once started."""
+        self.nodes: tuple[NodeTarget, ...] = ()
+        """Their machines' agents."""
+        self.routers: tuple[RouterTarget, ...] = ()
+        """The proxy."""
 
     @property
     def pid(self) -> int:
         """The process of the engines."""
-        if self._process is None:
+        return self.pids[0]
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Every process: engines, proxy, load."""
+        if not self._children:
             raise SparktopError("the simulated servers are not running")
-        return self._process.pid
+        return tuple(child.process.pid for child in self._children)
 
     def __enter__(self) -> Self:
-        """Start the process and wait until it serves.
+        """Start the processes and wait until they serve.
 
         Raises:
-            SparktopError: it did not start.
+            SparktopError: one did not start.
         """
-        command = [sys.executable, "-P", "-m", "sparktop.demo.server"]
-        command += ["--backends", str(self._backends), "--seed", str(self._seed)]
-        # Its words of failure come as JSON; anything else would spoil the viewer's screen.
-        self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        plan = Plan(self._scenario.name, self._backends, self._seed, self._strategy, self._load)
         try:
-            ports = self._read_ports(self._process)
+            self._start(plan)
         except BaseException:
             self._stop()
             raise
-        names = [backend_name(index) for index in range(len(ports))]
-        self.targets = tuple(
-            BackendTarget(name, f"http://127.0.0.1:{port}", engine="vllm", slots=EngineSpec().slots)
-            for name, port in zip(names, ports, strict=True)
-        )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process."""
+        """End the processes."""
         self._stop()
 
-    def _read_ports(self, process: subprocess.Popen[bytes]) -> list[int]:
-        assert process.stdout is not None  # noqa: S101 - opened as a pipe above
-        ready, _, _ = select.select([process.stdout], [], [], _START_S)
-        line = process.stdout.readline() if ready else b""
+    def _start(self, plan: Plan) -> None:
+        # All at once: each takes as long to start as the others, and hears its plan when those are ready that
+        # it needs.
+        parts = ("engines", "proxy", "load") if plan.chosen().load else ("engines", "proxy")
+        self._children = [_Child(part, _spawn(part)) for part in parts]
+        deadline = time.monotonic() + _START_S
+        told = self._begin(self._children[0], plan, deadline)
+        self._note_engines(told["engines"], told["agents"])
+        urls = tuple(target.url for target in self.targets)
+        port = self._begin(self._children[1], replace(plan, urls=urls), deadline)["proxy"]
+        self._note_proxy(f"http://{_HOST}:{port}", plan.chosen().strategy)
+        for child in self._children[2:]:
+            self._begin(child, replace(plan, urls=(self.routers[0].url,)), deadline)
+
+    def _note_engines(self, ports: list[int], agents: list[int]) -> None:
+        profile = self._scenario.profile
+        hosts = [backend_name(index) for index in range(len(agents))]
+        self.targets = tuple(
+            BackendTarget(
+                backend_name(index),
+                f"http://{_HOST}:{port}",
+                engine="vllm",
+                nodes=tuple(hosts[index * profile.nodes : (index + 1) * profile.nodes]),
+                slots=profile.max_num_seqs,
+            )
+            for index, port in enumerate(ports)
+        )
+        self.nodes = tuple(
+            NodeTarget(host, via="agent", url=f"http://{_HOST}:{port}")
+            for host, port in zip(hosts, agents, strict=True)
+        )
+
+    def _note_proxy(self, url: str, strategy: str) -> None:
+        names = tuple(target.name for target in self.targets)
+        self.routers = (RouterTarget("proxy", url, strategy, names, api_key=KEY),)
+
+    def _begin(self, child: _Child, plan: Plan, deadline: float) -> dict[str, list[int]]:
+        """Give a child its plan and wait for its word."""
+        stdin, stdout = child.process.stdin, child.process.stdout
+        assert stdin is not None  # noqa: S101 - opened as pipes
+        assert stdout is not None  # noqa: S101 - as above
+        with suppress(BrokenPipeError):  # it has ended: its silence says so
+            stdin.write(plan.line())
+            stdin.flush()
+        ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+        line = stdout.readline() if ready else b""
         if not line:
             what = "their process ended" if ready else f"no word for {_START_S:.0f} s"
-            raise SparktopError(f"the simulated servers did not start: {what}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise SparktopError(f"the simulated servers did not start: {answer['error']}")
-        return [int(port) for port in answer["ports"]]
+            raise SparktopError(f"the simulated servers did not start ({child.part}): {what}")
+        told: dict[str, list[int]] = json.loads(line)
+        if "error" in told:
+            raise SparktopError(f"the simulated servers did not start ({child.part}): {told['error']}")
+        return told
 
     def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            process.wait()
+        children, self._children = self._children, []
+        # The load first: servers that go before their clients would have to break off answers.
+        for child in reversed(children):
+            child.end_input()
+        for child in reversed(children):
+            try:
+                child.process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.process.pid, 9)
+                child.process.wait()
 
 
-def backend_name(index: int) -> str:
-    """Name the simulated servers: spark-a, spark-b, …, spark-z, spark-27, …."""
-    letters = string.ascii_lowercase
-    return f"spark-{letters[index] if index < len(letters) else index + 1}"
+def _spawn(part: str) -> subprocess.Popen[bytes]:
+    # Words of failure come as JSON; anything else would spoil the viewer's screen.
+    return subprocess.Popen(  # noqa: S603 - our own module, no shell
+        [sys.executable, "-P", "-m", "sparktop.demo.process", part],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import platform
 import signal
 import sys
 from collections.abc import Callable, Iterator
 
 from sparktop.demo.cluster import DemoCluster
+from sparktop.demo.plan import KEY, KEY_VARIABLE
 from sparktop.errors import SparktopError
-from sparktop.model.targets import NodeTarget, Watch
-from sparktop.model.text import clean
+from sparktop.model.targets import Watch
 
 _INTERRUPTED = 130
 
@@ -21,28 +20,33 @@ def run_demo(
     serve: bool,
     backends: int,
     seed: int,
+    scenario: str,
+    strategy: str | None,
+    load: int | None,
     theme: str | None,
     interval_s: float | None,
     show: Callable[[Watch], int],
 ) -> int:
-    """Start simulated servers, then `show` them beside this machine, or with `serve` only serve.
+    """Start the simulated cluster, then `show` it, or with `serve` only serve.
 
     `show` is the viewer: this package knows nobody that draws. Gives the exit code.
 
     Raises:
         SparktopError: the servers did not start.
     """
-    with DemoCluster(backends=backends, seed=seed) as cluster:
+    cluster = DemoCluster(backends=backends, seed=seed, scenario=scenario, strategy=strategy, load=load)
+    with cluster:
         watch = make_watch(cluster, theme=theme, interval_s=interval_s)
         return _serve(watch) if serve else show(watch)
 
 
 def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: float | None = None) -> Watch:
-    """Give what to watch: this machine and the simulated servers."""
+    """Give what to watch: the simulated machines, servers and proxy."""
     defaults = Watch()
     return Watch(
-        nodes=(NodeTarget(clean(platform.node(), 64) or "this machine"),),
+        nodes=cluster.nodes,
         backends=cluster.targets,
+        routers=cluster.routers,
         interval_s=defaults.interval_s if interval_s is None else interval_s,
         theme=defaults.theme if theme is None else theme,
         source="demo",
@@ -60,11 +64,27 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
     yield f"theme = {_quoted(watch.theme)}"
     for node in watch.nodes:
         yield from ("", "[[nodes]]", f"name = {_quoted(node.name)}", f"via = {_quoted(node.via)}")
+        if node.url is not None:
+            yield f"url = {_quoted(node.url)}"
     for backend in watch.backends:
         yield from ("", "[[backends]]", f"name = {_quoted(backend.name)}", f"url = {_quoted(backend.url)}")
         yield f"engine = {_quoted(backend.engine)}"
         if backend.slots is not None:
             yield f"slots = {backend.slots}"
+        if backend.nodes:
+            yield f"nodes = {_names(backend.nodes)}"
+    for router in watch.routers:
+        yield from ("", "[[routers]]", f"name = {_quoted(router.name)}", f"url = {_quoted(router.url)}")
+        if router.strategy is not None:
+            yield f"strategy = {_quoted(router.strategy)}"
+        if router.backends:
+            yield f"backends = {_names(router.backends)}"
+        if router.api_key is not None:
+            yield f'api_key_env = "{KEY_VARIABLE}"  # {KEY_VARIABLE}={KEY} lets it tell its deployments'
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return f"[{', '.join(map(_quoted, names))}]"
 
 
 def _quoted(text: str) -> str:

@@ -1,10 +1,10 @@
-"""What a simulated GB10 would tell of itself under a given load: a pure function of time."""
+"""What a simulated GB10 would tell of itself: a pure function of time and of what its load does to it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sparktop.model.node import (
     CACHE_PART,
@@ -28,6 +28,17 @@ from sparktop.model.node import (
     ProcessTable,
     SensorReading,
 )
+from sparktop.simulation.thermal import (
+    AMBIENT_C,
+    IDLE_CLOCK_MHZ,
+    LOADED_W,
+    PINNED_W,
+    REFERENCE_CLOCK_MHZ,
+    RISE_C_PER_W,
+    SAG_FROM_C,
+    SAG_PER_C,
+    THROTTLED_PER_C,
+)
 
 IDENTITY = NodeIdentity(
     "Ubuntu 24.04 · kernel 6.11",
@@ -44,17 +55,20 @@ _BIG, _LITTLE = tuple(range(5, 10)) + tuple(range(15, 20)), tuple(range(5)) + tu
 """Numbers of the cores of each design."""
 _BUSY_CORES = {5: 1.0, 6: 0.8, 7: 0.35, 1: 0.2}
 """Cores that feed the GPU, and how busy the full load keeps each."""
-_HOT_C = 78.0
-"""From here on the simulated firmware slows the clock a little."""
 _LIMIT_C = 94
 _LINK_BITS_PER_S, _BUS_BITS_PER_S = 200e9, 126e9
 """A QSFP port, and PCIe Gen5 x4 with its encoding: 4 x 32 GT/s x 128/130."""
-_PAIR_BYTES_PER_S = 2.4e9
-"""What a full load of tensor parallelism over two machines moves over one port."""
-_SLOW_MHZ, _SLOW_W = 712, 16.4
-"""Clock and power of a machine whose USB-PD negotiation failed."""
+_PAIR_BYTES_PER_S, _ALONE_BYTES_PER_S = 2.4e9, 1.9e6
+"""What a full load moves over one port: of an engine over two machines, and of one that needs no other."""
+SLOW_MHZ = 712
+"""The clock of a machine whose USB-PD negotiation failed."""
+MOST_LEAK_BYTES = 18 * _GIB
+"""A leak ends here: a GiB or two before the machine would stop."""
+ENGINE_BYTES = 83 * _GIB
+"""What an engine holds of the GPU: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
 _TABLE_EVERY_S = 5.0
 _ENGINE_PID, _DISPLAY_PID = 4242, 1811
+_DISPLAY_BYTES = 43 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +81,8 @@ class Machine:
     """Whether its power supply pins the clock."""
     leak_bytes_per_s: float = 0.0
     """How fast a program beside the engine takes memory."""
+    leak_from_s: float = 0.0
+    """When it begins to."""
 
     @property
     def engine(self) -> str:
@@ -77,61 +93,81 @@ class Machine:
 ALONE = Machine()
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What the load does to one machine: everything that its readings follow from."""
+
+    busy: float
+    """Share of the time spent in engine steps, 0 to 1."""
+    power_w: float
+    """Of the GPU, over the time since the reading before."""
+    temperature_c: float
+    clock_mhz: float
+    throttled_share: float = 0.0
+    """Of the time since the reading before, the share in software thermal slowdown."""
+    pair_bytes_per_s: float = 0.0
+    """What the machine sends to the others of its engine."""
+    engine_bytes: int = ENGINE_BYTES
+    """What the engine holds of the GPU's memory; 0 while there is none."""
+
+
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
-    """Give one look at the machine at virtual second `at`; `load` is the share of busy slots, 0 to 1."""
-    # The machine warms up slowly: the temperature follows the load's slow part only.
+    """Give one look at a machine that has long been under `load`, the share of its time in steps, 0 to 1."""
+    power_w = LOADED_W if not load else 4 + 66 * load
+    if machine.slow_clock:
+        power_w = min(power_w, PINNED_W)
+    temperature_c = AMBIENT_C + RISE_C_PER_W * power_w
+    over_c = 0.0 if machine.slow_clock else max(0.0, temperature_c - SAG_FROM_C)
+    clock_mhz = SLOW_MHZ if machine.slow_clock else REFERENCE_CLOCK_MHZ * (1 - SAG_PER_C * over_c)
+    pair = (_ALONE_BYTES_PER_S if machine.rank is None else _PAIR_BYTES_PER_S) * load
+    condition = Condition(
+        load, power_w, temperature_c, clock_mhz if load else IDLE_CLOCK_MHZ, THROTTLED_PER_C * over_c, pair
+    )
+    return sample_of(at, condition, machine)
+
+
+def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> NodeSample:
+    """Give one look at a machine in a condition, at second `at`."""
     wave = math.sin(at / 7)
-    gpu = _gpu(load, wave, machine)
+    load = condition.busy
+    gpu = _gpu(condition, wave, machine)
     cpu = _cpu(at, load)
     return NodeSample(
         at=at,
         cpu=cpu,
-        memory=_memory(at, load, machine),
+        memory=_memory(at, condition, machine),
         gpus=(gpu,),
-        network=_network(load, wave, machine),
+        network=_network(condition, wave, machine),
         sensors=_sensors(gpu.temperature_c or 0.0, load),
         cost_ms=1.4,
         rails=_rails(at, gpu.power_w or 0.0, cpu.percent or 0.0),
-        processes=_processes(at, load, machine),
+        processes=_processes(at, condition, machine),
     )
 
 
-def _gpu(load: float, wave: float, machine: Machine) -> GpuReading:
-    temperature_c = round(44 + 36 * load + 2 * wave * load)
-    slowed = temperature_c >= _HOT_C
-    gpu = GpuReading(
+def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
+    load, temperature_c = condition.busy, round(condition.temperature_c)
+    slowed = condition.throttled_share > 0
+    display = GpuProcess(_DISPLAY_PID, "Xorg", _DISPLAY_BYTES, "graphics")
+    engine = GpuProcess(_ENGINE_PID, machine.engine, condition.engine_bytes, "compute")
+    return GpuReading(
         index=0,
         name="NVIDIA GB10",
-        utilization_percent=round(96 * load),
+        utilization_percent=round(97 * load),
         temperature_c=temperature_c,
         limit_margin_c=_LIMIT_C - temperature_c,
-        power_w=round(4 + 66 * load + 1.5 * wave if load else 11.0, 1),
-        sm_clock_mhz=round(2405 - (90 if slowed else 0) + 15 * wave) if load else 208,
+        power_w=round(condition.power_w + 0.4 * wave * load, 1),
+        sm_clock_mhz=round(condition.clock_mhz + 3 * wave * load),
         sm_clock_max_mhz=3003,
+        # After a power-delivery fault nothing is told: that is what makes it hard to see.
         throttle_reasons=("software thermal",) if slowed else (),
         throttled_percent={
             "software power cap": 0.0,
-            "software thermal": round(18 + 6 * wave, 1) if slowed else 0.0,
+            "software thermal": round(100 * condition.throttled_share, 1),
             "hardware thermal": 0.0,
             "hardware power brake": 0.0,
         },
-        processes=(
-            GpuProcess(_ENGINE_PID, machine.engine, 83 * _GIB, "compute"),
-            GpuProcess(_DISPLAY_PID, "Xorg", 43 * _MIB, "graphics"),
-        ),
-    )
-    if not machine.slow_clock or not load:
-        return gpu
-    cool_c = round(46 + 5 * load)
-    return replace(
-        gpu,
-        utilization_percent=round(90 + 8 * load),
-        temperature_c=cool_c,
-        limit_margin_c=_LIMIT_C - cool_c,
-        power_w=round(_SLOW_W + 0.4 * wave, 1),
-        sm_clock_mhz=round(_SLOW_MHZ + 4 * wave),
-        throttle_reasons=(),  # nothing tells of this state: that is what makes it one
-        throttled_percent=dict.fromkeys(gpu.throttled_percent, 0.0),
+        processes=(engine, display) if condition.engine_bytes else (display,),
     )
 
 
@@ -148,12 +184,13 @@ def _cpu(at: float, load: float) -> CpuReading:
     return CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load, groups)
 
 
-def _memory(at: float, load: float, machine: Machine) -> MemoryReading:
-    leaked = min(12 * _GIB, round(machine.leak_bytes_per_s * at))
-    cache = 9 * _GIB + round(0.4 * _GIB * math.sin(at / 40))
-    available = round((27 - 1.5 * load) * _GIB) - leaked
+def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
+    leaked = min(MOST_LEAK_BYTES, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s))))
+    available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
     cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB
-    gpu = 83 * _GIB + 43 * _MIB
+    # Under pressure the kernel gives up cache before anything else.
+    cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
+    gpu = condition.engine_bytes + _DISPLAY_BYTES
     free = available - cache - cma_free
     programs = _TOTAL_BYTES - gpu - cache - cma - other - cma_free - free
     sizes: Mapping[str, int] = {
@@ -185,8 +222,9 @@ def _memory(at: float, load: float, machine: Machine) -> MemoryReading:
     )
 
 
-def _network(load: float, wave: float, machine: Machine) -> tuple[NetworkReading, ...]:
+def _network(condition: Condition, wave: float, machine: Machine) -> tuple[NetworkReading, ...]:
     """Give the interfaces; two ports carry an engine that spans machines, past their interfaces."""
+    load = condition.busy if machine.rank in {None, 0} else 0.0
 
     def link(name: str, rx: float, tx: float, gbit: float, *, up: bool = True) -> NetworkReading:
         return NetworkReading(
@@ -202,9 +240,8 @@ def _network(load: float, wave: float, machine: Machine) -> tuple[NetworkReading
         )
 
     def port(name: str, netdev: str, share: float, *, up: bool = True) -> NetworkReading:
-        spans = machine.rank is not None
-        full = _PAIR_BYTES_PER_S if spans else 1.9e6
-        rx, tx = (0.9 + 0.1 * wave) * full * load * share, 0.9 * full * load * share
+        # Each of a pair gets what the other one sends.
+        rx, tx = (0.97 + 0.03 * wave) * condition.pair_bytes_per_s * share, condition.pair_bytes_per_s * share
         return NetworkReading(
             name,
             "rdma",
@@ -253,7 +290,7 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
     return tuple(PowerRail(name, round(power, 1), round(power * at, 0)) for name, power in watts.items())
 
 
-def _processes(at: float, load: float, machine: Machine) -> ProcessTable:
+def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:
     """Give the table of the last whole 5 seconds, the largest first."""
     age_s = at % _TABLE_EVERY_S
     wave = 1 + 0.1 * math.sin((at - age_s) / 9)
@@ -261,9 +298,10 @@ def _processes(at: float, load: float, machine: Machine) -> ProcessTable:
     def one(pid: int, name: str, mib: float, percent: float) -> ProcessReading:
         return ProcessReading(pid, name, round(mib * _MIB), round(percent * wave, 1))
 
+    load = condition.busy
     front = 4001 if machine.rank in {None, 0} else None
     rows = (
-        one(_ENGINE_PID, machine.engine, 5310, 12 + 88 * load),
+        *((one(_ENGINE_PID, machine.engine, 5310, 12 + 88 * load),) if condition.engine_bytes else ()),
         *((one(front, "vllm", 1480, 2 + 41 * load),) if front is not None else ()),
         one(3120, "gnome-shell", 412, 1.5),
         one(2277, "dockerd", 188, 0.4),

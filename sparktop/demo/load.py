@@ -1,27 +1,22 @@
-"""Requests that arrive at a simulated server: seeded, in slow swings, the same each time."""
+"""Users who come and go by themselves: seeded arrivals in slow swings, the same each time."""
 
 from __future__ import annotations
 
 import math
 import random
+from collections import deque
 from dataclasses import dataclass
 
+from sparktop.model.load import EndReason
+from sparktop.simulation.request import SimulatedRequest
+
 _BLOCK_TOKENS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request as it arrives."""
-
-    at_s: float
-    """Model time of its arrival."""
-    prompt_tokens: int
-    cached_tokens: int
-    """The part of the prompt that the prefix cache holds: whole blocks, never all of it."""
-    output_tokens: int
-    """Tokens after which it ends, at least 1."""
-    reason: str
-    """How it ends: stop or length."""
+_CONTINUED = 0.4
+"""Share of the requests that go on with what an earlier one said."""
+_LIMITED = 0.2
+"""Share of the requests that end at their token limit."""
+_REMEMBERED = 12
+_LONGEST_ANSWER = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +44,47 @@ class Swing:
 class Arrivals:
     """An endless stream of requests: a Poisson process whose rate follows a `Swing` (by thinning)."""
 
-    def __init__(self, swing: Swing, seed: str) -> None:
-        """Start at model time 0; the same seed gives the same requests."""
+    def __init__(self, swing: Swing, seed: str, *, start_s: float = 0.0) -> None:
+        """Start at a model time; the same seed gives the same requests."""
         self._swing = swing
+        self._seed = seed
         # Arrivals for graphs with life, no secrets.
         self._random = random.Random(seed)  # noqa: S311
-        self._clock_s = 0.0
-        self._next = self._draw()
+        self._clock_s = start_s
+        self._made = 0
+        self._prefixes: deque[tuple[int, ...]] = deque(maxlen=_REMEMBERED)
+        """Block hashes of late requests, which others go on with."""
 
-    @property
-    def next_at_s(self) -> float:
-        """When the next request arrives."""
-        return self._next.at_s
-
-    def take(self, until_s: float) -> list[Request]:
-        """Give the requests that have arrived up to a model time, oldest first, each only once."""
-        taken: list[Request] = []
-        while self._next.at_s <= until_s:
-            taken.append(self._next)
-            self._next = self._draw()
-        return taken
-
-    def _draw(self) -> Request:
+    def draw(self) -> tuple[float, SimulatedRequest]:
+        """Give the next request and when it arrives."""
         peak = self._swing.peak_per_s
         while True:
             self._clock_s += self._random.expovariate(peak)
             if self._random.random() * peak <= self._swing.rate_per_s(self._clock_s):
-                break
-        # Chat-like sizes: a median prompt of 350 tokens with a long tail, answers of some 150.
-        prompt = min(2400, max(24, round(self._random.lognormvariate(math.log(350), 0.7))))
-        cached = 0
-        if self._random.random() < 0.4:  # noqa: PLR2004 - the share of requests that continue a conversation
-            cached = int(prompt * self._random.uniform(0.3, 0.9)) // _BLOCK_TOKENS * _BLOCK_TOKENS
-        output = min(400, max(8, round(self._random.lognormvariate(math.log(150), 0.5))))
-        reason = "length" if output == 400 or self._random.random() < 0.2 else "stop"  # noqa: PLR2004 - as above
-        return Request(self._clock_s, prompt, cached, output, reason)
+                return self._clock_s, self._request()
+
+    def _request(self) -> SimulatedRequest:
+        """Draw chat-like sizes: a median prompt of 350 tokens with a long tail, answers of some 150."""
+        dice = self._random
+        prompt = min(2400, max(24, round(dice.lognormvariate(math.log(350), 0.7))))
+        output = min(_LONGEST_ANSWER, max(8, round(dice.lognormvariate(math.log(150), 0.5))))
+        limited = output == _LONGEST_ANSWER or dice.random() < _LIMITED
+        self._made += 1
+        return SimulatedRequest(
+            f"{self._seed}-{self._made}",
+            prompt,
+            output,
+            EndReason.LENGTH if limited else EndReason.STOP,
+            self._hashes(prompt // _BLOCK_TOKENS),
+        )
+
+    def _hashes(self, blocks: int) -> tuple[int, ...]:
+        """Give the prompt's blocks: some begin as an earlier one did."""
+        dice = self._random
+        shared: tuple[int, ...] = ()
+        if self._prefixes and dice.random() < _CONTINUED:
+            earlier = self._prefixes[dice.randrange(len(self._prefixes))]
+            shared = earlier[: int(blocks * dice.uniform(0.3, 0.9))]
+        hashes = (*shared, *(dice.getrandbits(60) for _ in range(blocks - len(shared))))
+        self._prefixes.append(hashes)
+        return hashes

@@ -1,145 +1,383 @@
-"""The `/metrics` page of a simulated engine, with vLLM 0.32's names, labels and order."""
+"""The `/metrics` page of a simulated engine: vLLM 0.32's names, help texts, labels, buckets and order.
+
+`engine_families` are what an engine's own counts give; `live_families` is the rest of a vLLM page, which a
+server has and a rehearsal has not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 
-from sparktop.demo.model import EngineModel
-from sparktop.demo.tally import Buckets, Tally
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from sparktop.demo.ledger import Buckets, Ledger, step_buckets
+from sparktop.model.load import EndReason
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.profile import EngineProfile
+
+VERSION = "0.32.0+simulated"
+"""What a simulated server calls itself."""
+READ_BYTES_PER_S = 265e9
+"""How fast weights are read: with it, the time that a step reads them is how much it reads (calibration)."""
+KV_TOKEN_BYTES = 73_728
+"""36 layers x 8 heads x 64 x (key + value) of 2 bytes: gpt-oss-120b's cache of one token."""
+_ACTIVE_PARAMETERS = 5.1e9
+_BLOCK_S = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
+    *(300.0, 600.0, 1200.0, 1800.0),
+)
+_SUCCESS = ("stop", "length", "abort", "error", "repetition")
+_GAPS = (
+    "Histogram of time gaps between consecutive KV cache block accesses. "
+    "Only the most recent accesses are recorded (ring buffer)."
+)
+_SAMPLED = "Sampled metrics (controlled by --kv-cache-metrics-sample)."
+_CONFIG = {
+    "_block_size_resolved": "True",
+    "cache_dtype": "auto",
+    "cache_hit_alignment_tokens": "None",
+    "enable_mamba_shared_prefix_checkpoint": "False",
+    "enable_prefix_caching": "True",
+    "gpu_memory_utilization": "0.7",
+    "hash_block_size": "None",
+    "is_attention_free": "False",
+    "kv_cache_dtype_skip_layers": "[]",
+    "kv_cache_layout": "None",
+    "kv_offloading_backend": "native",
+    "kv_offloading_size": "None",
+    "kv_sharing_fast_prefill": "False",
+    "mamba_block_size": "None",
+    "mamba_cache_dtype": "auto",
+    "mamba_cache_mode": "none",
+    "mamba_page_size_padded": "None",
+    "mamba_ssm_cache_dtype": "float32",
+    "num_cpu_blocks": "None",
+    "prefix_cache_retention_interval": "0",
+    "prefix_caching_hash_algo": "sha256",
+    "prefix_match_unit": "None",
+    "replayssm_buffer_len": "16",
+    "skip_page_size_padded": "None",
+    "sliding_window": "None",
+    "swa_bounded_replay": "True",
+    "use_kda_recoverssm": "False",
+    "use_replayssm": "False",
+    "user_specified_block_size": "True",
+}
+"""Labels of the cache's configuration that are the same for every simulated engine."""
 
 
-def render_page(engine: EngineModel, started_unix_s: float) -> str:
-    """Write what the engine has counted, as Prometheus text; `started_unix_s` is when it says it started."""
-    page = _Page({"engine": "0", "model_name": engine.spec.model}, started_unix_s)
-    parts = (_process(started_unix_s), _gauges(page, engine), _counters(page, engine.tally))
-    lines = chain(*parts, _histograms(page, engine.tally), page.cache_config(engine))
-    return "\n".join((*lines, ""))
+class Families(Collector):
+    """Metric families that are made anew for each page."""
+
+    def __init__(self, made: Iterable[Metric]) -> None:
+        """Hold families for one page."""
+        self._made = made
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing beforehand."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Give them."""
+        return self._made
 
 
-def _process(started: float) -> Iterator[str]:
-    yield "# HELP process_start_time_seconds Start time of the process since unix epoch in seconds."
-    yield "# TYPE process_start_time_seconds gauge"
-    yield f"process_start_time_seconds {float(started)!r}"
+def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
+    """Give the page of an engine without what its server adds; `started_unix_s` is its start as it says."""
+    registry = CollectorRegistry(auto_describe=False)
+    start = _metric("process_start_time_seconds", _START_HELP, "gauge")
+    start.add_sample(start.name, {}, started_unix_s)
+    registry.register(Families((start, *engine_families(engine, ledger, started_unix_s))))
+    return generate_latest(registry)
 
 
-def _gauges(page: _Page, engine: EngineModel) -> Iterator[str]:
-    yield from page.gauge("num_requests_running", "Requests in model execution batches.", engine.running)
-    yield from page.gauge("num_requests_waiting", "Requests waiting to be processed.", engine.waiting)
-    reasons = {"capacity": engine.waiting, "deferred": 0}
-    yield from page.gauge("num_requests_waiting_by_reason", "Waiting requests by reason.", reasons, "reason")
-    states = {"awake": 1, "weights_offloaded": 0, "discard_all": 0}
-    yield from page.gauge("engine_sleep_state", "Engine sleep state.", states, "sleep_state")
-    yield from page.gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent.", engine.kv_usage)
+def server_page(engine: Engine, ledger: Ledger, started_unix_s: float, http: CollectorRegistry) -> bytes:
+    """Give the whole page of a server; `http` holds what it counts of its answers."""
+    registry = CollectorRegistry(auto_describe=False)
+    GCCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    registry.register(Families(_process(started_unix_s)))
+    registry.register(Families(engine_families(engine, ledger, started_unix_s, whole=True)))
+    return generate_latest(registry) + generate_latest(http)
 
 
-def _counters(page: _Page, tally: Tally) -> Iterator[str]:
-    cached = tally.prompt_tokens_cached
-    yield from page.counter("prefix_cache_queries", "Prefix cache queries, in tokens.", tally.prefix_queries)
-    yield from page.counter("prefix_cache_hits", "Prefix cache hits, in tokens.", tally.prefix_hits)
-    yield from page.counter("num_preemptions", "Preemptions of the engine.", tally.preemptions)
-    yield from page.counter("prompt_tokens", "Number of prefill tokens processed.", tally.prompt_tokens)
+_START_HELP = "Start time of the process since unix epoch in seconds."
+
+
+def _process(started_unix_s: float) -> Iterator[Metric]:
+    """Give what this process is, but with the start of the engine: several share the process."""
+    for metric in ProcessCollector(registry=None).collect():
+        if metric.name == "process_start_time_seconds":
+            metric.samples = [sample._replace(value=started_unix_s) for sample in metric.samples]
+        yield metric
+
+
+def engine_families(
+    engine: Engine, ledger: Ledger, started_unix_s: float, *, whole: bool = False
+) -> list[Metric]:
+    """Give what an engine tells; without `whole`, only what viewers read."""
+    page = _Page(engine.profile.model, started_unix_s, whole=whole)
+    _work(page, engine)
+    _gauges(page, engine)
+    _counters(page, engine, ledger)
+    _histograms(page, engine, ledger)
+    page.families.append(_cache_config(engine.profile))
+    return page.families
+
+
+def _work(page: _Page, engine: Engine) -> None:
+    """Tell the work done, as an engine with --enable-mfu-metrics estimates it."""
+    cost, tally = engine.profile.cost, engine.tally
+    reading_s = sum(
+        steps * min(cost.weights_one_s * rows**cost.weights_exponent, cost.weights_all_s)
+        for rows, steps in tally.step_rows.items()
+    )
+    rows, of = tally.rows / engine.profile.nodes, "per GPU (for Model Flops Utilization calculations)."
+    page.counter(
+        "estimated_flops_per_gpu",
+        f"Estimated number of floating point operations {of}",
+        2 * _ACTIVE_PARAMETERS * rows,
+    )
+    page.counter(
+        "estimated_read_bytes_per_gpu",
+        f"Estimated number of bytes read from memory {of}",
+        reading_s * READ_BYTES_PER_S,
+    )
+    page.counter(
+        "estimated_write_bytes_per_gpu",
+        f"Estimated number of bytes written to memory {of}",
+        KV_TOKEN_BYTES * rows,
+    )
+
+
+def _gauges(page: _Page, engine: Engine) -> None:
+    page.gauge("num_requests_running", "Number of requests in model execution batches.", engine.running)
+    page.gauge("num_requests_waiting", "Number of requests waiting to be processed.", engine.waiting)
+    page.gauge(
+        "num_requests_waiting_by_reason",
+        "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; "
+        "'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of "
+        "all reasons equals vllm:num_requests_waiting.",
+        {"capacity": engine.waiting, "deferred": 0},
+        "reason",
+    )
+    page.gauge(
+        "engine_sleep_state",
+        "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; "
+        "weights_offloaded = 1 means sleep level 1; discard_all = 1 means sleep level 2.",
+        {"awake": 1, "weights_offloaded": 0, "discard_all": 0},
+        "sleep_state",
+    )
+    page.gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", engine.kv_usage)
+
+
+def _counters(page: _Page, engine: Engine, ledger: Ledger) -> None:
+    tally = engine.tally
+    cached, tokens = tally.prompt_tokens_cached, "in terms of number of queried tokens."
+    hits = "in terms of number of cached tokens."
+    page.counter("prefix_cache_queries", f"Prefix cache queries, {tokens}", tally.prefix_queries)
+    page.counter("prefix_cache_hits", f"Prefix cache hits, {hits}", tally.prefix_hits)
+    shared = "from KV connector cross-instance cache sharing,"
+    page.more_counter("external_prefix_cache_queries", f"External prefix cache queries {shared} {tokens}", 0)
+    page.more_counter("external_prefix_cache_hits", f"External prefix cache hits {shared} {hits}", 0)
+    page.more_counter(
+        "mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", 0
+    )
+    page.more_counter("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", 0)
+    page.counter("num_preemptions", "Cumulative number of preemption from the engine.", tally.preemptions)
+    page.counter("prompt_tokens", "Number of prefill tokens processed.", tally.prompt_tokens)
     sources = {
         "local_compute": tally.prompt_tokens - cached,
         "local_cache_hit": cached,
         "external_kv_transfer": 0,
     }
-    yield from page.counter("prompt_tokens_by_source", "Prompt tokens by source.", sources, "source")
-    yield from page.counter("prompt_tokens_cached", "Number of cached prompt tokens.", cached)
-    yield from page.counter("generation_tokens", "Generation tokens processed.", tally.generation_tokens)
-    yield from page.counter("request_success", "Finished requests.", tally.ended, "finished_reason")
+    page.counter("prompt_tokens_by_source", "Number of prompt tokens by source.", sources, "source")
+    page.counter("prompt_tokens_cached", "Number of cached prompt tokens (local + external).", cached)
+    page.more_counter(
+        "prompt_tokens_cached_by_source",
+        "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), host (offloaded "
+        "to DRAM), disk, p2p (transferred from another vLLM instance) or external_unspecified. Counted at "
+        "admission; sums to vllm:prefix_cache_hits + vllm:external_prefix_cache_hits.",
+        {"device": tally.prefix_hits, "host": 0, "p2p": 0, "disk": 0, "external_unspecified": 0},
+        "source",
+    )
+    page.counter("generation_tokens", "Number of generation tokens processed.", tally.generation_tokens)
+    ended = {reason: ledger.ended.get(EndReason(reason), 0) if reason in _ENDS else 0 for reason in _SUCCESS}
+    page.counter("request_success", "Count of successfully processed requests.", ended, "finished_reason")
+    page.more_counter(
+        "admission_rejections",
+        "Number of admission attempts rejected by a queue limit, by reason.",
+        {"max_num_queued_reqs": 0, "max_num_queued_tokens": 0},
+        "reason",
+        engine_label=False,
+    )
 
 
-def _histograms(page: _Page, tally: Tally) -> Iterator[str]:
+_ENDS = frozenset(EndReason)
+
+
+def _histograms(page: _Page, engine: Engine, ledger: Ledger) -> None:
+    of = "Histogram of time spent in"
+    page.histogram("request_prompt_tokens", "Number of prefill tokens processed.", ledger.prompt_tokens)
+    page.histogram(
+        "request_generation_tokens", "Number of generation tokens processed.", ledger.generation_tokens
+    )
+    steps = step_buckets(engine.tally.step_rows)
+    page.histogram("iteration_tokens_total", "Histogram of number of tokens per engine_step.", steps)
+    page.more_histogram(
+        "request_max_num_generation_tokens",
+        "Histogram of maximum number of requested generation tokens.",
+        ledger.max_generation_tokens,
+    )
+    page.more_histogram("request_params_n", "Histogram of the n request parameter.", ledger.choices)
+    page.more_histogram(
+        "request_params_max_tokens", "Histogram of the max_tokens request parameter.", ledger.max_tokens
+    )
     for name, about, buckets in (
-        ("request_prompt_tokens", "Prefill tokens of a request.", tally.request_prompt_tokens),
-        ("request_generation_tokens", "Generation tokens of a request.", tally.request_generation_tokens),
-        ("iteration_tokens_total", "Number of tokens per engine_step.", tally.step_tokens),
-        ("time_to_first_token_seconds", "Time to first token.", tally.ttft_s),
-        ("inter_token_latency_seconds", "Inter-token latency.", tally.itl_s),
-        ("request_time_per_output_token_seconds", "Time per output token per request.", tally.tpot_s),
-        ("e2e_request_latency_seconds", "Request latency, end to end.", tally.e2e_s),
-        ("request_queue_time_seconds", "Time in the WAITING phase.", tally.queue_s),
-        ("request_inference_time_seconds", "Time in the RUNNING phase.", tally.inference_s),
-        ("request_prefill_time_seconds", "Time in the PREFILL phase.", tally.prefill_s),
-        ("request_decode_time_seconds", "Time in the DECODE phase.", tally.decode_s),
+        ("time_to_first_token_seconds", "Histogram of time to first token in seconds.", ledger.ttft_s),
+        ("inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", ledger.itl_s),
+        (
+            "request_time_per_output_token_seconds",
+            "Histogram of time_per_output_token_seconds per request.",
+            ledger.tpot_s,
+        ),
+        ("e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", ledger.e2e_s),
+        ("request_queue_time_seconds", f"{of} WAITING phase for request.", ledger.queue_s),
+        ("request_inference_time_seconds", f"{of} RUNNING phase for request.", ledger.inference_s),
+        ("request_prefill_time_seconds", f"{of} PREFILL phase for request.", ledger.prefill_s),
+        ("request_decode_time_seconds", f"{of} DECODE phase for request.", ledger.decode_s),
     ):
-        yield from page.histogram(name, about, buckets)
+        page.histogram(name, about, buckets)
+    _more_histograms(page, ledger)
+
+
+def _more_histograms(page: _Page, ledger: Ledger) -> None:
+    blocks = Buckets(_BLOCK_S)
+    for name, about, buckets in (
+        (
+            "request_num_preemptions",
+            "Histogram of the number of times a request was preempted.",
+            ledger.preemptions,
+        ),
+        (
+            "request_prefill_kv_computed_tokens",
+            "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
+            ledger.computed_tokens,
+        ),
+        (
+            "kv_block_lifetime_seconds",
+            f"Histogram of KV cache block lifetime from allocation to eviction. {_SAMPLED}",
+            blocks,
+        ),
+        (
+            "kv_block_idle_before_evict_seconds",
+            f"Histogram of idle time before KV cache block eviction. {_SAMPLED}",
+            blocks,
+        ),
+        (
+            "kv_block_reuse_gap_seconds",
+            f"{_GAPS} {_SAMPLED}",
+            blocks,
+        ),
+    ):
+        page.more_histogram(name, about, buckets)
 
 
 class _Page:
-    """Writes metrics with one set of labels; label names come in alphabetical order, as vLLM's do."""
+    """Collects families with one set of labels."""
 
-    def __init__(self, labels: Mapping[str, str], started: float) -> None:
-        self._labels = dict(labels)
-        self._created = f"{started:.16e}"
+    def __init__(self, model: str, started_unix_s: float, *, whole: bool) -> None:
+        self.families: list[Metric] = []
+        self._labels = {"engine": "0", "model_name": model}
+        self._created = started_unix_s
+        self._whole = whole
 
-    def _of(self, **more: str) -> str:
-        labels = {**self._labels, **more}
-        return "{" + ",".join(f'{name}="{_escape(labels[name])}"' for name in sorted(labels)) + "}"
-
-    def gauge(
-        self, name: str, about: str, value: float | Mapping[str, float], label: str | None = None
-    ) -> Iterator[str]:
-        """Write a gauge: one value, or one for each value of `label`."""
-        yield from _head(name, about, "gauge")
-        yield from self._values(name, value, label)
+    def gauge(self, name: str, about: str, value: float | Mapping[str, float], label: str = "") -> None:
+        """Add a gauge: one value, or one for each value of `label`."""
+        metric = _metric(f"vllm:{name}", about, "gauge")
+        for word, number in _words(value):
+            metric.add_sample(metric.name, self._of(label, word), number)
+        self.families.append(metric)
 
     def counter(
-        self, name: str, about: str, value: float | Mapping[str, float], label: str | None = None
-    ) -> Iterator[str]:
-        """Write a counter and its time of creation, as `gauge` does."""
-        yield from _head(f"{name}_total", about, "counter")
-        yield from self._values(f"{name}_total", value, label)
-        yield from self._created_of(name, tuple(value) if isinstance(value, Mapping) else (None,), label)
+        self,
+        name: str,
+        about: str,
+        value: float | Mapping[str, float],
+        label: str = "",
+        *,
+        engine_label: bool = True,
+    ) -> None:
+        """Add a counter and its time of creation, as `gauge` does."""
+        metric = _metric(f"vllm:{name}", about, "counter")
+        for word, number in _words(value):
+            labels = self._of(label, word)
+            if not engine_label:
+                del labels["engine"]
+            metric.add_sample(f"{metric.name}_total", labels, number)
+            if self._whole:
+                metric.add_sample(f"{metric.name}_created", labels, self._created)
+        self.families.append(metric)
 
-    def histogram(self, name: str, about: str, buckets: Buckets) -> Iterator[str]:
-        """Write a histogram: its cumulative buckets, count and sum."""
-        yield from _head(name, about, "histogram")
-        cumulative = buckets.cumulative
-        for bound, count in zip(
-            (*(repr(bound) for bound in buckets.bounds), "+Inf"), cumulative, strict=True
-        ):
-            yield f"vllm:{name}_bucket{self._of(le=bound)} {float(count)!r}"
-        yield f"vllm:{name}_count{self._of()} {float(cumulative[-1])!r}"
-        yield f"vllm:{name}_sum{self._of()} {float(buckets.sum)!r}"
-        yield from self._created_of(name, (None,), None)
+    def more_counter(
+        self,
+        name: str,
+        about: str,
+        value: float | Mapping[str, float],
+        label: str = "",
+        *,
+        engine_label: bool = True,
+    ) -> None:
+        """Add a counter that no viewer reads."""
+        if self._whole:
+            self.counter(name, about, value, label, engine_label=engine_label)
 
-    def cache_config(self, engine: EngineModel) -> Iterator[str]:
-        """Write the info metric that tells the size of the KV cache."""
-        spec = engine.spec
-        yield from _head("cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
-        config = {
-            "block_size": str(spec.block_tokens),
-            "cache_dtype": "auto",
-            "enable_prefix_caching": "True",
-            "gpu_memory_utilization": "0.7",
-            "kv_cache_size_tokens": str(spec.kv_blocks * spec.block_tokens),
-            "num_gpu_blocks": str(spec.kv_blocks),
-            "num_gpu_blocks_override": str(spec.kv_blocks),
-        }
-        labels = {"engine": self._labels["engine"], **config}
-        text = ",".join(f'{name}="{labels[name]}"' for name in sorted(labels))
-        yield f"vllm:cache_config_info{{{text}}} 1.0"
+    def histogram(self, name: str, about: str, buckets: Buckets) -> None:
+        """Add a histogram: its cumulative buckets, count and sum."""
+        metric, labels, counts = _metric(f"vllm:{name}", about, "histogram"), self._labels, buckets.cumulative
+        stem = f"{metric.name}_bucket"
+        for bound, count in zip(buckets.bounds, counts, strict=False):
+            metric.add_sample(stem, {**labels, "le": repr(bound)}, count)
+        metric.add_sample(stem, {**labels, "le": "+Inf"}, counts[-1])
+        metric.add_sample(f"{metric.name}_count", labels, counts[-1])
+        metric.add_sample(f"{metric.name}_sum", labels, buckets.sum)
+        if self._whole:
+            metric.add_sample(f"{metric.name}_created", labels, self._created)
+        self.families.append(metric)
 
-    def _values(self, name: str, value: float | Mapping[str, float], label: str | None) -> Iterator[str]:
-        if isinstance(value, Mapping):
-            for word, number in value.items():
-                yield f"vllm:{name}{self._of(**{label or '': word})} {float(number)!r}"
-        else:
-            yield f"vllm:{name}{self._of()} {float(value)!r}"
+    def more_histogram(self, name: str, about: str, buckets: Buckets) -> None:
+        """Add a histogram that no viewer reads."""
+        if self._whole:
+            self.histogram(name, about, buckets)
 
-    def _created_of(self, name: str, words: tuple[str | None, ...], label: str | None) -> Iterator[str]:
-        stem = f"{name}_created"
-        yield from _head(stem, f"{name} was created", "gauge")
-        for word in words:
-            more = {label: word} if label and word else {}
-            yield f"vllm:{stem}{self._of(**more)} {self._created}"
+    def _of(self, label: str, word: str | None) -> dict[str, str]:
+        return {**self._labels, label: word} if word is not None else dict(self._labels)
 
 
-def _head(name: str, about: str, kind: str) -> tuple[str, str]:
-    return f"# HELP vllm:{name} {about}", f"# TYPE vllm:{name} {kind}"
+def _words(value: float | Mapping[str, float]) -> Iterable[tuple[str | None, float]]:
+    return value.items() if isinstance(value, Mapping) else ((None, value),)
 
 
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _cache_config(profile: EngineProfile) -> Metric:
+    """Give the info metric that tells the size of the KV cache."""
+    metric = _metric("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
+    tokens = profile.kv_capacity_tokens
+    sizes = {
+        "block_size": profile.block_tokens,
+        "effective_attention_block_size": profile.block_tokens,
+        "engine": 0,
+        "kv_cache_max_concurrency": round(tokens / profile.max_model_len, 2),
+        "kv_cache_memory_bytes": tokens * KV_TOKEN_BYTES // profile.nodes,
+        "kv_cache_size_tokens": tokens,
+        "num_gpu_blocks": profile.kv_blocks,
+        "num_gpu_blocks_override": profile.kv_blocks,
+    }
+    metric.add_sample(metric.name, {**_CONFIG, **{name: str(size) for name, size in sizes.items()}}, 1)
+    return metric
+
+
+def _metric(name: str, about: str, kind: str) -> Metric:
+    return Metric(name, about, kind)

@@ -10,25 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from sparktop.demo.cluster import backend_name
-from sparktop.demo.gb10 import IDENTITY, Machine, node_sample
-from sparktop.demo.model import EngineModel
-from sparktop.demo.page import render_page
-from sparktop.demo.server import VERSION, make_engines
+from sparktop.demo.gb10 import Machine
+from sparktop.demo.load import Swing
+from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.demo.page import VERSION, engine_page
+from sparktop.demo.rehearsed_load import OpenLoad, RehearsedTime, routed_load
+from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
+from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.store import SourceKey, Store
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 """When every rehearsal begins."""
 _ANSWER_S = 0.012
-_STEP_READ_BYTES = 1.95e9
-"""What a step reads however few requests it serves: attention, shared and the most used experts."""
-_TOKEN_READ_BYTES = 0.35e9
-"""What one more token in a step reads on top: its own experts."""
+_SLOTS, _KV_BLOCKS = 16, 768
+"""Few, so that a handful of users fill an engine, queue and preempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +69,38 @@ class Rehearsal:
         router: RouterPart | None = None,
         span: int = 1,
         machines: Mapping[int, Machine] | None = None,
+        scenario: Scenario | None = None,
     ) -> None:
         """Start at virtual second 0 with nothing read yet.
 
         Each backend has `lanes` data-parallel engines on its one page; `speculative` ones count drafts. Each
-        runs on `span` nodes of its own. `machines` says what is special about a node, by its place.
+        runs on `span` nodes of its own. `machines` says what is special about a node, by its place. Users of
+        each backend come by themselves, in swings; with a `scenario` its clients do, through its router, and
+        engines and machines are the scenario's.
         """
-        self._engines = make_engines(backends * lanes, seed)
+        self._scenario = scenario or _own(span, machines or {})
         self._lanes = lanes
         self._speculative = speculative
         self._outage = outage
-        self._router = router
+        self._router = RouterPart() if scenario is not None and router is None else router
         self._now_s = 0.0
-        self._span = span
+        span = self._scenario.profile.nodes
         names = [backend_name(index) for index in range(backends)]
         hosts = [backend_name(index) for index in range(backends * span)]
-        self._machines = [_machine(index, span, (machines or {}).get(index)) for index in range(nodes)]
-        self.watch = Watch(
-            nodes=tuple(NodeTarget(name) for name in hosts[:nodes]),
-            backends=tuple(_backend_target(index, name, hosts, span) for index, name in enumerate(names)),
-            routers=() if router is None else (_router_target(names),),
-            source="rehearsal",
-            models={spec.model: ModelFacts(bytes_per_token_gb=2.55) for spec in (self._engines[0].spec,)},
-        )
+        thermals = [self._scenario.thermal_of(index, start_s=0.0) for index in range(len(hosts))]
+        self._time = self._engines(backends, thermals, seed)
+        self._readers = [self._reader(index, hosts[index], thermals[index]) for index in range(nodes)]
+        self._load(scenario, seed)
+        self.watch = self._watch(names, hosts[:nodes], scenario)
         self.store = Store(
             self.watch,
             clock=lambda: self._now_s,
             now=lambda: START + timedelta(seconds=self._now_s),
             simulated=True,
         )
-        for target in self.watch.nodes:
-            self.store.identify(SourceKey.node(target.name), IDENTITY)
+        for target, reader in zip(self.watch.nodes, self._readers, strict=True):
+            if reader.identity is not None:
+                self.store.identify(SourceKey.node(target.name), reader.identity)
 
     def play(self, seconds: float) -> Store:
         """Poll once a virtual second for `seconds`, nodes every second time; gives the store."""
@@ -107,13 +108,12 @@ class Rehearsal:
         second = math.floor(self._now_s) + 1
         while second <= end_s:
             self._now_s = second + _ANSWER_S
+            self._time.run(self._now_s)
             for index, target in enumerate(self.watch.backends):
                 self._poll(index, target)
             if second % 2 == 0:
-                for index, node in enumerate(self.watch.nodes):
-                    load = self._load(self._engines[index // self._span * self._lanes])
-                    sample = node_sample(self._now_s, load, self._machines[index])
-                    self.store.accept(SourceKey.node(node.name), sample, 1.4)
+                for node, reader in zip(self.watch.nodes, self._readers, strict=True):
+                    self.store.accept(SourceKey.node(node.name), reader.look(), 1.4)
             if self._router is not None and second % _ROUTER_EVERY_S == 1:
                 self._poll_router(self._router)
             self._now_s = second + 0.35
@@ -122,21 +122,58 @@ class Rehearsal:
         self.store.measure_terminal(9_600.0)
         return self.store
 
+    def _watch(self, names: list[str], hosts: list[str], scenario: Scenario | None) -> Watch:
+        profile = self._scenario.profile
+        # What a configuration says and what the router says need not be the same.
+        label = "simple-shuffle" if scenario is None else scenario.strategy
+        return Watch(
+            nodes=tuple(NodeTarget(host) for host in hosts),
+            backends=tuple(
+                _backend_target(index, name, profile.nodes, profile.max_num_seqs)
+                for index, name in enumerate(names)
+            ),
+            routers=() if self._router is None else (_router_target(names, label),),
+            source="rehearsal",
+            models={profile.model: ModelFacts(bytes_per_token_gb=2.55)},
+        )
+
+    def _engines(self, backends: int, thermals: list[MachineHeat], seed: int) -> RehearsedTime:
+        span = self._scenario.profile.nodes
+        places = [backend for backend in range(backends) for _ in range(self._lanes)]
+        return RehearsedTime(
+            [self._scenario.profile_of(backend) for backend in places],
+            [thermals[backend * span : (backend + 1) * span] for backend in places],
+            seed=seed,
+        )
+
+    def _reader(self, index: int, name: str, thermal: MachineHeat) -> MachineReader:
+        machine = self._scenario.machine_of(index, start_s=0.0)
+        reader = MachineReader(thermal, machine, name=name, clock=lambda: self._now_s)
+        reader.attach(self._time.engines[index // self._scenario.profile.nodes * self._lanes])
+        reader.show_processes = True
+        return reader
+
+    def _load(self, scenario: Scenario | None, seed: int) -> None:
+        if scenario is not None:
+            routed_load(self._time, scenario, seed=seed)
+            return
+        # While one is full another is not.
+        count = len(self._time.engines)
+        for index in range(count):
+            OpenLoad(self._time, index, Swing(phase=index / count), f"{seed}/{index}")
+
     def _poll(self, index: int, target: BackendTarget) -> None:
         key = SourceKey.backend(target.name)
         if self._outage is not None and self._outage.backend == index and self._now_s >= self._outage.at_s:
             words = f"nothing listens on {target.url.removeprefix('http://')} (connection refused)"
             self.store.accept(key, Failure(FailureKind.REFUSED, words, self._now_s), 0.8)
             return
-        engines = self._engines[index * self._lanes : (index + 1) * self._lanes]
-        pages = [self._page(engine) for engine in engines]
-        lanes = tuple(
-            replace(self._lane(page.lanes[0], engine), lane=str(rank))
-            for rank, (page, engine) in enumerate(zip(pages, engines, strict=True))
-        )
+        places = range(index * self._lanes, (index + 1) * self._lanes)
+        pages = [self._page(place) for place in places]
+        lanes = tuple(replace(self._lane(page.lanes[0]), lane=str(rank)) for rank, page in enumerate(pages))
         self.store.accept(key, replace(pages[0], lanes=lanes), 4.6)
-        spec = engines[0].spec
-        self.store.identify(key, EngineIdentity(VERSION, spec.model, spec.max_model_len))
+        profile = self._time.engines[places[0]].profile
+        self.store.identify(key, EngineIdentity(VERSION, profile.model, profile.max_model_len))
 
     def _poll_router(self, part: RouterPart) -> None:
         target = self.watch.routers[0]
@@ -145,7 +182,7 @@ class Rehearsal:
             words = f"nothing listens on {target.url.removeprefix('http://')} (connection refused)"
             self.store.accept(key, Failure(FailureKind.REFUSED, words, self._now_s), 0.8)
             return
-        model = self._engines[0].spec.model
+        model = self._scenario.profile.model
         here = [
             Deployment(f"spark-{index + 1}", f"{one.url}/v1", model)
             for index, one in enumerate(self.watch.backends)
@@ -156,27 +193,23 @@ class Rehearsal:
             LITELLM,
             alive=True,
             version="1.106.2",
-            strategy="least-busy" if part.tells else None,
+            strategy=self._scenario.strategy if part.tells else None,
             deployments=(*here, *elsewhere) if part.tells else None,
             note=None if part.tells else "needs api_key_env to tell its deployments",
             answer_ms=2.4,
         )
         self.store.accept(key, sample, 2.6)
 
-    def _page(self, engine: EngineModel) -> EngineSample:
-        engine.advance(self._now_s)
-        page = render_page(engine, START.timestamp() - 3600).encode()
+    def _page(self, place: int) -> EngineSample:
+        engine, ledger = self._time.engines[place], self._time.ledgers[place]
+        page = engine_page(engine, ledger, START.timestamp() - 3600)
         return read_page(page, at=self._now_s, answer_ms=4.0)
 
-    def _lane(self, lane: LaneSample, engine: EngineModel) -> LaneSample:
+    def _lane(self, lane: LaneSample) -> LaneSample:
         """Add what the simulated page leaves out, as vLLM does unless it is started with it."""
-        tally = engine.tally
-        steps, tokens = tally.step_tokens.cumulative[-1], tally.generation_tokens
-        read_bytes = steps * _STEP_READ_BYTES + tokens * _TOKEN_READ_BYTES
-        lane = replace(lane, read_bytes_per_gpu=read_bytes)
-        if not self._speculative:
+        if not self._speculative or lane.generation_tokens is None:
             return lane
-        drafts = float(tokens * 2 // 5)
+        drafts = float(lane.generation_tokens * 2 // 5)
         return replace(
             lane,
             spec_drafts=drafts,
@@ -184,21 +217,20 @@ class Rehearsal:
             spec_accepted_tokens=float(int(1.55 * drafts)),
         )
 
-    @staticmethod
-    def _load(engine: EngineModel) -> float:
-        return min(1.0, engine.running / engine.spec.slots)
+
+def _own(span: int, machines: Mapping[int, Machine]) -> Scenario:
+    """Give engines that a handful of users fill, behind a router that leaves each to its own users."""
+    profile = replace(
+        CLUSTER_TP2 if span > 1 else SOLO, max_num_seqs=_SLOTS, kv_blocks=_KV_BLOCKS, nodes=span
+    )
+    return Scenario("swings", "two groups of users", "least-busy", profile=profile, machines=machines)
 
 
-def _machine(index: int, span: int, special: Machine | None) -> Machine:
-    machine = special or Machine()
-    return replace(machine, rank=index % span) if span > 1 else machine
-
-
-def _backend_target(index: int, name: str, hosts: list[str], span: int) -> BackendTarget:
+def _backend_target(index: int, name: str, span: int, slots: int) -> BackendTarget:
     first = span * index
-    url = f"http://192.168.100.{11 + first}:8000"
-    return BackendTarget(name, url, nodes=tuple(hosts[first : first + span]), slots=16)
+    hosts = tuple(backend_name(place) for place in range(first, first + span))
+    return BackendTarget(name, f"http://192.168.100.{11 + first}:8000", nodes=hosts, slots=slots)
 
 
-def _router_target(backends: list[str]) -> RouterTarget:
-    return RouterTarget("proxy", "http://192.168.100.11:4000", "simple-shuffle", tuple(backends))
+def _router_target(backends: list[str], strategy: str) -> RouterTarget:
+    return RouterTarget("proxy", "http://192.168.100.11:4000", strategy, tuple(backends))

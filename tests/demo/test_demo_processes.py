@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -9,17 +10,22 @@ import subprocess
 import sys
 import tomllib
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparktop.config import load as load_config
-from sparktop.demo.cluster import DemoCluster, backend_name
+from sparktop.demo.cluster import DemoCluster
 from sparktop.demo.command import as_toml, make_watch, run_demo
+from sparktop.demo.plan import KEY, KEY_VARIABLE, Plan
+from sparktop.demo.scenario import backend_name
+from sparktop.engines import read_page
 from sparktop.errors import SparktopError
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.wire import decode
 
 PATIENCE_S = 20.0
 
@@ -27,13 +33,14 @@ HOLDER = """
 import sys
 from sparktop.demo.cluster import DemoCluster
 with DemoCluster(backends=1) as cluster:
-    print(cluster.pid, flush=True)
+    print(*cluster.pids, flush=True)
     sys.stdin.read()
 """
 SERVER = """
 import sys
 from sparktop.demo.command import run_demo
-sys.exit(run_demo(serve=True, backends=2, seed=0, theme=None, interval_s=None, show=lambda watch: 9))
+plan = dict(backends=2, seed=0, scenario="steady", strategy="least-busy", load=4)
+sys.exit(run_demo(serve=True, **plan, theme=None, interval_s=None, show=lambda watch: 9))
 """
 
 
@@ -66,27 +73,99 @@ def holder() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_the_servers_answer_while_the_context_lasts() -> None:
-    """Inside the context every target answers, and after it the process is gone."""
-    with DemoCluster(backends=2, seed=3) as cluster:
-        pidfd = os.pidfd_open(cluster.pid)
+def running(target: BackendTarget) -> float:
+    """Give the requests that a server runs now."""
+    page = fetch(f"{target.url}/metrics")
+    return sum(lane.running or 0 for lane in read_page(page, at=0.0, answer_ms=0.0).lanes)
+
+
+@contextmanager
+def watched(pids: Iterable[int]) -> Iterator[list[int]]:
+    """Give descriptors of processes, which tell their end."""
+    with ExitStack() as stack:
+        descriptors = [os.pidfd_open(pid) for pid in pids]
+        for descriptor in descriptors:
+            stack.callback(os.close, descriptor)
+        yield descriptors
+
+
+def test_everything_answers_while_the_context_lasts() -> None:
+    """Inside the context servers, agents and proxy answer, under load; after it every process is gone."""
+    with DemoCluster(backends=2, seed=3) as cluster, watched(cluster.pids) as descriptors:
         assert [target.name for target in cluster.targets] == ["spark-a", "spark-b"]
+        assert [target.nodes for target in cluster.targets] == [("spark-a",), ("spark-b",)]
+        assert len(cluster.pids) == 3
         for target in cluster.targets:
             assert b"vllm:generation_tokens_total" in fetch(f"{target.url}/metrics")
-    assert ended(pidfd)
-    os.close(pidfd)
+        for node in cluster.nodes:
+            reply = decode(fetch(f"{node.url}/v1/sample"))
+            assert reply.simulated
+            assert reply.samples[0].gpus[0].name == "NVIDIA GB10"
+        assert b"alive" in fetch(f"{cluster.routers[0].url}/health/liveliness")
+        # Nobody but the demo's own load asks: requests run without us.
+        while not any(map(running, cluster.targets)):
+            pass
+        cluster.__exit__(None, None, None)
+        assert all(ended(descriptor) for descriptor in descriptors)
+
+
+def test_an_engine_over_two_machines_has_two_agents() -> None:
+    """In the scenario of tensor parallelism each server names two machines, each with its own rank."""
+    with DemoCluster(backends=1, scenario="tp2", load=0) as cluster:
+        assert cluster.targets[0].nodes == ("spark-a", "spark-b")
+        names = [
+            (decode(fetch(f"{node.url}/v1/sample")).samples[0].gpus[0].processes or ())[0].name
+            for node in cluster.nodes
+        ]
+        assert len(cluster.pids) == 2
+    assert names == ["VLLM::Worker_TP0", "VLLM::Worker_TP1"]
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
-def test_no_servers_outlive_the_process_that_started_them(
+def test_no_process_outlives_the_one_that_started_it(
     holder: subprocess.Popen[bytes], signum: signal.Signals
 ) -> None:
-    """Killed outright or interrupted: the servers of a dead viewer end."""
+    """Killed outright or interrupted: engines, proxy and load of a dead viewer end."""
     assert holder.stdout is not None
-    pidfd = os.pidfd_open(int(holder.stdout.readline()))
-    holder.send_signal(signum)
-    assert ended(pidfd)
-    os.close(pidfd)
+    pids = [int(word) for word in holder.stdout.readline().split()]
+    assert len(pids) == 3
+    with watched(pids) as descriptors:
+        holder.send_signal(signum)
+        assert all(ended(descriptor) for descriptor in descriptors)
+
+
+@pytest.mark.parametrize("way", ["end of input", "signal", "no plan"])
+def test_a_process_ends_by_itself_when_it_should(way: str) -> None:
+    """The end of its input, with or without a plan before it, and SIGTERM each end it with 0."""
+    command = [sys.executable, "-P", "-m", "sparktop.demo.process", "engines"]
+    with subprocess.Popen(  # noqa: S603 - our own module
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if way != "no plan":
+            process.stdin.write(Plan(backends=1).line())
+            process.stdin.flush()
+            assert len(json.loads(process.stdout.readline())["engines"]) == 1
+        if way == "signal":
+            process.send_signal(signal.SIGTERM)
+        else:
+            process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_one_that_dies_takes_no_other_with_it(part: int) -> None:
+    """The others go on without it; leaving the context ends them."""
+    with DemoCluster(backends=1) as cluster:
+        pids = cluster.pids
+        with watched(pids) as descriptors:
+            os.kill(pids[part], signal.SIGKILL)
+            assert ended(descriptors[part])
+            if part:
+                assert b"vllm:" in fetch(f"{cluster.targets[0].url}/metrics")
+            cluster.__exit__(None, None, None)
+            assert all(ended(descriptor) for descriptor in descriptors)
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -101,40 +180,69 @@ def test_serving_prints_a_configuration_and_stops_on_a_signal(signum: signal.Sig
     config = tomllib.loads(out.decode())
     assert [backend["name"] for backend in config["backends"]] == ["spark-a", "spark-b"]
     assert all(backend["url"].startswith("http://127.0.0.1:") for backend in config["backends"])
+    assert [node["via"] for node in config["nodes"]] == ["agent", "agent"]
+    assert config["routers"][0]["strategy"] == "least-busy"
+    assert KEY not in json.dumps(config)
     assert process.returncode == code
 
 
-def test_the_viewer_gets_this_machine_and_the_servers() -> None:
-    """Without `serve`, the viewer is shown this machine and the servers, and its code is the command's."""
+def test_serving_without_its_servers_is_an_error() -> None:
+    """When a process of the cluster ends by itself, serving ends too and says so."""
+    with start(SERVER) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 3
+        os.kill(int(children[1]), signal.SIGKILL)
+        _, words = process.communicate(timeout=PATIENCE_S)
+    assert b"the simulated servers ended" in words
+    assert process.returncode == 1
+
+
+def test_the_viewer_gets_the_whole_cluster() -> None:
+    """Without `serve`, the viewer is shown machines, servers and proxy, and its code is the command's."""
     seen: list[Watch] = []
 
     def show(watch: Watch) -> int:
         seen.append(watch)
         return 7
 
-    code = run_demo(serve=False, backends=1, seed=0, theme="spark-light", interval_s=2.0, show=show)
+    code = run_demo(
+        serve=False,
+        backends=1,
+        seed=0,
+        scenario="cooldown",
+        strategy=None,
+        load=0,
+        theme="spark-light",
+        interval_s=2.0,
+        show=show,
+    )
     (watch,) = seen
     assert code == 7
-    assert [node.via for node in watch.nodes] == ["local"]
+    assert [(node.name, node.via) for node in watch.nodes] == [("spark-a", "agent")]
     assert [backend.name for backend in watch.backends] == ["spark-a"]
+    assert [(router.strategy, router.backends) for router in watch.routers] == [("least-busy", ("spark-a",))]
     assert (watch.theme, watch.interval_s) == ("spark-light", 2.0)
 
 
 def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     """What is written as TOML is read back as it was, quotes and backslashes in names too."""
     name = 'the "big" one \\ übung'
-    backend = BackendTarget(name, "http://127.0.0.1:1", engine="vllm", slots=16)
-    watch = Watch(nodes=(NodeTarget(name),), backends=(backend,), interval_s=0.5)
+    node = NodeTarget(name, via="agent", url="http://127.0.0.1:2")
+    backend = BackendTarget(name, "http://127.0.0.1:1", engine="vllm", slots=16, nodes=(name,))
+    router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=KEY)
+    watch = Watch(nodes=(node,), backends=(backend,), routers=(router,), interval_s=0.5)
     path = tmp_path / "sparktop.toml"
     path.write_text(as_toml(watch), encoding="utf-8")
-    assert replace(load_config(path).watch({}), source=watch.source) == watch
+    assert replace(load_config(path).watch({KEY_VARIABLE: KEY}), source=watch.source) == watch
 
 
 def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that dies at once gives an error that says so, and leaves nothing behind."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
     cluster = DemoCluster()
-    with pytest.raises(SparktopError, match="did not start: their process ended"):
+    with pytest.raises(SparktopError, match=r"did not start \(engines\): their process ended"):
         cluster.__enter__()
     with pytest.raises(SparktopError, match="not running"):
         _ = cluster.pid

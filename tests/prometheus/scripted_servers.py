@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparktop.demo.load import Swing
-from sparktop.demo.model import EngineModel, EngineSpec
-from sparktop.demo.page import render_page
-from sparktop.demo.tally import Tally
+from sparktop.demo.ledger import Ledger
+from sparktop.demo.page import engine_page
+from sparktop.simulation.calibration import SOLO
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.tally import EngineTally
 
 HOST = "127.0.0.1"
 TICKS_PER_S = 10
@@ -20,42 +21,42 @@ BUSY_S = 65
 FEW_EVERY_S = 20
 
 
-def _idle(tally: Tally, tick: int) -> None:
+def _idle(ledger: Ledger, tally: EngineTally, tick: int) -> None:
     """Serve nobody."""
 
 
-def _at_the_edges(tally: Tally, tick: int) -> None:
+def _at_the_edges(ledger: Ledger, tally: EngineTally, tick: int) -> None:
     """Take times in first buckets, and times beyond the last finite bounds; for first tokens, both."""
-    tally.ttft_s.observe(0.0004 if tick % 5 else 9000.0)
-    tally.itl_s.observe(100.0)
-    tally.e2e_s.observe(9000.0)
-    tally.queue_s.observe(0.0)
+    ledger.ttft_s.observe(0.0004 if tick % 5 else 9000.0)
+    ledger.itl_s.observe(100.0)
+    ledger.e2e_s.observe(9000.0)
+    ledger.queue_s.observe(0.0)
     tally.generation_tokens += 1
 
 
-def _until_it_stops(tally: Tally, tick: int) -> None:
+def _until_it_stops(ledger: Ledger, tally: EngineTally, tick: int) -> None:
     """Take ordinary times, until nobody comes any more."""
     if tick < BUSY_S * TICKS_PER_S:
-        _serve(tally, tick)
+        _serve(ledger, tally, tick)
 
 
-def _few(tally: Tally, tick: int) -> None:
+def _few(ledger: Ledger, tally: EngineTally, tick: int) -> None:
     """Serve three requests a minute: too few for quantiles."""
     number, between = divmod(tick, FEW_EVERY_S * TICKS_PER_S)
     if not between:
-        _serve(tally, number)
+        _serve(ledger, tally, number)
 
 
-def _serve(tally: Tally, number: int) -> None:
+def _serve(ledger: Ledger, tally: EngineTally, number: int) -> None:
     share = number * 0.618 % 1  # spreads over 0…1, also in few steps
-    tally.ttft_s.observe(0.02 + 0.7 * share)
-    tally.itl_s.observe(0.012 + 0.1 * share)
-    tally.e2e_s.observe(0.4 + 12 * share)
-    tally.queue_s.observe(0.31 + 4 * share)
+    ledger.ttft_s.observe(0.02 + 0.7 * share)
+    ledger.itl_s.observe(0.012 + 0.1 * share)
+    ledger.e2e_s.observe(0.4 + 12 * share)
+    ledger.queue_s.observe(0.31 + 4 * share)
     tally.generation_tokens += 1
 
 
-SCRIPTS: Mapping[str, Callable[[Tally, int], None]] = {
+SCRIPTS: Mapping[str, Callable[[Ledger, EngineTally, int], None]] = {
     "idle": _idle,
     "edges": _at_the_edges,
     "stops": _until_it_stops,
@@ -66,9 +67,10 @@ SCRIPTS: Mapping[str, Callable[[Tally, int], None]] = {
 class ScriptedServer:
     """A metrics page with vLLM's names whose counts are a function of time alone."""
 
-    def __init__(self, script: Callable[[Tally, int], None]) -> None:
+    def __init__(self, script: Callable[[Ledger, EngineTally, int], None]) -> None:
         """Begin to count now."""
-        self._engine = EngineModel(EngineSpec(), Swing(mean_per_s=1e-9), "scripted")
+        self._engine = Engine(SOLO)
+        self._ledger = Ledger(SOLO.max_model_len)
         self._script = script
         self._began = time.monotonic()
         self._started_unix_s = time.time()
@@ -78,9 +80,9 @@ class ScriptedServer:
         """Count what has happened since the last look, and tell."""
         due = int((time.monotonic() - self._began) * TICKS_PER_S)
         for tick in range(self._ticks, due):
-            self._script(self._engine.tally, tick)
+            self._script(self._ledger, self._engine.tally, tick)
         self._ticks = due
-        page = render_page(self._engine, self._started_unix_s).encode()
+        page = engine_page(self._engine, self._ledger, self._started_unix_s)
         return web.Response(body=page, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

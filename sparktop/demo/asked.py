@@ -1,0 +1,218 @@
+"""What a request to a simulated server asks for, checked as vLLM checks it and refused in its words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparktop.demo.tokens import VOCABULARY, tokenize, tokenize_chat
+from sparktop.model.text import clean
+
+BAD_REQUEST, NOT_FOUND = 400, 404
+_COMPLETION_TOKENS = 16
+"""What /v1/completions makes when nobody says how many (the interface's own default)."""
+_MOST_SALT = 1024
+
+
+class RefusedError(Exception):
+    """A request that is not served; says why in the server's words."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = BAD_REQUEST,
+        kind: str = "BadRequestError",
+        param: str | None = None,
+    ) -> None:
+        """Keep what the answer will say."""
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.param = param
+
+    def body(self) -> dict[str, object]:
+        """Give the answer."""
+        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}
+        return {"error": error}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One completion."""
+
+    chat: bool
+    prompt: tuple[int, ...]
+    """Its tokens."""
+    max_tokens: int
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stream: bool = False
+    include_usage: bool = False
+    return_token_ids: bool = False
+    cache_salt: str | None = None
+    seed: int | None = None
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """Give the JSON object of a body.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"JSON decode error: {clean(error, 100)}", kind="Bad Request") from None
+    if not isinstance(found, dict):
+        raise RefusedError(
+            "1 validation error:\n  {'type': 'model_attributes_type', 'loc': ('body',), "
+            "'msg': 'Input should be a valid dictionary or object to extract fields from'}",
+            kind="Bad Request",
+        )
+    return found
+
+
+def check_model(body: Mapping[str, Any], served: str) -> None:
+    """Let a request pass that names no model or the one that is served.
+
+    Raises:
+        RefusedError: it names another one.
+    """
+    model = body.get("model")
+    if model is not None and model != served:
+        raise RefusedError(
+            f"The model `{clean(model, 200)}` does not exist.",
+            status=NOT_FOUND,
+            kind="NotFoundError",
+            param="model",
+        )
+
+
+def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
+    """Give the tokens of a prompt, or of a chat's messages.
+
+    Raises:
+        RefusedError: there are none, or they cannot be read.
+    """
+    key = "messages" if chat else "prompt"
+    found = body.get(key)
+    if found is None:
+        raise _invalid(key, "missing", "Field required")
+    tokens = tokenize_chat(_messages(found)) if chat else _prompt(found)
+    if not tokens:
+        raise RefusedError("The decoder prompt cannot be empty", param=None)
+    return tuple(tokens)
+
+
+def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) -> Asked:
+    """Read what is asked of /v1/completions or, with `chat`, of /v1/chat/completions.
+
+    Raises:
+        RefusedError: it cannot be served; says why.
+    """
+    prompt = read_prompt(body, chat=chat)
+    wanted = _whole(body, "max_tokens")
+    if chat and (newer := _whole(body, "max_completion_tokens")) is not None:
+        wanted = newer
+    default = max_model_len - len(prompt) if chat else _COMPLETION_TOKENS
+    max_tokens = default if wanted is None else wanted
+    min_tokens = _whole(body, "min_tokens") or 0
+    if wanted is not None and wanted < 1:
+        raise _parameter("max_tokens", wanted, f"max_tokens must be at least 1, got {wanted}.")
+    if min_tokens < 0:
+        raise RefusedError(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
+    _check_length(len(prompt), max_tokens, asked=wanted or 0, longest=max_model_len)
+    if min_tokens > max_tokens:
+        raise RefusedError(
+            f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
+        )
+    if (_whole(body, "n") or 1) != 1:
+        raise RefusedError("the simulated engine gives one choice: n must be 1", param="n")
+    options = body.get("stream_options")
+    return Asked(
+        chat=chat,
+        prompt=prompt,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        ignore_eos=_flag(body, "ignore_eos"),
+        stream=_flag(body, "stream"),
+        include_usage=isinstance(options, dict) and _flag(options, "include_usage"),
+        return_token_ids=_flag(body, "return_token_ids"),
+        cache_salt=_salt(body),
+        seed=_whole(body, "seed"),
+    )
+
+
+def _check_length(prompt: int, output: int, *, asked: int, longest: int) -> None:
+    if prompt < longest and prompt + output <= longest:
+        return
+    message = (
+        f"You passed {prompt} input tokens and requested {asked} output tokens. However, the model's context "
+        f"length is only {longest} tokens, resulting in a maximum input length of "
+        f"{max(0, longest - asked)} tokens. Please reduce the length of the input prompt."
+    )
+    raise _parameter("input_tokens", prompt, message)
+
+
+def _messages(found: object) -> list[tuple[str, str]]:
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise _invalid("messages", "list_type", "Input should be a valid list")
+    return [(str(one.get("role", "user")), _text(one.get("content"))) for one in found]
+
+
+def _text(content: object) -> str:
+    """Give the text of a message: a string, or parts of which those of type text count."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise _invalid("messages", "string_type", "Input should be a valid string")
+    texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _prompt(found: object) -> list[int]:
+    """Read a text or a list of tokens, or a list that holds one of them."""
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str | list):
+        found = found[0]
+    if isinstance(found, str):
+        return tokenize(found)
+    if not isinstance(found, list) or not all(type(token) is int for token in found):
+        raise _invalid("prompt", "string_type", "Input should be a valid string or one list of tokens")
+    if found and not 0 <= min(found) <= max(found) < VOCABULARY:
+        raise RefusedError(f"Token id {max(found)} is out of vocabulary")
+    return found
+
+
+def _whole(body: Mapping[str, Any], key: str) -> int | None:
+    found = body.get(key)
+    if found is not None and type(found) is not int:
+        raise _invalid(key, "int_type", "Input should be a valid integer")
+    return found
+
+
+def _flag(body: Mapping[str, Any], key: str) -> bool:
+    found = body.get(key)
+    if found is not None and type(found) is not bool:
+        raise _invalid(key, "bool_type", "Input should be a valid boolean")
+    return bool(found)
+
+
+def _salt(body: Mapping[str, Any]) -> str | None:
+    found = body.get("cache_salt")
+    if found is None:
+        return None
+    if not isinstance(found, str) or not found:
+        raise RefusedError("Parameter 'cache_salt' must be a non-empty string if provided.")
+    return found[:_MOST_SALT]
+
+
+def _parameter(name: str, value: int, message: str) -> RefusedError:
+    return RefusedError(f"{message} (parameter={name}, value={value})", param=name)
+
+
+def _invalid(key: str, kind: str, message: str) -> RefusedError:
+    told = f"1 validation error:\n  {{'type': '{kind}', 'loc': ('body', '{key}'), 'msg': '{message}'}}"
+    return RefusedError(told, kind="Bad Request")

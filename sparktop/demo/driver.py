@@ -1,0 +1,82 @@
+"""The demo's own load: clients that keep so many requests in flight at the proxy, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+import aiohttp
+
+from sparktop.demo.rehearsed_load import lengths_of
+from sparktop.demo.scenario import Scenario
+from sparktop.demo.tokens import answer_words, tokenize_chat
+
+_AGAIN_S = 0.1
+"""After a failure a client waits for so long."""
+_READ_S = 120.0
+_OK = 200
+_AROUND = len(tokenize_chat([("user", "")]))
+"""Tokens that a chat has beside its text."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What came of the load so far."""
+
+    done: int = 0
+    failed: int = 0
+
+
+class Driver:
+    """Keeps a scenario's requests in flight."""
+
+    def __init__(self, url: str, scenario: Scenario, *, seed: int) -> None:
+        """Load what listens at `url`."""
+        self._url = url
+        self._scenario = scenario
+        self._lengths = lengths_of(scenario)
+        # Load, no secrets.
+        self._random = random.Random(f"load/{seed}")  # noqa: S311
+        self.totals = Totals()
+
+    async def run(self) -> None:
+        """Keep sending until cancelled."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=_READ_S)
+        connector = aiohttp.TCPConnector(limit=0)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, connector=connector) as session,
+            asyncio.TaskGroup() as clients,
+        ):
+            for _ in range(self._scenario.load):
+                clients.create_task(self._client(session))
+
+    async def _client(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            if await self._ask(session):
+                self.totals.done += 1
+            else:
+                self.totals.failed += 1
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _ask(self, session: aiohttp.ClientSession) -> bool:
+        """Stream one answer; tell whether it came whole."""
+        whole = False
+        try:
+            async with session.post(f"{self._url}/v1/chat/completions", json=self._body()) as response:
+                async for part in response.content.iter_any():
+                    whole = part.endswith(b"data: [DONE]\n\n")
+                return whole and response.status == _OK
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+
+    def _body(self) -> dict[str, object]:
+        prompt_tokens, output_tokens = self._lengths(self._random)
+        words = answer_words(self._random.getrandbits(62), max(1, prompt_tokens - _AROUND))
+        return {
+            "model": self._scenario.profile.model,
+            "messages": [{"role": "user", "content": "".join(words)}],
+            "max_tokens": output_tokens,
+            "ignore_eos": True,
+            "stream": True,
+        }

@@ -1,0 +1,214 @@
+"""One simulated engine over HTTP, with the routes, answers and errors of a vLLM server."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import count
+
+from aiohttp import web
+
+from sparktop.demo.asked import (
+    BAD_REQUEST,
+    Asked,
+    RefusedError,
+    check_model,
+    read_body,
+    read_completion,
+    read_prompt,
+)
+from sparktop.demo.chunks import DONE, Reply
+from sparktop.demo.http_figures import HttpFigures
+from sparktop.demo.live_engine import Answer, LiveEngine
+from sparktop.demo.page import VERSION, server_page
+from sparktop.demo.tokens import block_hashes
+from sparktop.model.load import EndReason, RequestEnded
+from sparktop.simulation.request import SimulatedRequest
+
+SERVER = "sparktop demo (simulated)"
+"""What every answer's Server header says."""
+MOST_BODY_BYTES = 16 << 20
+_USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
+"""Median and log-normal spread of an answer that may end by itself."""
+_STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+_TEXT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+_INTERNAL = 500
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    """A request that the engine works on."""
+
+    request_id: str
+    answer: Answer
+    reply: Reply
+
+
+class EngineServer:
+    """Answers for one engine."""
+
+    def __init__(
+        self, live: LiveEngine, *, started_unix_s: float, seed: int | str = 0, name: str = "spark-a"
+    ) -> None:
+        """Serve an engine that says it started at that time."""
+        self.live = live
+        self._profile = live.engine.profile
+        self._started_unix_s = started_unix_s
+        self._figures = HttpFigures(started_unix_s)
+        # Lengths of answers, no secrets.
+        self._random = random.Random(seed)  # noqa: S311
+        self._name = name
+        self._numbers = count(1)
+
+    def application(self) -> web.Application:
+        """Give the application."""
+        app = web.Application(middlewares=[self._guard], client_max_size=MOST_BODY_BYTES)
+        app.on_response_prepare.append(_sign)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/completions", self._completion)
+        app.router.add_post("/tokenize", self._tokenize)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/version", self._version)
+        for path in ("/health", "/ping"):
+            app.router.add_get(path, self._health)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Count answers, and put errors into vLLM's words."""
+        began = time.monotonic()
+        try:
+            response = await handler(request)
+        except RefusedError as error:
+            response = web.json_response(error.body(), status=error.status)
+        except web.HTTPException as error:
+            told = {"message": error.reason, "type": error.reason, "param": None, "code": error.status}
+            response = web.json_response({"error": told}, status=error.status)
+        # As in vLLM, looking at the server is not counted.
+        if request.method == "POST":
+            route = request.match_info.route.resource
+            path = route.canonical if route is not None else "none"
+            took_s = time.monotonic() - began
+            self._figures.count(request.method, path, response.status, took_s, request.content_length or 0)
+        return response
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, chat=True)
+
+    async def _completion(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, chat=False)
+
+    async def _complete(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
+        body = read_body(await request.read())
+        check_model(body, self._profile.model)
+        asked = read_completion(body, chat=chat, max_model_len=self._profile.max_model_len)
+        flight = self._submit(asked)
+        try:
+            if asked.stream:
+                return await self._stream(request, flight)
+            ended = await _end_of(flight.answer)
+            return web.json_response(flight.reply.whole(ended))
+        finally:
+            # Its client may have gone away meanwhile; one that has ended is not known any more.
+            self.live.cancel(flight.request_id)
+
+    def _submit(self, asked: Asked) -> _InFlight:
+        """Give a request to the engine."""
+        tokens, stops = self._length(asked)
+        number = next(self._numbers)
+        request_id = f"{'chatcmpl' if asked.chat else 'cmpl'}-{self._name}-{number}"
+        profile = self._profile
+        reply = Reply(request_id, profile.model, int(time.time()), asked, tokens, stops)
+        request = SimulatedRequest(
+            request_id,
+            len(asked.prompt),
+            tokens,
+            EndReason.STOP if stops else EndReason.LENGTH,
+            block_hashes((*asked.prompt, *reply.token_ids), profile.block_tokens, asked.cache_salt),
+        )
+        try:
+            answer = self.live.submit(request, max_tokens=asked.max_tokens)
+        except ValueError as error:
+            raise RefusedError(str(error), status=BAD_REQUEST) from None
+        return _InFlight(request_id, answer, reply)
+
+    def _length(self, asked: Asked) -> tuple[int, bool]:
+        """Give how long the answer will be, and whether it ends by itself."""
+        if asked.ignore_eos:
+            return asked.max_tokens, False
+        chance = self._random.lognormvariate(0.0, _SPREAD)
+        natural = max(asked.min_tokens, 1, round(_USUAL_ANSWER_TOKENS * chance))
+        return min(natural, asked.max_tokens), natural < asked.max_tokens
+
+    async def _stream(self, request: web.Request, flight: _InFlight) -> web.StreamResponse:
+        response = web.StreamResponse(headers=_STREAM)
+        await response.prepare(request)
+        reply = flight.reply
+        while True:
+            delta = await flight.answer.more()
+            ended = delta.ended
+            if delta.tokens:
+                await response.write(reply.chunk(delta.tokens, last=ended is not None))
+            if ended is None:
+                continue
+            if ended.ok:
+                usage = reply.usage_chunk(ended) if reply.asked.include_usage else b""
+                await response.write(usage + DONE)
+                await response.write_eof()
+            elif request.transport is not None:
+                # The engine went away: what has been sent stays cut off, as it does when a server dies.
+                request.transport.abort()
+            return response
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body = read_body(await request.read())
+        check_model(body, self._profile.model)
+        tokens = read_prompt(body, chat="messages" in body)
+        told = {"count": len(tokens), "max_model_len": self._profile.max_model_len}
+        return web.json_response({**told, "tokens": list(tokens), "token_strs": None})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        self.live.catch_up()
+        page = server_page(self.live.engine, self.live.ledger, self._started_unix_s, self._figures.registry)
+        return web.Response(body=page, headers=_TEXT)
+
+    async def _models(self, _: web.Request) -> web.Response:
+        model = {
+            "id": self._profile.model,
+            "object": "model",
+            "created": int(self._started_unix_s),
+            "owned_by": SERVER,
+            "root": self._profile.model,
+            "parent": None,
+            "max_model_len": self._profile.max_model_len,
+        }
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return web.json_response({"version": VERSION})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+
+async def _end_of(answer: Answer) -> RequestEnded:
+    """Wait for an answer's end.
+
+    Raises:
+        RefusedError: the engine went away.
+    """
+    while (ended := (await answer.more()).ended) is None:
+        pass
+    if not ended.ok:
+        message = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+        raise RefusedError(message, status=_INTERNAL, kind="InternalServerError")
+    return ended
+
+
+async def _sign(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SERVER

@@ -1,0 +1,103 @@
+"""Where a simulated server lives: its address, engine and machines; how it goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from aiohttp import web
+
+from sparktop.demo.engine_server import EngineServer
+from sparktop.demo.ledger import Ledger
+from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.scenario import Restarts, Scenario, backend_name
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.thermal import NodeThermal
+
+HOST = "127.0.0.1"
+_CLOSING_S = 0.1
+
+
+class EngineSite:
+    """One server at one address, for as long as the process runs."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        backend: int,
+        thermals: Sequence[NodeThermal],
+        readers: Sequence[MachineReader],
+        *,
+        seed: int,
+    ) -> None:
+        """Prepare a backend's server on its machines; nothing listens yet."""
+        self._scenario = scenario
+        self._backend = backend
+        self._thermals = tuple(thermals)
+        self._readers = tuple(readers)
+        self._seed = seed
+        self._starts = 0
+        self._live: LiveEngine | None = None
+        self._runner: web.AppRunner | None = None
+        self._restarting: asyncio.Task[None] | None = None
+        self.port = 0
+        """Where it listens, once open; it stays the same over restarts."""
+
+    async def open(self) -> None:
+        """Start the engine and listen.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        now = time.monotonic()
+        profile = self._scenario.profile_of(self._backend)
+        seed = f"{self._seed}/{self._backend}/{self._starts}"
+        self._starts += 1
+        ledger = Ledger(profile.max_model_len)
+        engine = Engine(profile, nodes=self._thermals, seed=seed, start_s=now, on_end=ledger.finished)
+        self._live = LiveEngine(engine, ledger)
+        for reader in self._readers:
+            reader.attach(engine)
+        name = backend_name(self._backend)
+        server = EngineServer(
+            self._live, started_unix_s=time.time(), seed=seed, name=f"{name}-{self._starts}"
+        )
+        # A handler is cancelled when its client goes away: its request ends in the engine too.
+        self._runner = web.AppRunner(
+            server.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, HOST, self.port, reuse_address=True).start()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def shut(self) -> None:
+        """End the engine and close the port: requests in flight break off, as when a server dies."""
+        live, runner, self._live, self._runner = self._live, self._runner, None, None
+        if live is not None:
+            live.close()
+        for reader in self._readers:
+            reader.attach(None)
+        if runner is not None:
+            await runner.cleanup()
+
+    async def close(self) -> None:
+        """Shut for good."""
+        if self._restarting is not None:
+            self._restarting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._restarting
+        await self.shut()
+
+    def keep_restarting(self, restarts: Restarts) -> None:
+        """Go away and come back again and again, until closed."""
+        self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
+
+    async def _restart(self, restarts: Restarts) -> None:
+        while True:
+            await asyncio.sleep(restarts.every_s - restarts.down_s)
+            await self.shut()
+            await asyncio.sleep(restarts.down_s)
+            await self.open()

@@ -1,0 +1,134 @@
+"""A simulated engine in real time: its model moves with the clock, and requests wait for their tokens.
+
+The model's time is the process's monotonic clock. A timer wakes at the model's next event, so a token is told
+as soon after its time as the event loop comes to it, and nothing is awake in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparktop.demo.ledger import Ledger
+from sparktop.model.load import EndReason, RequestEnded
+from sparktop.simulation.engine import Engine, EngineEvent
+from sparktop.simulation.request import SimulatedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What came of a request since it was last asked."""
+
+    tokens: int
+    """New ones; several where the asker was slow."""
+    ended: RequestEnded | None = None
+    """Set in the last one."""
+    made_s: float | None = None
+    """When the model made the newest of them."""
+
+
+class Answer:
+    """The tokens of one request as they are made."""
+
+    def __init__(self) -> None:
+        """Start with nothing made."""
+        self._tokens = 0
+        self._made_s: float | None = None
+        self._ended: RequestEnded | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def hear(self, event: EngineEvent) -> None:
+        """Note what the engine tells of it."""
+        if isinstance(event, RequestEnded):
+            self._ended = event
+        else:
+            self._tokens += event.count
+            self._made_s = event.at
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def more(self) -> Delta:
+        """Wait until something has happened and give it; nothing comes after the one that has `ended`."""
+        if not self._tokens and self._ended is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        delta = Delta(self._tokens, self._ended, self._made_s)
+        self._tokens = 0
+        return delta
+
+
+class LiveEngine:
+    """Moves an engine with a clock; needs a running event loop while requests are in flight."""
+
+    def __init__(
+        self, engine: Engine, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Take over an engine that has not been advanced beyond `clock`; `ledger` hears its events."""
+        self.engine = engine
+        self.ledger = ledger
+        self._clock = clock
+        self._answers: dict[str, Answer] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
+        """Let a request arrive now.
+
+        Raises:
+            ValueError: it could never fit, or its id is in use.
+        """
+        now = self.catch_up()
+        self.engine.submit(request, now)
+        self.ledger.arrived(request.request_id, now, max_tokens)
+        answer = self._answers[request.request_id] = Answer()
+        self._arm()
+        return answer
+
+    def cancel(self, request_id: str) -> None:
+        """Abort a request whose client has gone; nothing where it has ended."""
+        if not self._closed and request_id in self._answers:
+            self.engine.cancel(request_id, self.catch_up())
+            self._tell()
+            self._arm()
+
+    def catch_up(self) -> float:
+        """Move the model to now and tell what happened; gives the time that it is at."""
+        now = max(self._clock(), self.engine.now_s)
+        if not self._closed:
+            self._tell(now)
+        return now
+
+    def close(self) -> None:
+        """Stop where it is; requests in flight end as aborted."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for request_id, answer in self._answers.items():
+            answer.hear(RequestEnded(request_id, self.engine.now_s, EndReason.ABORT))
+        self._answers.clear()
+
+    def _tell(self, until_s: float | None = None) -> None:
+        for event in self.engine.advance(self.engine.now_s if until_s is None else until_s):
+            self.ledger.hear(event)
+            ended = isinstance(event, RequestEnded)
+            answer = (
+                self._answers.pop(event.request_id, None) if ended else self._answers.get(event.request_id)
+            )
+            if answer is not None:
+                answer.hear(event)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self.engine.next_event_at()
+        if at is not None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, at - self._clock()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.catch_up()
+        self._arm()

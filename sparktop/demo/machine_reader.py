@@ -1,0 +1,123 @@
+"""Reads a simulated machine: what its engine did since the look before, as the driver would tell it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from sparktop.demo.gb10 import ENGINE_BYTES, IDENTITY, Condition, Machine, sample_of
+from sparktop.model.failure import Failure
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.thermal import BARE_W, IDLE_CLOCK_MHZ, LOADED_W, NodeThermal
+
+_SHORTEST_S = 0.05
+"""Looks that follow one another closer than this tell the same."""
+_ALONE_BYTES_PER_S = 1.9e6
+"""What goes through the ports of a machine whose engine needs no other, under full load."""
+
+
+class MachineHeat(NodeThermal):
+    """A machine's heat that also counts the time spent in engine steps, unfinished ones included."""
+
+    def __init__(self, *, ambient_c: float, at: float) -> None:
+        """Start idle, settled with a model loaded."""
+        super().__init__(ambient_c=ambient_c, at=at)
+        self._busy_s = 0.0
+        self._busy_since_s: float | None = None
+
+    def draw(self, at: float, power_w: float | None) -> None:
+        """Draw this much from now on; None: idle."""
+        self._busy_s = self.busy_s(at)
+        self._busy_since_s = None if power_w is None else at
+        super().draw(at, power_w)
+
+    def busy_s(self, at: float) -> float:
+        """Give the seconds in steps since the start, up to a time not before the last change."""
+        since_s = self._busy_since_s
+        return self._busy_s + (0.0 if since_s is None else max(0.0, at - since_s))
+
+
+class MachineReader:
+    """One simulated GB10; an agent's sampler can read it."""
+
+    def __init__(
+        self,
+        thermal: MachineHeat,
+        machine: Machine,
+        *,
+        name: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin with no engine on it; `thermal` counts the time of `clock`."""
+        self.show_processes = False
+        """Whether a sample holds the process table."""
+        self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}")
+        self._thermal = thermal
+        self._machine = machine
+        self._clock = clock
+        self._engine: Engine | None = None
+        self._at = clock()
+        self._marks = self._read(self._at)
+        self._condition: Condition | None = None
+
+    @property
+    def identity(self) -> NodeIdentity | None:
+        """Who the machine is."""
+        return self._identity
+
+    def attach(self, engine: Engine | None) -> None:
+        """Put an engine on the machine, or take it off (None): its memory is free then, and the GPU cools."""
+        now = self._clock()
+        self._engine = engine
+        self._thermal.idle_w = BARE_W if engine is None else LOADED_W
+        self._thermal.draw(now, None)
+        self._at, self._marks, self._condition = now, self._read(now), None
+
+    def look(self) -> NodeSample:
+        """Give one look at the machine now."""
+        now = self._clock()
+        if self._condition is None or now - self._at >= _SHORTEST_S:
+            self._condition = self._judge(now)
+            self._at, self._marks = now, self._read(now)
+        sample = sample_of(now, self._condition, self._machine)
+        return sample if self.show_processes else replace(sample, processes=None)
+
+    async def poll(self, deadline_s: float) -> NodeSample | Failure:
+        """Give one look at the machine now; it is never late."""
+        del deadline_s
+        return self.look()
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+    def _read(self, now: float) -> tuple[float, float, float, int]:
+        """Give what only rises: energy, throttled seconds, busy seconds, computed rows."""
+        thermal = self._thermal
+        rows = 0 if self._engine is None else self._engine.tally.rows
+        return thermal.energy_j(now), thermal.throttled_s(now), thermal.busy_s(now), rows
+
+    def _judge(self, now: float) -> Condition:
+        thermal, engine = self._thermal, self._engine
+        took_s = now - self._at
+        if took_s < _SHORTEST_S:
+            in_step = thermal.clock_mhz(now) > IDLE_CLOCK_MHZ
+            power_w, throttled, busy, rows_per_s = thermal.power_w(), 0.0, float(in_step), 0.0
+        else:
+            power_w, throttled, busy, rows_per_s = (
+                (after - before) / took_s for after, before in zip(self._read(now), self._marks, strict=True)
+            )
+        busy = min(1.0, busy)
+        pair = _ALONE_BYTES_PER_S * busy
+        if engine is not None and engine.profile.nodes > 1:
+            pair = engine.profile.link_bytes_per_row * rows_per_s
+        return Condition(
+            busy,
+            power_w,
+            thermal.temperature_c(now),
+            thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
+            min(1.0, throttled),
+            pair,
+            0 if engine is None else ENGINE_BYTES,
+        )

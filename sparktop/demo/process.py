@@ -1,0 +1,172 @@
+"""One child process of the demo: the engines and their machines, the proxy before them, or the load on it.
+
+Run as `python -m sparktop.demo.process PART`. The plan comes as one JSON line on standard input, and one JSON
+line on standard output says that it serves (`{"engines": [...], "agents": [...]}`, `{"proxy": 1234}`,
+`{"load": 32}`) or cannot (`{"error": "..."}`). It ends when standard input does, when its parent dies, or by
+a signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+
+from aiohttp import web
+
+from sparktop.agent.sampler import Sampler
+from sparktop.agent.server import AgentServer
+from sparktop.demo.driver import Driver
+from sparktop.demo.engine_site import HOST, EngineSite
+from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.plan import Plan
+from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.scenario import backend_name
+from sparktop.simulation.routers import make_router
+
+_PR_SET_PDEATHSIG = 1
+_CLOSING_S = 0.1
+_LONGEST_PLAN = 1 << 20
+
+
+Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
+
+
+@asynccontextmanager
+async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
+    """Serve every engine, and an agent for each of their machines."""
+    scenario, now = plan.chosen(), time.monotonic()
+    span = scenario.profile.nodes
+    async with AsyncExitStack() as stack:
+        ports: list[int] = []
+        agents: list[int] = []
+        for backend in range(plan.backends):
+            places = range(backend * span, (backend + 1) * span)
+            thermals = [scenario.thermal_of(place, start_s=now) for place in places]
+            readers = [
+                MachineReader(thermal, scenario.machine_of(place, start_s=now), name=backend_name(place))
+                for place, thermal in zip(places, thermals, strict=True)
+            ]
+            site = EngineSite(scenario, backend, thermals, readers, seed=plan.seed)
+            stack.push_async_callback(site.close)
+            await site.open()
+            ports.append(site.port)
+            agents += [_start_agent(stack, reader) for reader in readers]
+            if scenario.restarts is not None and scenario.restarts.backend == backend:
+                site.keep_restarting(scenario.restarts)
+        yield {"engines": ports, "agents": agents}
+
+
+def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
+    """Start a machine's agent, the same that `sparktop agent` is, and give its port."""
+    listener = socket.create_server((HOST, 0))
+    agent = AgentServer(Sampler(reader), simulated=True)
+    agent.start([listener])
+    stack.push_async_callback(agent.close)
+    return int(listener.getsockname()[1])
+
+
+@asynccontextmanager
+async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
+    """Serve the proxy."""
+    scenario = plan.chosen()
+    upstreams = [Upstream(backend_name(index), url) for index, url in enumerate(plan.urls)]
+    router = make_router(scenario.strategy, len(upstreams), scenario.counts, seed=plan.seed)
+    made = Proxy(upstreams, router, model=scenario.profile.model, faults=scenario.faults, seed=plan.seed)
+    runner = web.AppRunner(
+        made.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, 0).start()
+        yield {"proxy": int(runner.addresses[0][1])}
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def load(plan: Plan) -> AsyncIterator[dict[str, object]]:
+    """Keep the proxy busy."""
+    driver = Driver(plan.urls[0], plan.chosen(), seed=plan.seed)
+    running = asyncio.get_running_loop().create_task(driver.run())
+    try:
+        yield {"load": plan.chosen().load}
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+PARTS: dict[str, Part] = {"engines": engines, "proxy": proxy, "load": load}
+"""By the word on the command line."""
+
+
+def main(arguments: list[str]) -> int:
+    """Do one part until standard input ends, the parent dies or a signal comes."""
+    # Two ways to notice the parent's end: the signal is at once, the end of stdin also covers a parent that
+    # died before this line.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    line = _first_line(sys.stdin.fileno())
+    if not line:
+        return 0
+    plan = Plan.read(line)
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+        try:
+            runner.run(_serve(PARTS[arguments[0]], plan))
+        except OSError as error:
+            _say({"error": str(error)})
+            return 1
+    return 0
+
+
+async def _serve(part: Part, plan: Plan) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    loop.add_reader(sys.stdin.fileno(), _stop_at_end, sys.stdin.fileno(), stop)
+    async with part(plan) as told:
+        _say(told)
+        await stop.wait()
+
+
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Give the faster event loop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _first_line(descriptor: int) -> bytes:
+    """Read up to the end of a line, and not one byte more: what follows is for the event loop."""
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _LONGEST_PLAN:
+        if not (byte := os.read(descriptor, 1)):
+            return b""
+        line += byte
+    return line
+
+
+def _say(word: dict[str, object]) -> None:
+    # A parent that has gone hears nothing, and its end is noticed elsewhere.
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(word) + "\n")
+        sys.stdout.flush()
+
+
+def _stop_at_end(descriptor: int, stop: asyncio.Event) -> None:
+    if not os.read(descriptor, 4096):
+        stop.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,276 @@
+"""A router in front of the simulated servers, with LiteLLM's routes, headers and habits, over real HTTP."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import aiohttp
+from aiohttp import web
+
+from sparktop.demo.engine_server import MOST_BODY_BYTES, SERVER
+from sparktop.demo.plan import KEY
+from sparktop.model.text import clean
+from sparktop.simulation.routed import Faults
+from sparktop.simulation.routers import Router
+
+VERSION = "1.106.2+simulated"
+_RETRIES = 2
+"""A request whose backend cannot be reached is sent again so often."""
+_CONNECT_S = 5.0
+_OK, _REFUSED, _UNAUTHORIZED, _INTERNAL = 200, 429, 401, 500
+AGAINST = frozenset({401, 404, 408, 429})
+"""Of the refusals of a request, those that LiteLLM blames on the backend."""
+_PASSED_HEADERS = ("Content-Type", "Cache-Control")
+_REPEATING = (
+    "litellm.InternalServerError: The model is repeating the same chunk. "
+    "This is probably an infinite loop (simulated)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A deployment behind the proxy."""
+
+    id: str
+    url: str
+    """Without a trailing slash and without /v1."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A request on its way: where it was sent, and how often that failed before."""
+
+    backend: int
+    retries: int = 0
+    overhead_ms: float = 0.0
+    """From its coming to its going on."""
+    settled: bool = False
+    """Whether the router knows how it went."""
+
+
+class _UnreachableError(Exception):
+    """A backend does not answer at all."""
+
+
+class Proxy:
+    """Sends each completion where its router says."""
+
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        router: Router,
+        *,
+        model: str,
+        faults: Faults | None = None,
+        seed: int | str = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Stand before `upstreams`, of which `router` chooses by their place."""
+        self._upstreams = tuple(upstreams)
+        self._router = router
+        self._model = model
+        self._faults = faults or Faults()
+        # Chances of failure, no secrets.
+        self._random = random.Random(seed)  # noqa: S311
+        self._clock = clock
+        self._calls = count(1)
+        self._session: aiohttp.ClientSession | None = None
+
+    def application(self) -> web.Application:
+        """Give the application."""
+        app = web.Application(client_max_size=MOST_BODY_BYTES)
+        app.cleanup_ctx.append(self._sessions)
+        app.on_response_prepare.append(_sign)
+        for path in ("/v1/chat/completions", "/v1/completions", "/chat/completions", "/completions"):
+            app.router.add_post(path, self._complete)
+        for path in ("/v1/models", "/models"):
+            app.router.add_get(path, self._models)
+        app.router.add_get("/health/liveliness", _liveliness)
+        app.router.add_get("/health/readiness", _readiness)
+        for path in ("/model/info", "/v1/model/info"):
+            app.router.add_get(path, self._model_info)
+        app.router.add_get("/router/settings", self._settings)
+        return app
+
+    async def _sessions(self, _: web.Application) -> AsyncIterator[None]:
+        """Hold connections to the backends for as long as the application runs."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+        async with aiohttp.ClientSession(
+            timeout=timeout, connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
+        ) as session:
+            self._session = session
+            yield
+        self._session = None
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        came_s = self._clock()
+        body = await request.read()
+        retries = 0
+        while True:
+            backend = self._router.choose(self._clock())
+            if backend is None:
+                return self._full()
+            attempt = _Attempt(backend, retries, 1000 * (self._clock() - came_s))
+            self._router.started(backend, self._clock())
+            try:
+                return await self._send(request, body, attempt)
+            except _UnreachableError as error:
+                self._settle(attempt, ok=False, status=_INTERNAL)
+                if retries == _RETRIES:
+                    return _error(_INTERNAL, f"litellm.InternalServerError: {error}", self._told(attempt))
+                retries += 1
+            finally:
+                # Whatever ended it otherwise, the client's going away above all, says nothing of the backend.
+                self._settle(attempt, ok=None)
+
+    async def _send(self, request: web.Request, body: bytes, attempt: _Attempt) -> web.StreamResponse:
+        faults = self._faults
+        fails = self._random.random() < faults.share
+        if fails and faults.after_tokens is None:
+            self._settle(attempt, ok=False, status=faults.status)
+            return _error(faults.status, "the backend failed (simulated)", self._told(attempt))
+        path = request.path if request.path.startswith("/v1") else f"/v1{request.path}"
+        url = self._upstreams[attempt.backend].url + path
+        assert self._session is not None  # noqa: S101 - the application runs
+        try:
+            answer = await self._session.post(
+                url, data=body, headers={"Content-Type": request.headers.get("Content-Type", "")}
+            )
+        except (aiohttp.ClientConnectionError, OSError) as error:
+            raise _UnreachableError(f"Connection error: {clean(error, 120)}") from error
+        async with answer:
+            if answer.status != _OK:
+                return await self._refusal(answer, attempt)
+            limit = faults.after_tokens if fails else None
+            return await self._pass_on(request, answer, attempt, limit)
+
+    async def _refusal(self, answer: aiohttp.ClientResponse, attempt: _Attempt) -> web.Response:
+        # A request that is wrong in itself speaks neither for its backend nor against it.
+        its_own = answer.status < _INTERNAL and answer.status not in AGAINST
+        self._settle(attempt, ok=None if its_own else False, status=answer.status)
+        try:
+            words = json.loads(await answer.read())["error"]["message"]
+        except (aiohttp.ClientError, ValueError, KeyError, TypeError):
+            words = answer.reason
+        message = f"litellm.BadRequestError: Hosted_vllmException - {clean(words, 400)}"
+        return _error(answer.status, message, self._told(attempt))
+
+    async def _pass_on(
+        self, request: web.Request, answer: aiohttp.ClientResponse, attempt: _Attempt, limit: int | None
+    ) -> web.StreamResponse:
+        """Hand on an answer as it comes; after `limit` events it is taken for a loop and broken off."""
+        headers = {name: answer.headers[name] for name in _PASSED_HEADERS if name in answer.headers}
+        response = web.StreamResponse(headers=headers | self._told(attempt))
+        events = 0
+        try:
+            await response.prepare(request)
+            async for part in answer.content.iter_any():
+                events += part.count(b"data: ")
+                if limit is not None and events > limit:
+                    self._settle(attempt, ok=False, status=self._faults.status)
+                    told = {"message": _REPEATING, "type": None, "param": None, "code": str(_INTERNAL)}
+                    await response.write(b"data: " + json.dumps({"error": told}).encode() + b"\n\n")
+                    await response.write_eof()
+                    return response
+                await response.write(part)
+        except aiohttp.ClientPayloadError:
+            # The backend died in the middle: so does the answer.
+            self._settle(attempt, ok=False, status=_INTERNAL)
+            if request.transport is not None:
+                request.transport.abort()
+            return response
+        self._settle(attempt, ok=True)
+        await response.write_eof()
+        return response
+
+    def _settle(self, attempt: _Attempt, *, ok: bool | None, status: int | None = None) -> None:
+        """Tell the router how a request went; only the first word counts."""
+        if not attempt.settled:
+            attempt.settled = True
+            self._router.ended(attempt.backend, self._clock(), ok=ok, status=status)
+
+    def _told(self, attempt: _Attempt) -> dict[str, str]:
+        """Give the headers that say where a request went."""
+        upstream = self._upstreams[attempt.backend]
+        return {
+            "x-litellm-call-id": f"simulated-{next(self._calls)}",
+            "x-litellm-model-id": upstream.id,
+            "x-litellm-model-api-base": f"{upstream.url}/v1",
+            "x-litellm-model-group": self._model,
+            "x-litellm-version": VERSION,
+            "x-litellm-overhead-duration-ms": f"{attempt.overhead_ms:.3f}",
+            "x-litellm-attempted-retries": str(attempt.retries),
+            "x-litellm-attempted-fallbacks": "0",
+        }
+
+    def _full(self) -> web.Response:
+        cooling = [self._upstreams[one].id for one in sorted(self._router.cooling(self._clock()))]
+        message = (
+            "No deployments available for selected model, Try again in 5 seconds. "
+            f"Passed model={self._model}. pre-call-checks=False, cooldown_list={cooling}"
+        )
+        return _error(_REFUSED, message, {"x-litellm-version": VERSION})
+
+    async def _models(self, _: web.Request) -> web.Response:
+        model = {"id": self._model, "object": "model", "created": 1_677_610_602, "owned_by": "openai"}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _model_info(self, request: web.Request) -> web.Response:
+        _check_key(request)
+        told = [
+            {
+                "model_name": self._model,
+                "litellm_params": {
+                    "api_base": f"{upstream.url}/v1",
+                    "model": f"hosted_vllm/{self._model}",
+                },
+                "model_info": {"id": upstream.id, "db_model": False},
+            }
+            for upstream in self._upstreams
+        ]
+        return web.json_response({"data": told})
+
+    async def _settings(self, request: web.Request) -> web.Response:
+        _check_key(request)
+        cooldown_s = self._router.settings.cooldown_s
+        values = {
+            "routing_strategy": self._router.strategy,
+            "cooldown_time": cooldown_s,
+            "disable_cooldowns": cooldown_s is None,
+            "num_retries": _RETRIES,
+        }
+        return web.json_response({"fields": [], "current_values": values, "simulated": True})
+
+
+async def _liveliness(_: web.Request) -> web.Response:
+    return web.json_response("I'm alive!")
+
+
+async def _readiness(_: web.Request) -> web.Response:
+    told = {"status": "healthy", "db": "Not connected", "litellm_version": VERSION, "simulated": True}
+    return web.json_response(told)
+
+
+def _check_key(request: web.Request) -> None:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), KEY.encode())
+    if scheme.lower() == "bearer" and same:
+        return
+    told = {"message": "Authentication Error, No api key passed in.", "type": "auth_error", "param": "None"}
+    body = json.dumps({"error": told | {"code": str(_UNAUTHORIZED)}})
+    raise web.HTTPUnauthorized(text=body, content_type="application/json")
+
+
+def _error(status: int, message: str, headers: dict[str, str]) -> web.Response:
+    told = {"message": message, "type": None, "param": None, "code": str(status)}
+    return web.json_response({"error": told}, status=status, headers=headers)
+
+
+async def _sign(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SERVER

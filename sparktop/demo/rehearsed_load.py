@@ -1,0 +1,94 @@
+"""Load in virtual time: users who come by themselves, or a scenario's clients behind its router."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+
+from sparktop.demo.ledger import Ledger
+from sparktop.demo.load import Arrivals, Swing
+from sparktop.demo.scenario import Scenario
+from sparktop.model.load import Level, LoadMode
+from sparktop.simulation.closed_loop import ClosedLoop, Lengths
+from sparktop.simulation.engine import Engine, EngineEvent
+from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.routed import ProxyHabits, RoutedWay
+from sparktop.simulation.routers import make_router
+from sparktop.simulation.thermal import NodeThermal
+from sparktop.simulation.virtual_time import VirtualTime
+
+_FOREVER_S = 1e9
+_ARRIVAL_SPREAD_S = 0.003
+"""Between clients that start together: sockets and parsing."""
+
+
+class RehearsedTime(VirtualTime):
+    """Engines in one virtual time, each with its ledger."""
+
+    def __init__(
+        self, profiles: Sequence[EngineProfile], nodes: Sequence[Sequence[NodeThermal]], *, seed: int | str
+    ) -> None:
+        """Start all of them empty at 0, each on its machines."""
+        self.ledgers = [Ledger(profile.max_model_len) for profile in profiles]
+        super().__init__(
+            [
+                Engine(profile, nodes=hosts, seed=f"{seed}/{index}", on_end=ledger.finished)
+                for index, (profile, hosts, ledger) in enumerate(
+                    zip(profiles, nodes, self.ledgers, strict=True)
+                )
+            ]
+        )
+        self.listeners.append(self._hear)
+
+    def submit(self, engine: int, request: SimulatedRequest) -> None:
+        """Let a request arrive at an engine now; ValueError as `Engine.submit`."""
+        self.ledgers[engine].arrived(request.request_id, self.now_s, request.output_tokens)
+        super().submit(engine, request)
+
+    def _hear(self, engine: int, event: EngineEvent) -> None:
+        if engine >= 0:
+            self.ledgers[engine].hear(event)
+
+
+class OpenLoad:
+    """Users of one engine, who come whether or not it keeps up."""
+
+    def __init__(self, time: VirtualTime, engine: int, swing: Swing, seed: str) -> None:
+        """Begin with the first arrival."""
+        self._time = time
+        self._engine = engine
+        self._arrivals = Arrivals(swing, seed)
+        self._wait()
+
+    def _wait(self) -> None:
+        at, request = self._arrivals.draw()
+        self._time.call_at(at, partial(self._arrive, request))
+
+    def _arrive(self, request: SimulatedRequest) -> None:
+        self._time.submit(self._engine, request)
+        self._wait()
+
+
+def lengths_of(scenario: Scenario) -> Lengths:
+    """Give what draws a request's prompt and output tokens."""
+
+    def draw(dice: random.Random) -> tuple[int, int]:
+        factor = [1 + dice.uniform(-scenario.spread, scenario.spread) for _ in range(2)]
+        return round(scenario.prompt_tokens * factor[0]), max(2, round(scenario.output_tokens * factor[1]))
+
+    return draw
+
+
+def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLoop:
+    """Start a scenario's clients; they never stop."""
+    router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
+    habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
+    # The way is made first: who listens for the requests' ends hears of them after it.
+    way = RoutedWay(time, router, habits, seed=seed)
+    size = (scenario.prompt_tokens, scenario.output_tokens)
+    level = Level(scenario.name, scenario.load, *size, LoadMode.STEADY, duration_s=_FOREVER_S)
+    loop = ClosedLoop(time, way, level, seed=seed, lengths=lengths_of(scenario))
+    loop.start()
+    return loop

@@ -1,0 +1,137 @@
+"""What the demo can show: servers, a router, a load and what goes wrong, by name."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sparktop.demo.gb10 import SLOW_MHZ, Machine
+from sparktop.demo.machine_reader import MachineHeat
+from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
+from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.routed import Faults
+from sparktop.simulation.routers import RouterSettings
+from sparktop.simulation.thermal import AMBIENT_C
+
+_GIB = 2**30
+STALE_COUNTS = RouterSettings(increment_lag_s=0.05, decrement_lag_s=0.1)
+"""Counts that show a choice 50 ms late and an end 100 ms late: requests that come together read the same."""
+_NO_FAULTS = Faults()
+_FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """A server that goes away again and again."""
+
+    backend: int
+    every_s: float
+    down_s: float
+    """Until its port is open again: a real one takes minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One thing to watch."""
+
+    name: str
+    about: str
+    strategy: str = "round-robin"
+    load: int = 32
+    """Requests in flight, each replaced at once."""
+    prompt_tokens: int = 256
+    output_tokens: int = 40
+    """Of each request; `spread` 0 makes all alike."""
+    spread: float = 0.0
+    """How far lengths lie apart: each is drawn from 1 - spread to 1 + spread times the figure."""
+    counts: RouterSettings = _FRESH_COUNTS
+    faults: Faults = _NO_FAULTS
+    profile: EngineProfile = SOLO
+    ambient_c: float = AMBIENT_C
+    """The air that the machines take in."""
+    machines: Mapping[int, Machine] = field(default_factory=dict)
+    """What is special about a machine, by its place."""
+    slower: Mapping[int, float] = field(default_factory=dict)
+    """Backends each step of which takes so many times as long."""
+    restarts: Restarts | None = None
+
+    def profile_of(self, backend: int) -> EngineProfile:
+        """Give the engine of a backend."""
+        times = self.slower.get(backend, 1.0)
+        if times == 1.0:
+            return self.profile
+        cost = self.profile.cost
+        slow = replace(
+            cost,
+            weights_one_s=times * cost.weights_one_s,
+            weights_all_s=times * cost.weights_all_s,
+            row_s=times * cost.row_s,
+        )
+        return replace(self.profile, cost=slow)
+
+    def machine_of(self, node: int, *, start_s: float) -> Machine:
+        """Give a machine by its place; what leaks begins to at `start_s`."""
+        machine = replace(self.machines.get(node, Machine()), leak_from_s=start_s)
+        span = self.profile.nodes
+        return replace(machine, rank=node % span) if span > 1 else machine
+
+    def thermal_of(self, node: int, *, start_s: float) -> MachineHeat:
+        """Give the heat of a machine by its place, settled with nothing to do."""
+        thermal = MachineHeat(ambient_c=self.ambient_c, at=start_s)
+        if self.machines.get(node, Machine()).slow_clock:
+            thermal.pinned_mhz = SLOW_MHZ
+        return thermal
+
+
+SCENARIOS = {
+    one.name: one
+    for one in (
+        Scenario(
+            "oscillation",
+            "least-busy on counts that come late: all requests go to one server, then to the other",
+            strategy="least-busy",
+            counts=STALE_COUNTS,
+        ),
+        Scenario(
+            "cooldown",
+            "a server whose requests break off is left alone for 5 s and comes back empty",
+            strategy="least-busy",
+            load=64,
+            output_tokens=128,
+            faults=Faults(share=0.9, status=500, after_tokens=100),
+        ),
+        Scenario("steady", "requests of all lengths, evenly spread", spread=0.5),
+        Scenario("hot", "machines in warm air: clocks sag", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
+        Scenario(
+            "memory",
+            "a program takes 90 MiB of memory a second from the first machine",
+            spread=0.5,
+            machines={0: Machine(leak_bytes_per_s=0.09 * _GIB)},
+        ),
+        Scenario(
+            "faulty",
+            "the first server restarts every 40 s, the second one drips",
+            strategy="least-busy",
+            spread=0.5,
+            slower={1: 8.0},
+            restarts=Restarts(0, 40.0, 8.0),
+        ),
+        Scenario(
+            "pd-fault",
+            "a power-delivery fault pins the second machine's clock",
+            strategy="simple-shuffle",
+            spread=0.5,
+            machines={1: Machine(slow_clock=True)},
+        ),
+        Scenario("tp2", "each server spans two machines", spread=0.5, profile=CLUSTER_TP2),
+    )
+}
+"""By name; the first one is the default."""
+DEFAULT_SCENARIO = "oscillation"
+
+
+def backend_name(index: int) -> str:
+    """Name the simulated servers and machines: spark-a, spark-b, …, spark-z, spark-27, …."""
+    letters = string.ascii_lowercase
+    return f"spark-{letters[index] if index < len(letters) else index + 1}"

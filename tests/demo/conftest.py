@@ -1,0 +1,41 @@
+"""Simulated servers over real HTTP, for as long as a test lasts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import TestServer
+
+from sparktop.demo.engine_server import EngineServer
+from sparktop.demo.live_engine import LiveEngine
+from tests.demo.quick_engines import Clock, StartServer
+
+STARTED_UNIX_S = 1_700_000_000.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def start_server() -> AsyncIterator[StartServer]:
+    """Serve engines over HTTP for as long as the test lasts; gives the URL."""
+    async with AsyncExitStack() as stack:
+
+        async def start(live: LiveEngine) -> str:
+            server = EngineServer(live, started_unix_s=STARTED_UNIX_S, seed=3)
+            http = await stack.enter_async_context(TestServer(server.application()))
+            return str(http.make_url("")).rstrip("/")
+
+        yield start
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client."""
+    async with aiohttp.ClientSession() as session:
+        yield session

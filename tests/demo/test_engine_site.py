@@ -1,0 +1,81 @@
+"""A simulated server's address over its restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from sparktop.demo.engine_site import EngineSite
+from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.scenario import SCENARIOS, Restarts
+from sparktop.engines import read_page
+
+PATIENCE_S = 20.0
+STEADY = SCENARIOS["steady"]
+
+
+@pytest.fixture
+def reader() -> MachineReader:
+    now = time.monotonic()
+    return MachineReader(STEADY.thermal_of(0, start_s=now), STEADY.machine_of(0, start_s=now), name="spark-a")
+
+
+@pytest.fixture
+async def site(reader: MachineReader) -> AsyncIterator[EngineSite]:
+    """An open site."""
+    made = EngineSite(STEADY, 0, [reader._thermal], [reader], seed=1)
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def start_time(http: aiohttp.ClientSession, site: EngineSite) -> float | None:
+    """Give when the server says it started; None while nobody listens."""
+    try:
+        async with http.get(f"http://127.0.0.1:{site.port}/metrics") as response:
+            return read_page(await response.read(), at=0.0, answer_ms=0.0).start_time
+    except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError):
+        return None
+
+
+async def test_it_comes_back_at_the_same_address_as_another_process(
+    http: aiohttp.ClientSession, site: EngineSite, reader: MachineReader
+) -> None:
+    """While it is shut nobody listens and its memory is free; afterwards it says that it started anew."""
+    before, used = await start_time(http, site), reader.look().memory.used_bytes
+    await site.shut()
+    assert await start_time(http, site) is None
+    assert (reader.look().memory.used_bytes or 0) < (used or 0) - 80 * 2**30
+    port = site.port
+    await site.open()
+    after = await start_time(http, site)
+    assert site.port == port
+    assert before is not None
+    assert after is not None
+    assert after > before
+
+
+async def test_shutting_breaks_requests_off(http: aiohttp.ClientSession, site: EngineSite) -> None:
+    """A stream in flight is cut, not ended."""
+    body = {"prompt": "a", "max_tokens": 3000, "ignore_eos": True, "stream": True}
+    async with http.post(f"http://127.0.0.1:{site.port}/v1/completions", json=body) as response:
+        await response.content.readany()
+        await site.shut()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.read()
+
+
+async def test_it_can_restart_again_and_again(http: aiohttp.ClientSession, site: EngineSite) -> None:
+    """Left to itself it goes away and comes back with a later start, until it is closed."""
+    site.keep_restarting(Restarts(0, every_s=0.2, down_s=0.1))
+    starts: set[float] = set()
+    async with asyncio.timeout(PATIENCE_S):
+        while len(starts) < 3:
+            told = await start_time(http, site)
+            starts |= set() if told is None else {told}
+    await site.close()
+    assert await start_time(http, site) is None

@@ -1,0 +1,152 @@
+"""What a simulated machine tells while its engine works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.demo.gb10 import MOST_LEAK_BYTES, SLOW_MHZ, Machine
+from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.model.node import NodeSample
+from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.thermal import AMBIENT_C, BARE_W, LOADED_W
+from tests.demo.quick_engines import Clock
+
+GIB = 2**30
+
+
+class Bench:
+    """An engine on its machines under a steady load, and their readers, moved by hand."""
+
+    def __init__(self, clock: Clock, *, machine: Machine | None = None, ambient_c: float = AMBIENT_C) -> None:
+        """Start idle."""
+        profile = CLUSTER_TP2 if machine is not None and machine.rank is not None else SOLO
+        self.clock = clock
+        self.thermals = [MachineHeat(ambient_c=ambient_c, at=clock.now) for _ in range(profile.nodes)]
+        if machine is not None and machine.slow_clock:
+            self.thermals[0].pinned_mhz = SLOW_MHZ
+        self.engine = Engine(profile, nodes=self.thermals, start_s=clock.now, token_events=False)
+        self.reader = MachineReader(self.thermals[0], machine or Machine(), name="spark-a", clock=clock)
+        self.reader.attach(self.engine)
+        self._made = 0
+
+    def load(self, requests: int, seconds: int) -> NodeSample:
+        """Keep so many requests there for so long, a look every second; gives the last one."""
+        for _ in range(seconds):
+            while len(self.engine.in_flight) < requests:
+                self._made += 1
+                self.engine.submit(SimulatedRequest(str(self._made), 256, 128), self.clock.now)
+            self.clock.now += 1.0
+            self.engine.advance(self.clock.now)
+            sample = self.reader.look()
+        return sample
+
+
+def test_an_idle_machine_is_cool_and_slow(clock: Clock) -> None:
+    """With a model loaded and nothing to do it draws 11 W at 208 MHz, and nothing of it is busy."""
+    (gpu,) = Bench(clock).load(0, 5).gpus
+    assert (gpu.utilization_percent, gpu.power_w, gpu.sm_clock_mhz) == (0, LOADED_W, 208)
+    assert gpu.temperature_c == pytest.approx(36, abs=1)
+
+
+def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
+    """At 64 streams the temperature climbs for minutes into the eighties, where clock and time are lost."""
+    bench = Bench(clock)
+    early = bench.load(64, 20).gpus[0]
+    late = bench.load(64, 400).gpus[0]
+    assert early.temperature_c is not None
+    assert late.temperature_c is not None
+    assert early.temperature_c < 60
+    assert 80 <= late.temperature_c <= 90
+    assert late.utilization_percent == 97
+    assert 55 <= (late.power_w or 0) <= 80
+    assert (late.sm_clock_mhz or 0) < (early.sm_clock_mhz or 0)
+    assert late.throttle_reasons == ("software thermal",)
+    assert (late.throttled_percent["software thermal"] or 0) > 0
+    assert late.limit_margin_c == 94 - late.temperature_c
+
+
+def test_a_look_right_after_another_tells_the_same(clock: Clock) -> None:
+    """Shares of time need some time to be shares of: two looks at once do not differ."""
+    bench = Bench(clock)
+    first = bench.load(8, 5)
+    clock.now += 0.01
+    again = bench.reader.look()
+    assert again.gpus[0].utilization_percent == first.gpus[0].utilization_percent
+    assert abs((again.gpus[0].power_w or 0) - (first.gpus[0].power_w or 0)) < 1.0
+
+
+def test_without_an_engine_its_memory_is_free(clock: Clock) -> None:
+    """When the engine goes, 83 GiB are free, its process is gone and the GPU draws 4 W."""
+    bench = Bench(clock)
+    before = bench.load(4, 10)
+    bench.reader.attach(None)
+    after = bench.load(0, 600)
+    assert after.memory.available_bytes is not None
+    assert before.memory.available_bytes is not None
+    assert after.memory.available_bytes - before.memory.available_bytes > 82 * GIB
+    assert [one.name for one in before.gpus[0].processes or ()] == ["VLLM::EngineCore", "Xorg"]
+    assert [one.name for one in after.gpus[0].processes or ()] == ["Xorg"]
+    assert after.gpus[0].power_w == BARE_W
+
+
+def test_a_power_fault_pins_clock_and_power_and_says_nothing(clock: Clock) -> None:
+    """Under load the clock stays at 712 MHz at 15 to 18 W, with no reason given and no heat."""
+    gpu = Bench(clock, machine=Machine(slow_clock=True)).load(32, 200).gpus[0]
+    assert gpu.sm_clock_mhz == pytest.approx(SLOW_MHZ, abs=4)
+    assert 15 <= (gpu.power_w or 0) <= 18
+    assert (gpu.utilization_percent, gpu.throttle_reasons) == (97, ())
+
+
+def test_warm_air_makes_a_machine_hotter(clock: Clock) -> None:
+    """Fifteen degrees more outside are about fifteen degrees more inside."""
+    cool = Bench(Clock()).load(16, 300).gpus[0].temperature_c
+    warm = Bench(clock, ambient_c=AMBIENT_C + 15).load(16, 300).gpus[0].temperature_c
+    assert cool is not None
+    assert warm is not None
+    assert warm - cool == pytest.approx(15, abs=3)
+
+
+def test_a_leak_takes_headroom_until_it_ends(clock: Clock) -> None:
+    """Memory falls at the leak's rate from its start on, and the bar still adds up at its end."""
+    machine = Machine(leak_bytes_per_s=0.1 * GIB, leak_from_s=clock.now + 10)
+    bench = Bench(clock, machine=machine)
+    start, later, end = (bench.load(4, seconds).memory for seconds in (10, 60, 400))
+    assert start.headroom_bytes is not None
+    assert later.headroom_bytes is not None
+    assert end.headroom_bytes is not None
+    assert start.headroom_bytes - later.headroom_bytes == pytest.approx(6 * GIB, rel=0.1)
+    assert start.headroom_bytes - end.headroom_bytes == pytest.approx(MOST_LEAK_BYTES, rel=0.1)
+    assert end.headroom_bytes < 8 * GIB
+    assert sum(part.size_bytes for part in end.parts) == end.total_bytes
+    assert min(part.size_bytes for part in end.parts) >= 0
+
+
+def test_a_pair_talks_by_rdma_as_much_as_it_computes(clock: Clock) -> None:
+    """Each row crosses the link: traffic is rows a second times the profile's bytes, past the interface."""
+    bench = Bench(clock, machine=Machine(rank=0))
+    sample = bench.load(16, 30)
+    links = {link.name: link for link in sample.network}
+    rows_per_s = bench.engine.tally.rows / 30
+    moved = links["rocep1s0f0"].tx_bytes_per_s or 0.0
+    assert moved == pytest.approx(CLUSTER_TP2.link_bytes_per_row * rows_per_s, rel=0.9)
+    assert moved > 5e7
+    assert links["enp1s0f0np0"].tx_bytes_per_s == 0.0
+
+
+def test_the_process_table_comes_only_when_wanted(clock: Clock) -> None:
+    """As with a real machine, a sample has the table while somebody looks at it."""
+    bench = Bench(clock)
+    assert bench.load(1, 2).processes is None
+    bench.reader.show_processes = True
+    assert bench.load(1, 2).processes is not None
+
+
+def test_it_says_who_it_is(clock: Clock) -> None:
+    """Name and boot id are its own, and the boot id says that it is simulated."""
+    identity = Bench(clock).reader.identity
+    assert identity is not None
+    assert identity == replace(identity, hostname="spark-a", boot_id="simulated-spark-a")

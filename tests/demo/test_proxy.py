@@ -1,0 +1,214 @@
+"""The simulated proxy over real HTTP, in front of simulated servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import TestServer
+
+from sparktop.demo.plan import KEY
+from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.model.failure import Failure
+from sparktop.model.load import EndReason
+from sparktop.model.targets import RouterTarget
+from sparktop.simulation.routed import Faults
+from sparktop.simulation.routers import Router, RouterSettings, make_router
+from sparktop.sources.router import RouterSource
+from tests.demo.quick_engines import QUICK, StartServer, live_engine
+
+MODEL = "openai/gpt-oss-120b"
+COMPLETIONS = "/v1/completions"
+BODY = {"model": MODEL, "prompt": "a", "max_tokens": 3, "ignore_eos": True}
+NOBODY = "http://127.0.0.1:1"
+
+StartProxy = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def start_proxy() -> AsyncIterator[StartProxy]:
+    """Serve a proxy for as long as the test lasts; gives its URL."""
+    async with AsyncExitStack() as stack:
+
+        async def start(urls: list[str], router: Router, faults: Faults | None = None) -> str:
+            upstreams = [Upstream(f"spark-{place}", url) for place, url in enumerate(urls)]
+            proxy = Proxy(upstreams, router, model=MODEL, faults=faults, seed=1)
+            http = await stack.enter_async_context(TestServer(proxy.application()))
+            return str(http.make_url("")).rstrip("/")
+
+        yield start
+
+
+@pytest.fixture
+async def pair(start_server: StartServer) -> list[str]:
+    """Two quick servers."""
+    return [await start_server(live_engine(time.monotonic)) for _ in range(2)]
+
+
+async def ask(http: aiohttp.ClientSession, url: str, **more: object) -> tuple[int, Any, Any]:
+    """Give status, headers and body of a completion."""
+    async with http.post(url + COMPLETIONS, json={**BODY, **more}) as response:
+        return response.status, response.headers, await response.read()
+
+
+async def test_each_answer_names_the_backend_that_gave_it(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
+) -> None:
+    """Round robin sends to one after the other, streaming or not, and the headers say which."""
+    url = await start_proxy(pair, make_router("round-robin", 2))
+    served: list[str] = []
+    for stream in (False, True, False, True):
+        status, headers, _ = await ask(http, url, stream=stream)
+        assert status == 200
+        served.append(headers["x-litellm-model-id"])
+        assert headers["x-litellm-model-api-base"] == pair[len(served) % 2 - 1] + "/v1"
+        assert float(headers["x-litellm-overhead-duration-ms"]) >= 0
+        assert headers["x-litellm-attempted-retries"] == "0"
+        assert "simulated" in headers["x-litellm-version"]
+    assert served == ["spark-0", "spark-1", "spark-0", "spark-1"]
+
+
+async def test_a_stream_passes_as_it_was(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
+) -> None:
+    """Every event of the server's stream arrives, and what is in flight falls back to none."""
+    router = make_router("least-busy", 2)
+    url = await start_proxy(pair, router)
+    _, _, body = await ask(http, url, stream=True, return_token_ids=True)
+    events = [json.loads(part[6:]) for part in body.decode().split("\n\n")[:-2]]
+    assert sum(len(event["choices"][0]["token_ids"]) for event in events) == 3
+    assert body.endswith(b"data: [DONE]\n\n")
+    assert router.counts(time.monotonic()) == (0, 0)
+
+
+async def test_a_refusal_keeps_status_and_words(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
+) -> None:
+    """What the server refuses the proxy refuses, with the server's sentence and id, and blames nobody."""
+    router = make_router("round-robin", 2)
+    url = await start_proxy(pair, router)
+    for _ in range(6):
+        status, headers, body = await ask(http, url, min_tokens=9)
+        assert status == 400
+        assert "min_tokens must be less than or equal to max_tokens=3, got 9." in body.decode()
+        assert headers["x-litellm-model-id"].startswith("spark-")
+    assert router.cooling(time.monotonic()) == frozenset()
+
+
+async def test_a_backend_that_is_not_there_is_tried_again_elsewhere(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
+) -> None:
+    """The answer comes from the other one and counts the retry; with nobody there it is an error."""
+    alive = await start_server(live_engine(time.monotonic))
+    url = await start_proxy([NOBODY, alive], make_router("round-robin", 2))
+    status, headers, _ = await ask(http, url)
+    assert (status, headers["x-litellm-model-id"]) == (200, "spark-1")
+    assert headers["x-litellm-attempted-retries"] == "1"
+    dead = await start_proxy([NOBODY], make_router("round-robin", 1, RouterSettings(cooldown_s=None)))
+    status, _, body = await ask(http, dead)
+    assert status == 500
+    assert "Connection error" in body.decode()
+
+
+async def test_when_all_cool_down_the_refusal_is_the_routers_own(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
+) -> None:
+    """A backend's 429 has its id; the next request is refused by the router, without one."""
+    router = make_router("round-robin", 1)
+    url = await start_proxy(pair[:1], router, Faults(share=1.0, status=429))
+    status, headers, _ = await ask(http, url)
+    assert (status, headers["x-litellm-model-id"]) == (429, "spark-0")
+    status, headers, body = await ask(http, url)
+    assert status == 429
+    assert "x-litellm-model-id" not in headers
+    assert "No deployments available" in body.decode()
+
+
+async def test_a_stream_taken_for_a_loop_ends_with_an_error(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
+) -> None:
+    """After so many events an error event stands where [DONE] would, and the backend is blamed for it."""
+    router = make_router("round-robin", 2)
+    url = await start_proxy(pair, router, Faults(share=1.0, status=500, after_tokens=2))
+    for _ in range(4):
+        status, _, body = await ask(http, url, stream=True, max_tokens=400)
+        assert status == 200
+        last = json.loads(body.decode().strip().split("\n\n")[-1].removeprefix("data: "))
+        assert "repeating the same chunk" in last["error"]["message"]
+        assert b"[DONE]" not in body
+    assert router.cooling(time.monotonic()) == {0, 1}
+
+
+async def test_a_client_that_hangs_up_is_counted_out(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
+) -> None:
+    """The engine aborts, the count falls, and nobody is blamed."""
+    slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
+    live = live_engine(time.monotonic, slow)
+    ended = asyncio.Event()
+    live.engine._on_end = lambda _: ended.set()
+    router = make_router("least-busy", 1)
+    url = await start_proxy([await start_server(live)], router)
+    async with http.post(url + COMPLETIONS, json={**BODY, "max_tokens": 4000, "stream": True}) as response:
+        await response.content.readany()
+        assert router.counts(time.monotonic()) == (1,)
+        response.close()
+    await asyncio.wait_for(ended.wait(), 20)
+    assert live.engine.tally.ended[EndReason.ABORT] == 1
+    assert router.counts(time.monotonic()) == (0,)
+    assert router.cooling(time.monotonic()) == frozenset()
+
+
+async def test_a_backend_that_dies_cuts_the_answer(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
+) -> None:
+    """The client sees a broken connection, and the count falls."""
+    slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
+    live = live_engine(time.monotonic, slow)
+    router = make_router("least-busy", 1)
+    url = await start_proxy([await start_server(live)], router)
+    async with http.post(url + COMPLETIONS, json={**BODY, "max_tokens": 4000, "stream": True}) as response:
+        await response.content.readany()
+        live.close()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.read()
+    assert router.counts(time.monotonic()) == (0,)
+
+
+@pytest.mark.parametrize("path", ["/model/info", "/router/settings"])
+@pytest.mark.parametrize("key", [None, "Bearer wrong", KEY, f"Basic {KEY}"])
+async def test_what_tells_of_the_proxy_wants_the_key(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str], path: str, key: str | None
+) -> None:
+    """Without the bearer token the answer is 401, whatever else is sent."""
+    url = await start_proxy(pair, make_router("round-robin", 2))
+    async with http.get(url + path, headers={} if key is None else {"Authorization": key}) as response:
+        assert response.status == 401
+    async with http.get(url + path, headers={"Authorization": f"Bearer {KEY}"}) as response:
+        assert response.status == 200
+
+
+async def test_sparktops_own_router_source_reads_it_as_litellm(
+    start_proxy: StartProxy, pair: list[str]
+) -> None:
+    """Strategy, version and deployments come out as they went in."""
+    url = await start_proxy(pair, make_router("least-busy", 2))
+    source = RouterSource(RouterTarget("proxy", url, api_key=KEY))
+    try:
+        sample = await source.poll(10.0)
+    finally:
+        await source.close()
+    assert not isinstance(sample, Failure)
+    assert (sample.kind, sample.alive, sample.strategy) == ("litellm", True, "least-busy")
+    assert "simulated" in (sample.version or "")
+    assert sample.deployments is not None
+    assert [(one.id, one.address, one.model) for one in sample.deployments] == [
+        (f"spark-{place}", f"{backend}/v1", MODEL) for place, backend in enumerate(pair)
+    ]

@@ -1,0 +1,70 @@
+"""The demo in virtual time: the same on every run, and marked as what it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sparktop.demo.gb10 import Machine
+from sparktop.demo.rehearsal import Rehearsal
+from sparktop.demo.scenario import SCENARIOS
+from sparktop.report.json_snapshot import to_json
+
+SCRIPT = """
+import json, sys
+from sparktop.demo.rehearsal import Rehearsal
+from sparktop.demo.scenario import SCENARIOS
+from sparktop.report.json_snapshot import to_json
+scenario = SCENARIOS.get(sys.argv[1])
+print(json.dumps(to_json(Rehearsal(nodes=2, scenario=scenario).play(40).snapshot())))
+"""
+
+
+@pytest.mark.parametrize("name", ["none", "oscillation", "cooldown"])
+def test_another_process_draws_the_same(name: str) -> None:
+    """The whole picture of 40 s is byte for byte that of another process with other hashes."""
+    here = json.dumps(to_json(Rehearsal(nodes=2, scenario=SCENARIOS.get(name)).play(40).snapshot()))
+    command = [sys.executable, "-c", SCRIPT, name]
+    there = subprocess.run(  # noqa: S603 - this interpreter, a script of this file
+        command, check=True, capture_output=True, env={"PYTHONHASHSEED": "7"}
+    )
+    assert there.stdout.decode().strip() == here
+
+
+def test_the_way_there_does_not_matter() -> None:
+    """Played in one go or second by second, the picture is the same."""
+    at_once = Rehearsal(nodes=1).play(30).snapshot()
+    rehearsal = Rehearsal(nodes=1)
+    for _ in range(30):
+        store = rehearsal.play(1)
+    assert to_json(store.snapshot()) == to_json(at_once)
+
+
+def test_it_says_that_it_is_simulated() -> None:
+    """The mark stands in the JSON, and servers and machines say so themselves."""
+    told = to_json(Rehearsal().play(10).snapshot())
+    assert told["simulated"] is True
+    backends = told["backends"]
+    assert isinstance(backends, list)
+    assert all("simulated" in one["engine_version"] for one in backends)
+
+
+def test_another_seed_is_another_day() -> None:
+    """Seeds give other loads."""
+    one, other = (Rehearsal(seed=seed).play(60).snapshot() for seed in (1, 2))
+    assert to_json(one)["backends"] != to_json(other)["backends"]
+
+
+def test_an_engine_that_spans_machines_slows_with_the_slower_one() -> None:
+    """A power fault on one of two machines costs the whole engine."""
+    speeds: list[float] = []
+    faults: list[dict[int, Machine]] = [{}, {1: Machine(slow_clock=True)}]
+    for machines in faults:
+        rehearsal = Rehearsal(backends=1, nodes=2, span=2, machines=machines)
+        backend = rehearsal.play(60).snapshot().backends[0]
+        assert backend.itl.mean_s is not None
+        speeds.append(backend.itl.mean_s)
+    assert speeds[1] > 1.2 * speeds[0]

@@ -1,0 +1,155 @@
+"""The demo's scenarios in virtual time: each shows what its name says."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.commands import demo as demo_command
+from sparktop.demo.plan import Plan
+from sparktop.demo.rehearsal import Rehearsal
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.snapshot import Snapshot
+from sparktop.simulation.routers import STRATEGIES
+
+Loads = tuple[float, ...]
+
+
+@cache
+def watched(name: str, seconds: int = 90) -> tuple[tuple[Loads, ...], Snapshot]:
+    """Give the loads of both servers second by second, and the last picture."""
+    rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS[name])
+    loads: list[Loads] = []
+    for _ in range(seconds):
+        snapshot = rehearsal.play(1.0).snapshot()
+        loads.append(tuple((one.running or 0) + (one.waiting or 0) for one in snapshot.backends))
+    return tuple(loads), snapshot
+
+
+def leads(loads: tuple[Loads, ...]) -> list[int]:
+    """Give who holds nearly everything, each time that this changes."""
+    told: list[int] = []
+    for load in loads:
+        for backend in range(2):
+            if load[backend] > 0.9 * sum(load) > 0 and told[-1:] != [backend]:
+                told.append(backend)
+    return told
+
+
+def test_the_default_swings_within_twenty_seconds() -> None:
+    """Under least-busy all requests go to one server, then to the other, three times in the first 20 s."""
+    assert next(iter(SCENARIOS)) == DEFAULT_SCENARIO == "oscillation"
+    loads, snapshot = watched("oscillation")
+    assert leads(loads[:20])[:4] == [0, 1, 0, 1]
+    assert len(leads(loads)) >= 14
+    assert snapshot.routers[0].strategy == "least-busy"
+
+
+def test_a_request_of_the_default_lives_five_seconds() -> None:
+    """The servers' own mean is about 5 s: a dozen changes fit into a minute."""
+    _, snapshot = watched("oscillation")
+    means = [backend.e2e.mean_s for backend in snapshot.backends]
+    assert all(mean_s is not None and 3.0 <= mean_s <= 5.5 for mean_s in means)
+
+
+def test_a_cooldown_swings_from_none_to_all() -> None:
+    """A server that is left alone runs dry while the other one holds all 64, and they change places."""
+    loads, _ = watched("cooldown", 120)
+    assert len(leads(loads)) >= 4
+    assert any(load[0] == 0 and load[1] >= 60 for load in loads)
+    assert any(load[1] == 0 and load[0] >= 60 for load in loads)
+
+
+@pytest.mark.parametrize("name", ["steady", "memory", "hot"])
+def test_the_others_do_not_swing(name: str) -> None:
+    """Neither server ever holds nearly everything."""
+    assert leads(watched(name)[0][5:]) == []
+
+
+def test_steady_is_even() -> None:
+    """Both servers hold about half all the time."""
+    loads, _ = watched("steady")
+    assert all(8 <= load[0] <= 24 for load in loads[5:])
+
+
+def test_hot_machines_are_throttled() -> None:
+    """After four minutes in warm air both are above 80 degrees and lose time to heat."""
+    _, snapshot = watched("hot", 240)
+    for node in snapshot.nodes:
+        assert node.sample is not None
+        (gpu,) = node.sample.gpus
+        assert (gpu.temperature_c or 0) > 80
+        assert (gpu.throttled_percent["software thermal"] or 0) > 10
+        assert (gpu.sm_clock_mhz or 0) < 2400
+
+
+def test_memory_falls_to_the_limit_on_one_machine() -> None:
+    """In four minutes the first machine goes below 8 GiB of headroom, an alert; the second one does not."""
+    _, snapshot = watched("memory", 240)
+    headroom = [node.sample.memory.headroom_bytes or 0 for node in snapshot.nodes if node.sample]
+    assert headroom[0] < 8 * 2**30 < 20 * 2**30 < headroom[1]
+    assert [alert.id for alert in snapshot.alerts] == ["node:spark-a:headroom"]
+
+
+def test_the_faulty_clock_is_seen() -> None:
+    """The second machine is named slow, the first one is not."""
+    _, snapshot = watched("pd-fault")
+    words = [node.speed.word if node.speed else None for node in snapshot.nodes]
+    assert words[1] == "slow clock"
+    assert words[0] != "slow clock"
+
+
+def test_a_dripping_server_makes_tokens_slowly() -> None:
+    """In the faulty scenario the second server's steps take many times as long."""
+    scenario = SCENARIOS["faulty"]
+    costs = [scenario.profile_of(backend).cost.step_s(16, 1000, 0.0, 2405) for backend in range(2)]
+    assert costs[1] > 5 * costs[0]
+    assert scenario.restarts is not None
+    assert scenario.restarts.every_s == 40.0
+    assert scenario.restarts.backend == 0
+
+
+def test_the_words_of_the_command_line_are_the_simulations() -> None:
+    """Scenarios and strategies that the help names are all that there are, the default first."""
+    assert tuple(SCENARIOS) == demo_command.SCENARIOS
+    assert tuple(STRATEGIES) == demo_command.STRATEGIES
+
+
+def test_a_plan_survives_its_way_to_a_child() -> None:
+    """What a child reads is what was written, and what was asked for stands before the scenario's own."""
+    plan = Plan("cooldown", 3, 7, "round-robin", 5, ("http://127.0.0.1:1",))
+    assert Plan.read(plan.line()) == plan
+    assert (plan.chosen().strategy, plan.chosen().load) == ("round-robin", 5)
+    assert Plan("cooldown").chosen() == SCENARIOS["cooldown"]
+    assert Plan("cooldown", load=0).chosen().load == 0
+
+
+def test_the_swing_has_one_period() -> None:
+    """Changes of the lead are equally far apart, about one request's life."""
+    loads, _ = watched("oscillation")
+    changes = [
+        second
+        for second, (before, after) in enumerate(pairwise(loads))
+        if (before[0] > before[1]) != (after[0] > after[1])
+    ]
+    gaps = [later - earlier for earlier, later in pairwise(changes)]
+    assert gaps
+    assert all(4 <= gap <= 7 for gap in gaps)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("oscillation", "oscillating"), ("cooldown", "oscillating"), ("steady", "balanced")]
+)
+def test_the_judge_of_balance_has_the_word_within_75_seconds(name: str, word: str) -> None:
+    """From what a viewer saw each second the right word comes out."""
+    loads, snapshot = watched(name, 75)
+    times = [float(second) for second in range(1, 76)]
+    tracks = [
+        LoadTrack(f"spark-{place}", times, [load[place] for load in loads], slots=48) for place in (0, 1)
+    ]
+    lives = [backend.e2e.mean_s for backend in snapshot.backends if backend.e2e.mean_s]
+    assert judge(GroupLoad("proxy", tracks, e2e_s=sum(lives) / len(lives)), 75.0).word == word
