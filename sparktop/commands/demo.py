@@ -12,14 +12,25 @@ from sparktop.model.targets import Watch
 _MOST_BACKENDS = 8
 _LARGEST_SEED = 2**31 - 1
 _MOST_LOAD = 1024
-SCENARIOS = ("oscillation", "cooldown", "steady", "hot", "memory", "faulty", "pd-fault", "tp2")
+SCENARIOS = {
+    "oscillation": "least-busy on counts that come late: all requests go to one server, then to the other",
+    "cooldown": "a server whose requests break off is left alone for 5 s and comes back empty",
+    "steady": "requests of all lengths, evenly spread",
+    "hot": "machines in warm air: clocks sag",
+    "memory": "a program takes 90 MiB of memory a second from the first machine",
+    "faulty": "the first server restarts every 40 s, the second one drips",
+    "pd-fault": "a power-delivery fault pins the second machine's clock",
+    "tp2": "each server spans two machines",
+}
 """What can be shown; the first one is the default. Written out: to ask for help must load no simulation."""
+_DEFAULT = next(iter(SCENARIOS))
 STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
 """How the simulated router can choose."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the simulation can be told."""
+    parser.epilog = "scenarios:\n" + "\n".join(f"  {name:<12} {about}" for name, about in SCENARIOS.items())
     parser.add_argument(
         "--backends",
         type=whole_number(1, _MOST_BACKENDS),
@@ -30,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scenario",
         choices=SCENARIOS,
-        default=SCENARIOS[0],
-        help=f"what happens: {', '.join(SCENARIOS)} (default {SCENARIOS[0]})",
+        default=_DEFAULT,
+        help=f"what happens, see below (default {_DEFAULT})",
         metavar="NAME",
     )
     parser.add_argument(
