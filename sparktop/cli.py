@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from sparktop import __version__
-from sparktop.commands import agent, config, demo, doctor, snapshot, themes, watch
+from sparktop.commands import agent, compare, config, demo, doctor, snapshot, sweep, themes, watch
 from sparktop.commands.arguments import Parser
 from sparktop.commands.output import flush_out, tell, write_out
 from sparktop.errors import SparktopError, UsageError
@@ -17,6 +17,8 @@ from sparktop.model.text import clean
 COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "demo": (demo, "simulated servers on this machine, and the viewer on them"),
     "snapshot": (snapshot, "watch for a moment, then one report: json, md, html, svg or txt"),
+    "sweep": (sweep, "put load on servers and routers, level by level, and measure them"),
+    "compare": (compare, "results of sweeps and published tables beside one another"),
     "agent": (agent, "tell viewers elsewhere what this machine does, over HTTP or through ssh"),
     "doctor": (doctor, "what works, what does not and what to do, one line a check"),
     "config": (config, "print the configuration file or an example of one, or check it"),
@@ -24,7 +26,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
 }
 """The commands that there are, with what they do."""
 
-LATER = ("sweep", "compare", "record", "replay", "report")
+LATER = ("record", "replay", "report")
 """Words that will be commands: they cannot be hosts today and commands tomorrow."""
 
 EXIT_CODES = """\

@@ -8,11 +8,12 @@ interval of time never counts the tokens at its beginning, always those at its e
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.load import EndReason, Level, LevelEnded, LevelStarted, LoadEvent, LoadMode, TokenSource
@@ -22,6 +23,8 @@ from sparktop.sweep.trace import RequestTrace, collect
 FULL_SHARE = 0.95
 """Share of the concurrency that must be in flight in the window of `sustained_tps`."""
 PEAK_WINDOW_S = 1.0
+REPLACED_WITHIN_S = 0.1
+"""What ends and is replaced sooner leaves no hole in a closed loop's window."""
 
 Span = tuple[float, float]
 """Beginning (left out) and end (belongs to it)."""
@@ -167,15 +170,28 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
-    """Tokens / time over the intervals in which all streams are past their first token and none has ended."""
-    spans = [(arrivals[0][0], arrivals[-1][0]) for trace in run if (arrivals := trace.arrivals)]
-    return _rate_within(run, spans_with(spans, concurrency))
+    """Tokens / time over the intervals in which all streams are past their first token and none has ended.
+
+    Each stream's time is from its first to its last token within an interval: a batch's tokens come in one
+    clump a step, and an interval that ends with one stream's token would lose those that follow it.
+    """
+    streams = [arrivals for trace in run if (arrivals := trace.arrivals)]
+    spans = spans_with([(arrivals[0][0], arrivals[-1][0]) for arrivals in streams], concurrency)
+    tokens, whole_s = 0.0, 0.0
+    for begin, end in spans:
+        inside = [arrivals for arrivals in streams if arrivals[0][0] <= begin and end <= arrivals[-1][0]]
+        rates = [_own_tps(arrivals, begin, end) for arrivals in inside]
+        known = [rate for rate in rates if rate is not None]
+        if len(known) == len(inside):  # in a shorter interval some stream has no gap at all
+            tokens += sum(known) * (end - begin)
+            whole_s += end - begin
+    return tokens / whole_s if whole_s > 0 else None
 
 
 def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Tokens / time while at least 95 % of the concurrency is in flight: neither ramp nor drain."""
-    spans = [(trace.start, trace.end) for trace in run]
-    return _rate_within(run, spans_with(spans, FULL_SHARE * concurrency))
+    spans = spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency)
+    return _rate_within(run, _joined(spans))
 
 
 def peak_tps(run: Sequence[RequestTrace]) -> float | None:
@@ -219,6 +235,30 @@ def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
                 found.append((since, at))
             since = None
     return found
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Join spans between which no more time passes than a request takes to be replaced.
+
+    The rest of the batch gets its tokens of the same step just then: they must not fall out of the window.
+    """
+    found: list[Span] = []
+    for begin, end in spans:
+        if found and begin - found[-1][1] <= REPLACED_WITHIN_S:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _own_tps(arrivals: Sequence[tuple[float, int]], begin: float, end: float) -> float | None:
+    """Give a stream's rate between its own first and last token within a span."""
+    first = bisect_left(arrivals, begin, key=itemgetter(0))
+    last = bisect_right(arrivals, end, key=itemgetter(0)) - 1
+    if last <= first:
+        return None
+    tokens = sum(count for _, count in arrivals[first + 1 : last + 1])
+    return _per_second(tokens, arrivals[last][0] - arrivals[first][0])
 
 
 def _rate_within(run: Sequence[RequestTrace], spans: Sequence[Span]) -> float | None:

@@ -91,14 +91,16 @@ class Plan:
     concurrency: tuple[int, ...] = (1, 4, 16)
     pp: int = 128
     """Prompt tokens of each request."""
+    prompt_lengths: tuple[int, ...] = ()
+    """Several of them, each level with each; `pp` alone where empty."""
     tg: int = 64
     """Tokens that each request generates."""
     runs: int = 3
     mode: LoadMode = LoadMode.BURST
     duration_s: float | None = None
-    """Of a steady run."""
+    """Of a steady run; of a burst level: no run begins after it."""
     requests: int | None = None
-    """Bound of a steady run by requests instead of seconds."""
+    """Bound of a steady run by requests instead of seconds; of a burst level: as many runs as that takes."""
     order: Order = Order.ASCENDING
     api: Api = Api.CHAT
     seed: int = 0
@@ -112,14 +114,27 @@ class Plan:
     preset: str | None = None
     """The name it came from."""
 
-    def level(self, target: SweepTarget, concurrency: int) -> Level:
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Every prompt length, in order."""
+        return self.prompt_lengths or (self.pp,)
+
+    def runs_of(self, concurrency: int) -> int | None:
+        """Give how many runs a level has; None where only the time tells."""
+        if self.mode is LoadMode.STEADY:
+            return self.runs
+        if self.requests is not None:
+            return -(-self.requests // concurrency)
+        return self.runs if self.duration_s is None else None
+
+    def level(self, target: SweepTarget, concurrency: int, prompt_tokens: int | None = None) -> Level:
         """Give one level of this plan."""
         return Level(
             target=target.name,
             concurrency=concurrency,
-            prompt_tokens=self.pp,
+            prompt_tokens=prompt_tokens or self.pp,
             output_tokens=self.tg,
             mode=self.mode,
-            runs=self.runs,
-            duration_s=self.duration_s,
+            runs=self.runs_of(concurrency) or self.runs,
+            duration_s=self.duration_s if self.mode is LoadMode.STEADY else None,
         )

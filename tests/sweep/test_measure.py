@@ -154,6 +154,30 @@ def test_a_gap_between_requests_is_not_in_the_sustained_window() -> None:
     assert sustained_tps(run, 1) == pytest.approx(4 / 4.0)
 
 
+def clumped(slots: int, requests: int, tokens: int) -> list[RequestTrace]:
+    """Give a closed loop on a batch: each step of 0.1 s writes its tokens one after the other, 1 ms apart.
+
+    Each slot is a step behind the one before it; what has ended is replaced after 2 ms, in its slot.
+    """
+    events: list[LoadEvent] = []
+    for slot in range(slots):
+        for number in range(requests):
+            first = slot + number * tokens + 1
+            times = [0.1 * (first + step) + 0.001 * slot for step in range(tokens)]
+            events += request(f"{slot}-{number}", times[0] - 0.098, times)
+    return traces(iter(sorted(events, key=lambda event: event.at)))
+
+
+def test_pure_decode_of_a_batch_is_its_step_rate() -> None:
+    """Four streams at a token in 0.1 s, one clump a step: no clump is cut in two."""
+    assert pure_decode_tps(clumped(4, 1, 20), 4) == pytest.approx(40.0)
+
+
+def test_a_replaced_request_leaves_no_hole_in_the_sustained_window() -> None:
+    """The rest of the batch gets its tokens while one is being replaced: they count, and so does the time."""
+    assert sustained_tps(clumped(4, 10, 20), 4) == pytest.approx(40.0, rel=0.01)
+
+
 def test_unknown_prompts_make_only_what_needs_them_unknown() -> None:
     """Missing is None, never 0: prefill and total are unknown, decode is not."""
     run = traces(request("a", 0.0, (1.0, 2.0)), request("b", 0.0, (1.0, 2.0), prompt=None))

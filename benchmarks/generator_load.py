@@ -1,0 +1,198 @@
+"""Loads made by sparktop's generator on the truth server, each laid beside the server's own stamps."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from truth import TruthProcess, go_first, ttft_s
+from truth_schedule import Pace, Stream
+
+from sparktop.model.load import Level, LoadMode
+from sparktop.sweep.measure import LevelFigures, measure_level
+from sparktop.sweep.plan import Timeouts
+from sparktop.sweep.run_record import RunRecord
+from sparktop.sweep.statistics import quantile
+from sparktop.sweep.trace import RequestTrace, collect
+from sparktop.sweep.worker_messages import (
+    Batch,
+    Calibrate,
+    Calibrated,
+    Refused,
+    RunFinished,
+    RunLoad,
+    WorkerEnded,
+    WorkerTarget,
+)
+from sparktop.sweep.worker_process import SweepWorker
+
+PROMPT_TOKENS = 64
+_LIMITS = Timeouts(connect_s=10.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=60.0)
+_CANCEL_AFTER_S = 1.0
+"""Long enough for every stream to be past its first token."""
+
+
+class LoadFailedError(Exception):
+    """The generator did not make the load; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One run as the client saw it and as the server did."""
+
+    figures: LevelFigures
+    finished: RunFinished
+    traces: dict[str, RequestTrace]
+    """By request, with the same keys as `streams`."""
+    streams: dict[str, Stream]
+    cpu_s: float
+    """Of the generator's process: from the command to the last message."""
+
+    @property
+    def whole(self) -> bool:
+        """True when every token that the server wrote arrived, and every request ended well."""
+        wrote = {key: len(stream.stamps) for key, stream in self.streams.items()}
+        return self.finished.failed == 0 and wrote == {key: one.tokens for key, one in self.traces.items()}
+
+    @property
+    def ttft_errors_ms(self) -> list[float]:
+        """What each request's TTFT is longer by than the truth."""
+        return [
+            1e3 * ((trace.ttft_s or 0.0) - ttft_s(self.streams[key])) for key, trace in self.traces.items()
+        ]
+
+    @property
+    def mean_ttft_error_ms(self) -> float:
+        """Mean TTFT less its truth."""
+        return statistics.fmean(self.ttft_errors_ms)
+
+    @property
+    def p99_ttft_error_ms(self) -> float:
+        """Of 100 requests one is off by more."""
+        return quantile(sorted(self.ttft_errors_ms), 0.99)
+
+    @property
+    def late_ms(self) -> float:
+        """How long after the server's last write the last token was read."""
+        wrote = max(stream.stamps[-1] for stream in self.streams.values())
+        return 1e3 * (max(trace.last_token or 0.0 for trace in self.traces.values()) - wrote)
+
+
+class Generator:
+    """A running generator and the truth server that it loads."""
+
+    def __init__(self, worker: SweepWorker, truth: TruthProcess) -> None:
+        """Take both; `generator_on` starts and ends the one."""
+        self._worker = worker
+        self._truth = truth
+        self._target = WorkerTarget(truth.url, "truth")
+        self._runs = 0
+
+    async def calibrate(self) -> None:
+        """Have it find out how to ask the server, once."""
+        await self._worker.send(Calibrate("calibration", self._target, PROMPT_TOKENS, 8, 0, _LIMITS))
+        async for message in self._worker.messages():
+            if isinstance(message, Calibrated) and message.failure is None:
+                return
+            raise LoadFailedError(repr(message))
+
+    async def burst(self, concurrency: int, tokens: int, pace: Pace) -> Load:
+        """Make one run of a burst."""
+        return await self._make(self._load(concurrency, tokens), pace)
+
+    async def steady(self, concurrency: int, tokens: int, pace: Pace, duration_s: float) -> Load:
+        """Make one run of steady load; all start within a tenth of a second."""
+        load = self._load(concurrency, tokens, LoadMode.STEADY, duration_s)
+        return await self._make(load, pace)
+
+    async def cancel_s(self, concurrency: int, tokens: int, pace: Pace) -> float:
+        """Call a burst off in mid-stream: give the time until it is over here and at the server."""
+        load = self._load(concurrency, tokens)
+        self._truth.keep_to(pace)
+        asked_at: float | None = None
+        begun_at = time.perf_counter()
+        async for message in self._worker.run(load):
+            self._refuse(message)
+            full = isinstance(message, Batch) and message.in_flight == concurrency
+            if full and asked_at is None and time.perf_counter() > begun_at + _CANCEL_AFTER_S:
+                asked_at = time.perf_counter()
+                await self._worker.cancel()
+        told_at = time.perf_counter()
+        streams = self._truth.streams()
+        lost = [stream.lost_at for stream in streams if stream.lost_at is not None]
+        if asked_at is None or len(lost) != concurrency:
+            raise LoadFailedError(f"{len(lost)} of {concurrency} streams were called off")
+        return max(told_at, *lost) - asked_at
+
+    def _load(
+        self,
+        concurrency: int,
+        tokens: int,
+        mode: LoadMode = LoadMode.BURST,
+        duration_s: float | None = None,
+    ) -> RunLoad:
+        self._runs += 1
+        return RunLoad(
+            id=f"run{self._runs}",
+            target=self._target,
+            concurrency=concurrency,
+            prompt_tokens=PROMPT_TOKENS,
+            output_tokens=tokens,
+            mode=mode,
+            duration_s=duration_s,
+            ramp_s=0.1,
+            cache_salt=f"run{self._runs}",
+            timeouts=_LIMITS,
+        )
+
+    async def _make(self, load: RunLoad, pace: Pace) -> Load:
+        self._truth.keep_to(pace)
+        record = RunRecord(load.id)
+        cpu_began_s = cpu_s(self._worker.pid)
+        async for message in self._worker.run(load):
+            self._refuse(message)
+            record.add(message)
+        took_s = cpu_s(self._worker.pid) - cpu_began_s
+        if record.finished is None:
+            raise LoadFailedError(f"{load.id} has no end")
+        events = record.events()
+        level = Level(
+            "truth", load.concurrency, PROMPT_TOKENS, load.output_tokens, load.mode, 1, load.duration_s
+        )
+        return Load(
+            measure_level(level, events),
+            record.finished,
+            {trace.request_id: trace for trace in collect(events)},
+            {stream.key: stream for stream in self._truth.streams()},
+            took_s,
+        )
+
+    @staticmethod
+    def _refuse(message: object) -> None:
+        if isinstance(message, Refused | WorkerEnded):
+            raise LoadFailedError(message.failure.message if message.failure else "the generator ended")
+
+
+@asynccontextmanager
+async def generator_on(truth: TruthProcess, core: int, *, realtime: bool = False) -> AsyncIterator[Generator]:
+    """Start a generator on one core and have it calibrated; it ends with the block."""
+    async with await SweepWorker.start() as worker:
+        os.sched_setaffinity(worker.pid, {core})
+        if realtime:
+            go_first(worker.pid)
+        found = Generator(worker, truth)
+        await found.calibrate()
+        yield found
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far, all threads, in nanoseconds' resolution."""
+    clock = ctypes.c_int()
+    if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
+        raise LoadFailedError(f"process {pid} has ended")
+    return time.clock_gettime(clock.value)

@@ -1,0 +1,136 @@
+"""The truth server as a process, and what is true of a load: from the server's own stamps.
+
+The figures are written down here once more, apart from `sparktop.sweep.measure`: a truth that shares its
+arithmetic with what it judges would agree with its mistakes.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from truth_schedule import Pace, Stream, pace_fields
+from truth_server import heard
+
+_SERVER = Path(__file__).parent / "truth_server.py"
+_ASK_S = 30.0
+_END_S = 10.0
+
+
+def go_first(pid: int) -> None:
+    """Let a process run before all that is not real-time.
+
+    Raises:
+        PermissionError: only root may.
+    """
+    os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+
+
+class TruthProcess:
+    """A truth server in a process of its own; a context that ends it."""
+
+    def __init__(self, core: int | None = None, *, realtime: bool = False) -> None:
+        """Start it, on one core if told, and before all else there if told."""
+        where = [] if core is None else ["--core", str(core)]
+        self._process = subprocess.Popen(
+            [sys.executable, str(_SERVER), *where], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None  # noqa: S101 - told to mypy: it is a pipe
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the truth server did not start: exit code {self._process.wait(_END_S)}")
+        self.port = int(line)
+        if realtime:
+            go_first(self.pid)
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """True when its process is gone."""
+        return self._process.poll() is not None
+
+    def keep_to(self, pace: Pace) -> None:
+        """Have all requests forgotten and a pace kept."""
+        self._ask("POST", json.dumps(pace_fields(pace)))
+
+    def streams(self) -> list[Stream]:
+        """Give all requests since then, in the order of their arrival."""
+        return [heard(fields) for fields in self._ask("GET", None)["requests"]]
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        try:
+            self._process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def _ask(self, method: str, body: str | None) -> Any:  # noqa: ANN401 - whatever the JSON holds
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ASK_S)
+        try:
+            connection.request(method, "/truth", body)
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+
+def ttft_s(stream: Stream) -> float:
+    """Give the time from the request's arrival to its first token."""
+    return stream.stamps[0] - stream.arrived_at
+
+
+def decode_tps(streams: Iterable[Stream]) -> float:
+    """Give the tokens after each request's first / (latest last token - earliest first token)."""
+    stamped = [stream.stamps for stream in streams if stream.stamps]
+    window_s = max(stamps[-1] for stamps in stamped) - min(stamps[0] for stamps in stamped)
+    return sum(len(stamps) - 1 for stamps in stamped) / window_s
+
+
+def pure_decode_tps(streams: Sequence[Stream]) -> float:
+    """Give the rate from the last of all first tokens to the first of all last ones."""
+    begin = max(stream.stamps[0] for stream in streams)
+    end = min(stream.stamps[-1] for stream in streams)
+    return _tokens_within(streams, begin, end) / (end - begin)
+
+
+def sustained_tps(streams: Sequence[Stream], concurrency: int) -> float:
+    """Give the rate from the arrival that made the load whole to the first end that was not replaced.
+
+    For a closed loop: as many as `concurrency` run from the one to the other.
+    """
+    arrivals = sorted(stream.arrived_at for stream in streams)
+    begin = arrivals[concurrency - 1]
+    end = min(stream.stamps[-1] for stream in streams if stream.stamps[-1] > arrivals[-1])
+    return _tokens_within(streams, begin, end) / (end - begin)
+
+
+def output_tps(streams: Sequence[Stream]) -> float:
+    """Give all tokens / (latest last token - earliest arrival)."""
+    end = max(stream.stamps[-1] for stream in streams)
+    return sum(len(one.stamps) for one in streams) / (end - min(one.arrived_at for one in streams))
+
+
+def _tokens_within(streams: Iterable[Stream], begin: float, end: float) -> int:
+    return sum(begin < at <= end for stream in streams for at in stream.stamps)

@@ -1,0 +1,296 @@
+"""A server of known truth: it streams tokens by an absolute schedule and knows when it wrote each of them.
+
+Speaks as much of vLLM's chat interface as a load generator asks for, on uvloop with protocols of its own.
+Truth of a request's TTFT is the stamp after the write of its first token less the stamp in `data_received`;
+nothing stands between these stamps and the socket. Reads are stamped first and looked at afterwards, so that
+the last of a burst is not stamped late for the sake of the others.
+
+    POST /truth       a pace (see `truth_schedule`): forgets all requests and keeps to it from then on
+    GET  /truth       all requests since then, with their stamps
+    GET  /book.txt    a text to cut prompts from
+
+usage: truth_server.py [--core N]; prints its port and serves until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import socket
+import sys
+from array import array
+from collections import deque
+from collections.abc import Awaitable
+from random import Random
+from time import perf_counter
+from typing import Any, cast
+
+import uvloop
+from truth_schedule import FixedPace, Stream, Timetable, pace_from
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_BACKLOG = 4096
+_BOOK_SENTENCES = 4000
+_WORDS = (
+    *("the river", "a quiet harbour", "every lamp", "the old map", "some distant bell", "her garden"),
+    *("remembers", "crosses", "follows", "turns towards", "keeps", "leaves behind"),
+)
+_FIRST_PACE = FixedPace(first_token_s=0.01, token_gap_s=0.001)
+
+
+def chunk(data: bytes) -> bytes:
+    """Give a chunk of a body."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection; one request at a time."""
+
+    def __init__(self, server: TruthServer) -> None:
+        """Belong to a server."""
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
+        self._buffer = b""
+        self._stream: Stream | None = None
+        self._wants_usage = False
+        self._prompt_tokens = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp a read; it is looked at once all others have been stamped."""
+        self._server.received(self, perf_counter(), data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stamp the end of what was on its way."""
+        del exc
+        if self._stream is not None:
+            self._stream.lost_at = perf_counter()
+        self._transport = None
+
+    def look(self, at: float, data: bytes) -> None:
+        """Look at a read that came at `at`."""
+        self._buffer += data
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            head = self._buffer[:end].split(b"\r\n")
+            length = next((int(line[15:]) for line in head if line[:15].lower() == b"content-length:"), 0)
+            if len(self._buffer) < end + 4 + length:
+                return
+            body, self._buffer = self._buffer[end + 4 : end + 4 + length], self._buffer[end + 4 + length :]
+            method, path, _ = head[0].decode("latin-1").split(" ", 2)
+            self._answer(method, path, body, at)
+
+    def token(self, stream: Stream) -> None:
+        """Write a stream's next token and stamp it; around the first and the last what belongs there."""
+        number, last = len(stream.stamps), stream.asked_tokens - 1
+        if not number:
+            role = self._event(b'{"role":"assistant","content":""}', b"null", b"")
+            self._write(_HEAD + chunk(role))
+        finish = b'"length"' if number == last else b"null"
+        ids = b',"token_ids":[%d]' % (1000 + number)
+        self._write(chunk(self._event(b'{"content":" word"}', finish, ids)))
+        stream.stamps.append(perf_counter())
+        if number == last:
+            self._stream = None
+            self._write(self._ending(stream))
+
+    @staticmethod
+    def _event(delta: bytes, finish: bytes, ids: bytes) -> bytes:
+        return (
+            b'data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1760000000,'
+            b'"model":"truth","choices":[{"index":0,"delta":%s,"logprobs":null,"finish_reason":%s%s}]}\n\n'
+            % (delta, finish, ids)
+        )
+
+    def _ending(self, stream: Stream) -> bytes:
+        events = b""
+        if self._wants_usage:
+            usage = self._usage(stream.asked_tokens)
+            found = {"id": "chatcmpl-0", "model": "truth", "choices": [], "usage": usage}
+            events = chunk(b"data: %s\n\n" % json.dumps(found).encode())
+        return events + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+
+    def _usage(self, generated: int) -> dict[str, int]:
+        prompt = self._prompt_tokens
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": generated,
+            "total_tokens": prompt + generated,
+        }
+
+    def _answer(self, method: str, path: str, body: bytes, at: float) -> None:
+        if path == "/v1/chat/completions":
+            self._begin(json.loads(body), at)
+        elif path == "/v1/models":
+            self._reply({"object": "list", "data": [{"id": "truth", "object": "model"}]})
+        elif path == "/book.txt":
+            self._reply(book(), "text/plain")
+        elif path == "/truth" and method == "POST":
+            self._server.keep_to(json.loads(body))
+            self._reply({})
+        elif path == "/truth":
+            self._reply({"requests": [told(stream) for stream in self._server.streams]})
+        else:
+            self._reply({"detail": "Not Found"}, status=b"404 Not Found")
+
+    def _begin(self, asked: dict[str, Any], at: float) -> None:
+        self._prompt_tokens = sum(len(str(one.get("content")).split()) for one in asked["messages"])
+        self._wants_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
+        if not asked.get("stream"):  # what a load generator asks before its load
+            message = {"role": "assistant", "content": "word"}
+            choice = {"index": 0, "message": message, "finish_reason": "length"}
+            self._reply({"id": "0", "model": "truth", "choices": [choice], "usage": self._usage(1)})
+            return
+        self._stream = Stream(str(asked.get("cache_salt", "")), at, int(asked["max_tokens"]))
+        self._server.begin(self, self._stream)
+
+    def _reply(self, found: object, kind: str = "application/json", status: bytes = b"200 OK") -> None:
+        body = found.encode() if isinstance(found, str) else json.dumps(found).encode()
+        head = b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+        self._write(head % (status, kind.encode(), len(body)) + body)
+
+    def _write(self, data: bytes) -> None:
+        """Write to the socket here and now; uvloop's transports write at the end of the loop's turn."""
+        transport = self._transport
+        if transport is None:
+            return
+        sent = 0
+        if not transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._descriptor, data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                return  # `connection_lost` tells
+        if sent < len(data):
+            transport.write(data[sent:])
+
+
+class TruthServer:
+    """Gives each stream its tokens when they are due."""
+
+    def __init__(self) -> None:
+        """Begin with a quick pace."""
+        self.streams: list[Stream] = []
+        """All since the pace was set."""
+        self._loop = asyncio.get_running_loop()
+        self._timetable: Timetable = _FIRST_PACE.timetable()
+        self._connections: dict[Stream, Connection] = {}
+        self._inbox: deque[tuple[Connection, float, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+
+    def keep_to(self, fields: dict[str, object]) -> None:
+        """Forget all requests and keep to a pace."""
+        self._timetable = pace_from(fields).timetable()
+        self.streams.clear()
+        self._connections.clear()
+        gc.collect()
+        gc.freeze()
+
+    def received(self, connection: Connection, at: float, data: bytes) -> None:
+        """Keep a read until all that are ready have been stamped."""
+        if not self._inbox:
+            self._loop.call_soon(self._look)
+        self._inbox.append((connection, at, data))
+
+    def begin(self, connection: Connection, stream: Stream) -> None:
+        """Take in a request."""
+        self.streams.append(stream)
+        self._connections[stream] = connection
+        self._timetable.add(stream)
+        self._set_timer()
+
+    def _look(self) -> None:
+        while self._inbox:
+            connection, at, data = self._inbox.popleft()
+            connection.look(at, data)
+
+    def _set_timer(self) -> None:
+        due_at = self._timetable.due_at()
+        if due_at is None or due_at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due_at
+        self._timer = self._loop.call_later(max(0.0, due_at - perf_counter()), self._make_tokens)
+
+    def _make_tokens(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        connections = self._connections
+        for stream in self._timetable.take(perf_counter()):
+            connections[stream].token(stream)
+        self._set_timer()
+
+
+def told(stream: Stream) -> dict[str, object]:
+    """Give a request as JSON."""
+    return {
+        "key": stream.key,
+        "arrived_at": stream.arrived_at,
+        "asked_tokens": stream.asked_tokens,
+        "stamps": list(stream.stamps),
+        "lost_at": stream.lost_at,
+    }
+
+
+def heard(fields: dict[str, Any]) -> Stream:
+    """Make a request of what `told` gave."""
+    stamps = array("d", fields["stamps"])
+    return Stream(
+        fields["key"], fields["arrived_at"], fields["asked_tokens"], len(stamps), stamps, fields["lost_at"]
+    )
+
+
+def book() -> str:
+    """Give a text of some 20,000 words."""
+    random = Random(7)  # noqa: S311 - text, no secret
+    return " ".join(
+        " ".join(random.choice(_WORDS) for _ in range(random.randrange(2, 5))) + "."
+        for _ in range(_BOOK_SENTENCES)
+    )
+
+
+async def serve(ended: Awaitable[object]) -> None:
+    """Serve on a free port, print it, and go on until `ended`."""
+    loop = asyncio.get_running_loop()
+    truth = TruthServer()
+    server = await loop.create_server(lambda: Connection(truth), "127.0.0.1", 0, backlog=_BACKLOG)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await ended
+    server.close()
+
+
+async def serve_until_input_ends() -> None:
+    """Serve for as long as somebody holds the other end of standard input."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    await serve(reader.read())
+
+
+def main() -> int:
+    """Serve; one core is enough, and the client should have another."""
+    parser = argparse.ArgumentParser(prog="truth_server.py", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--core", type=int, help="run on this core only")
+    options = parser.parse_args()
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    gc.disable()  # a collection in mid-burst would make the stamps late
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve_until_input_ends())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

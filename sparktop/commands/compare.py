@@ -1,0 +1,115 @@
+"""`sparktop compare`: results of sweeps and published tables beside one another."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparktop.commands.output import check_file, write_file, write_out
+from sparktop.errors import UsageError
+from sparktop.model.text import clean
+
+if TYPE_CHECKING:
+    from sparktop.sweep.series import Series
+
+FORMATS = ("md", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what can be compared, and how."""
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="a result of sparktop sweep, llama-benchy, vllm bench serve, aiperf or guidellm, or ref:NAME; "
+        "files given as NAME=FILE under one name are levels or runs of one series",
+    )
+    parser.add_argument("--baseline", metavar="NAME", help="percent against this one; --list tells names")
+    parser.add_argument(
+        "--same", nargs=2, metavar="NAME", help="two that are the same thing measured twice: the noise floor"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="list references and stored sweeps, or names in FILEs"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="md", dest="form", help="default: md")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, or list.
+
+    Raises:
+        SparktopError: a file or a name cannot be used, or the output cannot be written.
+    """
+    output = None if arguments.output in {None, "-"} else Path(arguments.output)
+    if output is not None:
+        check_file(output)
+    if not arguments.files and not arguments.list:
+        raise UsageError(
+            "nothing to compare: name result files or references; sparktop compare --list shows some"
+        )
+    text = _listing(arguments.files) if arguments.list else _comparison(arguments)
+    if output is None:
+        write_out(text)
+    else:
+        write_file(output, text)
+    return 0
+
+
+def _comparison(arguments: argparse.Namespace) -> str:
+    # Late: --help needs none of them.
+    from sparktop.sweep.compare import compare
+    from sparktop.sweep.formats.comparison import to_json, to_markdown
+    from sparktop.sweep.imports.files import choose
+
+    chosen = choose(arguments.files)
+    names = [one.name for one in chosen.series]
+    baseline = _known_name(arguments.baseline, names)
+    same = None
+    if arguments.same is not None:
+        first, second = (_known_name(name, names) or "" for name in arguments.same)
+        if first == second:
+            raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
+        same = (first, second)
+    rule = chosen.rule if baseline is None else None
+    found = compare(chosen.series, baseline=baseline, table=rule, same=same)
+    return to_json(found) if arguments.form == "json" else to_markdown(found, chosen.series)
+
+
+def _known_name(name: str | None, names: Collection[str]) -> str | None:
+    if name is None or name in names:
+        return name
+    from sparktop.nearest import did_you_mean  # late: only for a mistake
+
+    near = did_you_mean(name, names) or f" (there are: {', '.join(names)})"
+    raise UsageError(f"nothing here is called '{clean(name, 60)}'{near}")
+
+
+def _listing(files: Sequence[str]) -> str:
+    from sparktop.sweep.imports.files import choose  # late: --help needs it not
+
+    if files:
+        return "".join(_series_line(one) for one in choose(files).series)
+    import os  # as above
+
+    from sparktop.sweep.references import PREFIX, load_reference, reference_names
+    from sparktop.sweep.result_store import stored, sweeps_folder
+
+    references = [load_reference(name) for name in reference_names()]
+    width = max(len(one.name) for one in references) + len(PREFIX)
+    lines = [f"{PREFIX + one.name:<{width}}  {one.title}; {one.source}\n" for one in references]
+    for one in stored(sweeps_folder(os.environ)):
+        if one.result is None:
+            lines.append(f"{one.problem}\n")
+            continue
+        names = ", ".join(target.name for target in one.result.targets) or "no target"
+        told = f"{one.result.started_at:%Y-%m-%d %H:%M}  {names}  {one.result.status or 'not finished'}"
+        lines.append(f"{clean(one.path, 300)}  {told}\n")
+    return "".join(lines)
+
+
+def _series_line(series: Series) -> str:
+    concurrency = ", ".join(dict.fromkeys(f"c{level.load.concurrency}" for level in series.levels))
+    return f"{series.name}  {series.tool}  {series.model or '–'}  {concurrency}\n"

@@ -1,0 +1,267 @@
+"""`sparktop sweep`: load on servers and routers, and figures that can be believed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparktop.commands.arguments import number, whole_number
+from sparktop.commands.output import check_file, tell, write_out
+from sparktop.errors import UnreachableError, UsageError
+from sparktop.model.text import clean
+
+if TYPE_CHECKING:
+    from sparktop.commands.sweep_targets import Chosen
+    from sparktop.sweep.plan import Plan, SweepTarget
+    from sparktop.sweep.presets import Wishes
+    from sparktop.sweep.results import SweepResult
+
+FORMATS = ("json", "md", "csv", "llama-benchy")
+_BY_SUFFIX = {".md": "md", ".csv": "csv"}
+_INTERRUPTED = 130
+_DAY_S = 86_400.0
+_MOST_CONCURRENCY = 65_536
+_MOST_TOKENS = 10_000_000
+
+
+def counts(most: int) -> Callable[[str], tuple[int, ...]]:
+    """Make a type of argument: whole numbers with commas between them."""
+    one = whole_number(1, most)
+
+    def parse(text: str) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(one(part) for part in text.split(",")))
+
+    return parse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what to load, how, and where the result goes."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="a backend or router of the configuration, a host, host:port or URL; with none, the "
+        "preset's targets, else all that the configuration holds, else this machine's usual ports",
+    )
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="NAME=URL", help="a target under a name of its own"
+    )
+    parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+    _add_load(parser)
+    parser.add_argument(
+        "--slo",
+        metavar="CONDITIONS",
+        help="look for the most concurrency under which they hold: ttft_p90_ms=2000,stream_tps=15",
+    )
+    parser.add_argument(
+        "--max-errors",
+        type=number(0.0, 1.0),
+        metavar="SHARE",
+        help="failed requests from which on the exit code is 1 (default 0.01)",
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="put load on targets that are neither here nor in the configuration",
+    )
+    parser.add_argument("--format", choices=FORMATS, dest="form", help="default: json, on a terminal md")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    """Add what each level does."""
+    parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
+    parser.add_argument("-c", "--concurrency", type=counts(_MOST_CONCURRENCY), metavar="N[,N…]")
+    parser.add_argument("--pp", type=counts(_MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
+    parser.add_argument("--tg", type=whole_number(1, _MOST_TOKENS), metavar="N", help="generated tokens")
+    parser.add_argument("--runs", type=whole_number(1, 1000), metavar="N", help="runs of each level")
+    parser.add_argument("--requests", type=whole_number(1, _MOST_TOKENS), metavar="N", help="of each level")
+    parser.add_argument("--duration", type=number(0.1, _DAY_S, " seconds"), metavar="S", help="of each level")
+    parser.add_argument(
+        "--mode", choices=("burst", "steady"), help="all at once, or so many in flight all the time"
+    )
+    parser.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
+    parser.add_argument("--api", choices=("chat", "completions"))
+    parser.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
+    parser.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
+    parser.add_argument("--no-warm-up", action="store_true", help="leave out the run ahead of each level")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make a sweep; gives 1 where its result is bad, 130 where it was interrupted.
+
+    Raises:
+        SparktopError: an argument, the configuration file or the output cannot be used; nothing was reached.
+    """
+    # Late: --help needs none of them.
+    import asyncio
+
+    from sparktop.commands.sweep_targets import choose_targets, named_target
+    from sparktop.config_places import find_config
+    from sparktop.logfile import open_log
+    from sparktop.model.targets import Watch
+    from sparktop.sweep.presets import DEFAULT, find_preset, make_plan
+
+    open_log(os.environ)
+    output = None if arguments.output in {None, "-"} else Path(arguments.output)
+    if output is not None:
+        check_file(output)
+    form = chosen_format(arguments.form, output, is_terminal=sys.stdout is not None and sys.stdout.isatty())
+    wishes = wishes_of(arguments)
+    watch = Watch()
+    path = find_config(arguments.config, os.environ)
+    if path is not None:
+        from sparktop.config_cache import configured  # late: without a file there is nothing to look up
+
+        watch, warnings = configured(path, os.environ)
+        for line in warnings:
+            tell(line)
+    preset = find_preset(arguments.preset or DEFAULT, watch.sweeps)
+    named = [named_target(text) for text in arguments.target]
+    words = list(arguments.targets)
+    if not words and not named:
+        words = list(preset.targets)
+    chosen = asyncio.run(choose_targets(words, named, watch, arguments.model))
+    plan = make_plan(preset, chosen.targets, wishes, guard=watch.guard)
+    if form == "llama-benchy" and len(plan.targets) > 1:
+        raise UsageError("--format llama-benchy holds one target: sweep one, or choose json")
+    _ask_first(chosen.targets, is_sure=arguments.yes)
+    return _make(plan, chosen, form, output)
+
+
+def wishes_of(arguments: argparse.Namespace) -> Wishes:
+    """Give what the arguments ask for beside the preset; without --seed, prompts that nobody sent before.
+
+    Raises:
+        UsageError: a condition of --slo cannot be used.
+    """
+    import secrets  # late: as above
+
+    from sparktop.model.load import LoadMode
+    from sparktop.sweep.plan import Api, Order
+    from sparktop.sweep.presets import Wishes
+    from sparktop.sweep.slo import parse_slo
+
+    return Wishes(
+        concurrency=arguments.concurrency,
+        prompt_lengths=arguments.pp,
+        tg=arguments.tg,
+        runs=arguments.runs,
+        mode=LoadMode(arguments.mode) if arguments.mode else None,
+        duration_s=arguments.duration,
+        requests=arguments.requests,
+        order=Order(arguments.order) if arguments.order else None,
+        api=Api(arguments.api) if arguments.api else None,
+        seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
+        warmup=False if arguments.no_warm_up else None,
+        slo=parse_slo(arguments.slo) if arguments.slo is not None else None,
+        max_error_share=arguments.max_errors,
+    )
+
+
+def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:
+    """Give the format: the one asked for, else the file's, else what reads standard output best."""
+    if asked is not None:
+        return asked
+    if output is not None:
+        return _BY_SUFFIX.get(output.suffix.lower(), "json")
+    return "md" if is_terminal else "json"
+
+
+def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
+    """Ask before load is put on somebody else's server.
+
+    Raises:
+        UsageError: the answer is no, or nobody can be asked.
+    """
+    from sparktop.commands.sweep_targets import strangers
+
+    unknown = strangers(targets)
+    if is_sure or not unknown:
+        return
+    names = ", ".join(clean(one.url, 80) for one in unknown)
+    what = f"{names}: neither on this machine nor in the configuration"
+    if sys.stdin is None or not sys.stdin.isatty() or sys.stderr is None or not sys.stderr.isatty():
+        raise UsageError(f"{what}; say --yes to put load on it")
+    sys.stderr.write(f"sparktop: {what}. Put load on it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageError("nothing was sent")
+
+
+def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
+    import asyncio
+
+    from sparktop.commands.sweep_run import Keeper, make_sweep
+
+    keeper = Keeper.open(os.environ, plan, output, form, render)
+    result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
+    keeper.finish(result)
+    if output is None:
+        write_out(render(result, form))
+    _draw(result)
+    return verdict(result, plan)
+
+
+def render(result: SweepResult, form: str) -> str:
+    """Give a result as text of the format `form`."""
+    # Late: only the one that is asked for.
+    if form == "md":
+        from sparktop.sweep.formats import markdown
+
+        return markdown.render(result)
+    if form == "csv":
+        from sparktop.sweep.formats import csv_table
+
+        return csv_table.render(result)
+    if form == "llama-benchy":
+        from sparktop.sweep.formats import llama_benchy
+
+        return llama_benchy.render(result)
+    from sparktop.sweep.formats import json_file
+
+    return json_file.render(result)
+
+
+def verdict(result: SweepResult, plan: Plan) -> int:
+    """Give the exit code.
+
+    Raises:
+        UnreachableError: no target could be measured at all.
+    """
+    if result.status == "cancelled":
+        tell("interrupted: the result holds what was done until then")
+        return _INTERRUPTED
+    levels = [level for target in result.targets for level in target.levels]
+    if not levels and all(target.error is not None for target in result.targets):
+        raise UnreachableError(result.stop_reason or "no target could be measured")
+    if result.status != "done":
+        tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
+        return 1
+    ended = sum(level.requests.ok + level.requests.failed for level in levels)
+    failed = sum(level.requests.failed for level in levels)
+    bad = failed > plan.max_error_share * ended
+    if bad:
+        tell(f"{failed} of {ended} requests failed: more than {plan.max_error_share:.1%}")
+    return 1 if bad or any(target.error is not None for target in result.targets) else 0
+
+
+def _draw(result: SweepResult) -> None:
+    """Draw the curves, where somebody looks at standard error."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    import shutil  # late: as above
+
+    from sparktop.sweep.plots import plots
+    from sparktop.sweep.series import series_of
+
+    width = min(100, shutil.get_terminal_size().columns)
+    try:
+        sys.stderr.write(plots([one for one in series_of(result) if one.levels], width))
+        sys.stderr.flush()
+    except OSError:
+        return

@@ -1,0 +1,132 @@
+"""How a sweep is told on standard error: one live line on a terminal, else a line a level."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TextIO
+
+from sparktop.model.text import clean
+from sparktop.sweep.progress import (
+    LevelMeasured,
+    Notice,
+    Phase,
+    PhaseChanged,
+    Progress,
+    ProgressFold,
+    SweepEnded,
+    SweepEvent,
+)
+from sparktop.sweep.results import LevelResult
+
+REDRAW_S = 0.2
+_ERASE = "\r\x1b[K"
+_MINUTE_S, _HOUR_S = 60, 3600
+
+
+@dataclass(slots=True)
+class SweepLine:
+    """Listens to a sweep and tells it."""
+
+    live: bool
+    """True on a terminal that understands escapes."""
+    width: int = 100
+    stream: TextIO | None = field(default_factory=lambda: sys.stderr)
+    clock: Callable[[], float] = monotonic
+    _fold: ProgressFold = field(default_factory=ProgressFold)
+    _drawn_at: float | None = None
+
+    def hear(self, event: SweepEvent) -> None:
+        """Take an event."""
+        progress = self._fold.take(event)
+        match event:
+            case Notice():
+                self._print(event.message)
+            case LevelMeasured():
+                self._print(level_line(event.target, event.level))
+            case SweepEnded():
+                self._write(_ERASE if self.live else "")
+                return
+            case _:
+                pass
+        if self.live and (isinstance(event, PhaseChanged) or self._is_due()):
+            self._drawn_at = self.clock()
+            self._write(_ERASE + progress_line(progress)[: self.width - 1])
+
+    def _is_due(self) -> bool:
+        return self._drawn_at is None or self.clock() - self._drawn_at >= REDRAW_S
+
+    def _print(self, line: str) -> None:
+        erase = _ERASE if self.live else ""
+        self._write(f"{erase}sparktop: {clean(line, 1000)}\n")
+
+    def _write(self, text: str) -> None:
+        """Write; a terminal that is gone (SIGHUP) must not end the sweep before it is saved."""
+        if self.stream is None or not text:
+            return
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.stream = None
+
+
+def progress_line(now: Progress) -> str:
+    """Give the live line."""
+    parts = []
+    if now.target is not None:
+        parts.append(clean(now.target, 40))
+    if now.load is not None:
+        parts.append(f"c={now.load.concurrency}")
+    if now.phase in {Phase.RUNNING, Phase.WARMING_UP}:
+        if now.phase is Phase.WARMING_UP:
+            parts.append("warm-up")
+        elif now.run is not None:
+            parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
+        parts += [
+            f"{now.in_flight} in flight",
+            f"{_number(now.tps)} t/s",
+            f"TTFT p50 {_number(now.ttft_p50_ms)} ms",
+            f"{now.failed} failed",
+        ]
+    else:
+        parts.append(now.phase.value)
+    if now.eta_s is not None:
+        parts.append(f"eta {duration(now.eta_s)}")
+    return " · ".join(parts)
+
+
+def level_line(target: str, level: LevelResult) -> str:
+    """Give a finished level in one line."""
+    decode = level.decode_tps or level.sustained_tps or level.output_tps
+    prefill = level.prefill_tps
+    ttft = level.ttft_ms
+    parts = [
+        f"{clean(target, 40)}: c = {level.concurrency}" + (f", pp {level.pp}" if level.pp else ""),
+        f"prefill {_number(prefill.mean if prefill else None)} t/s",
+        f"decode {_number(decode.mean if decode else None)} t/s",
+        f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms",
+    ]
+    if level.requests.failed:
+        parts.append(f"{level.requests.failed} of {level.requests.failed + level.requests.ok} failed")
+    if level.validity:
+        parts.append(f"doubts: {', '.join(one.code for one in level.validity)}")
+    return " · ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Give a time as a person says it."""
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
+    return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"  # noqa: PLR2004 - three digits are enough

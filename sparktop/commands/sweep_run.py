@@ -1,0 +1,109 @@
+"""Running a sweep from the command line: its own watching, signals, and files that are whole at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from sparktop.commands.output import tell, write_file
+from sparktop.commands.sweep_line import SweepLine
+from sparktop.errors import OutputError
+from sparktop.model.targets import Watch
+from sparktop.model.text import clean
+from sparktop.monitor import Monitor
+from sparktop.sweep.plan import Plan
+from sparktop.sweep.result_store import new_file, save, sweeps_folder
+from sparktop.sweep.results import SweepResult
+from sparktop.sweep.runner import SweepRunner
+from sparktop.sweep.sample_feed import ListeningStore
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Render = Callable[[SweepResult, str], str]
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Keeps a result in the store of sweeps, and where the user says."""
+
+    stored: Path | None
+    output: Path | None
+    form: str
+    render: Render
+
+    @classmethod
+    def open(cls, env: Mapping[str, str], plan: Plan, output: Path | None, form: str, render: Render) -> Self:
+        """Reserve the file in the store.
+
+        Raises:
+            OutputError: it cannot be made, and there is no other place for the result.
+        """
+        try:
+            stored = new_file(sweeps_folder(env), datetime.now(UTC), plan.preset or "sweep")
+        except OutputError as error:
+            if output is None:
+                raise
+            tell(str(error))
+            stored = None
+        return cls(stored, output, form, render)
+
+    def keep(self, result: SweepResult) -> None:
+        """Write the result as it stands.
+
+        Raises:
+            OutputError: it cannot be written; each file is still what it was before.
+        """
+        if self.stored is not None:
+            save(self.stored, result)
+        if self.output is not None:
+            write_file(self.output, self.render(result, self.form))
+
+    def finish(self, result: SweepResult) -> None:
+        """Write the last time, and say where.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self.keep(result)
+        places = [clean(path, 300) for path in (self.stored, self.output) if path is not None]
+        tell(f"kept in {' and in '.join(places)}")
+
+
+async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], None]) -> SweepResult:
+    """Make a sweep with a monitor of its own; a signal calls it off, a second one ends it at once."""
+    store = ListeningStore(watch)
+    monitor = Monitor(watch, store)
+    runner = SweepRunner(plan, store, models=watch.models, save=keep)
+    line = SweepLine(live=_is_live(), width=shutil.get_terminal_size().columns)
+    runner.listen(line.hear)
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        runner.cancel("interrupted")
+        for one in _SIGNALS:
+            loop.remove_signal_handler(one)
+
+    for one in _SIGNALS:
+        loop.add_signal_handler(one, interrupt)
+    await monitor.start()
+    try:
+        return await runner.run()
+    finally:
+        await monitor.stop()
+        for one in _SIGNALS:
+            with suppress(ValueError):
+                loop.remove_signal_handler(one)
+
+
+def _is_live() -> bool:
+    """Tell whether somebody looks at a terminal that understands escapes."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"

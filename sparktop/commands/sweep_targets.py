@@ -1,0 +1,232 @@
+"""What a sweep loads: names of the configuration, hosts and URLs become targets; what to watch meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from sparktop.commands.choice import this_machine
+from sparktop.discovery import discover, parse_target
+from sparktop.errors import UnreachableError, UsageError
+from sparktop.hardware.addresses import read_addresses
+from sparktop.model.router import LITELLM, RouterSample
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.text import clean
+from sparktop.sources.router import RouterSource
+from sparktop.sweep.plan import SweepTarget, TargetKind
+
+INTERVAL_S = 0.5
+"""Servers are looked at this often while a sweep of the command line runs, or as often as the file says."""
+_ROUTER_DEADLINE_S = 3.0
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What to load, and what to watch meanwhile."""
+
+    targets: tuple[SweepTarget, ...]
+    watch: Watch
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A server or router that is to be loaded."""
+
+    name: str
+    target: BackendTarget | RouterTarget
+    is_configured: bool
+
+
+def named_target(text: str) -> tuple[str, str]:
+    """Read NAME=URL.
+
+    Raises:
+        UsageError: it is none.
+    """
+    name, sign, url = (part.strip() for part in text.partition("="))
+    if not sign or not name or not url or clean(name, 64) != name:
+        raise UsageError(f"--target {clean(text, 60)}: write NAME=URL, as in solo=http://127.0.0.1:8000")
+    return name, url
+
+
+async def choose_targets(
+    words: Sequence[str], named: Sequence[tuple[str, str]], watch: Watch, model: str | None
+) -> Chosen:
+    """Give the targets that words and NAME=URL pairs mean; with none of them, all that `watch` holds.
+
+    `watch` is what the configuration says. Without anything there either, this machine's usual ports are
+    tried.
+
+    Raises:
+        UsageError: a word cannot be used.
+        UnreachableError: nothing was found.
+    """
+    places = [place for word in words for place in await _places(word, watch)]
+    for name, url in named:
+        places += [replace(place, name=name) for place in await _places(url, watch)]
+    if not words and not named:
+        places = [_Place(one.name, one, is_configured=True) for one in _configured(watch)]
+        places = places or await _discovered("127.0.0.1")
+    extra: list[BackendTarget] = []
+    checked = []
+    for place in places:
+        found, behind = await _as_router(place)
+        checked.append(found)
+        extra += behind
+    return _chosen(_unique(checked), watch, extra, model)
+
+
+async def _places(word: str, watch: Watch) -> list[_Place]:
+    for one in _configured(watch):
+        if one.name == word:
+            return [_Place(one.name, one, is_configured=True)]
+    target = parse_target(word)
+    if isinstance(target, NodeTarget):
+        raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
+    if isinstance(target, str):
+        return await _discovered(target)
+    for one in _configured(watch):
+        if one.url == target.url:
+            return [_Place(one.name, one, is_configured=True)]
+    return [_Place(target.name, target, is_configured=False)]
+
+
+async def _discovered(host: str) -> list[_Place]:
+    found = await discover([host])
+    if not found.backends and not found.routers:
+        raise UnreachableError(f"nothing to put load on: {'; '.join(found.notes) or clean(host, 80)}")
+    servers: list[BackendTarget | RouterTarget] = [*found.backends, *found.routers]
+    return [_Place(one.name, one, is_configured=False) for one in servers]
+
+
+def _configured(watch: Watch) -> list[BackendTarget | RouterTarget]:
+    return [*watch.backends, *watch.routers]
+
+
+async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
+    """Look whether a router stands at a URL that nobody configured; give the servers behind it too."""
+    target = place.target
+    if place.is_configured:
+        return place, []
+    source = RouterSource(RouterTarget(target.name, target.url))
+    try:
+        reading = await source.poll(_ROUTER_DEADLINE_S)
+    finally:
+        await source.close()
+    if not isinstance(reading, RouterSample) or reading.kind != LITELLM:
+        return place, []
+    addresses = [one.address for one in reading.deployments or () if one.address]
+    behind = {found.url: found for found in _backends_of(addresses)}
+    names = tuple(one.name for one in behind.values())
+    return replace(place, target=RouterTarget(target.name, target.url, backends=names)), list(behind.values())
+
+
+def _backends_of(addresses: Iterable[str]) -> Iterator[BackendTarget]:
+    for address in addresses:
+        try:
+            found = parse_target(address)
+        except UsageError:
+            continue  # a provider's own address: nothing to watch there
+        if isinstance(found, BackendTarget):
+            yield found
+
+
+def _chosen(
+    places: Sequence[_Place], watch: Watch, extra: Sequence[BackendTarget], model: str | None
+) -> Chosen:
+    known = {one.name: one for one in [*extra, *watch.backends]}
+    own = own_hosts()
+    targets = []
+    backends: dict[str, BackendTarget] = {}
+    routers: dict[str, RouterTarget] = {}
+    for place in places:
+        target = place.target
+        made = SweepTarget(
+            place.name,
+            target.url,
+            model=model,
+            api_key=target.api_key,
+            known=place.is_configured or is_here(target.url, own),
+        )
+        if isinstance(target, RouterTarget):
+            behind = {name: known[name] for name in target.backends if name in known}
+            routers[target.url] = replace(target, name=place.name)
+            backends |= {one.url: one for one in behind.values()}
+            made = replace(
+                made,
+                kind=TargetKind.ROUTER,
+                backends={name: one.url for name, one in behind.items()},
+                deployments=dict(target.deployments),
+                nodes=tuple(dict.fromkeys(node for one in behind.values() for node in one.nodes)),
+            )
+        else:
+            name = target.name if place.is_configured else _free(place.name, backends)
+            backends.setdefault(target.url, replace(target, name=name))
+            made = replace(made, nodes=target.nodes)
+        targets.append(made)
+    wanted = tuple(backends.values())
+    return Chosen(
+        tuple(targets),
+        replace(
+            watch,
+            nodes=_nodes(watch.nodes, wanted, own),
+            backends=wanted,
+            routers=tuple(routers.values()),
+            discover=(),
+            interval_s=min(INTERVAL_S, watch.interval_s),
+        ),
+    )
+
+
+def _free(name: str, backends: Mapping[str, BackendTarget]) -> str:
+    """Give a name that no other watched server has."""
+    taken = {one.name for one in backends.values()}
+    return next(
+        one
+        for one in (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+        if one not in taken
+    )
+
+
+def _nodes(
+    nodes: Sequence[NodeTarget], backends: Sequence[BackendTarget], own: frozenset[str]
+) -> tuple[NodeTarget, ...]:
+    """Give the machines to watch: those named for the servers, all where some name none, this one if used."""
+    named = {node for one in backends for node in one.nodes}
+    chosen = tuple(nodes) if any(not one.nodes for one in backends) else ()
+    chosen = chosen or tuple(node for node in nodes if node.name in named)
+    if any(is_here(one.url, own) for one in backends) and all(node.via != "local" for node in chosen):
+        chosen = (*chosen, this_machine())
+    return chosen
+
+
+def _unique(places: Sequence[_Place]) -> list[_Place]:
+    """Drop repetitions, and number names that come twice."""
+    kept: dict[tuple[str, str], _Place] = {}
+    taken: set[str] = set()
+    for place in places:
+        if (place.name, place.target.url) in kept:
+            continue
+        name, number = place.name, 2
+        while name in taken:
+            name, number = f"{place.name}-{number}", number + 1
+        taken.add(name)
+        kept[place.name, place.target.url] = replace(place, name=name)
+    return list(kept.values())
+
+
+def own_hosts() -> frozenset[str]:
+    """Give every host that is this machine, as URLs write it."""
+    return _LOOPBACK | {this_machine().name.lower()} | set(read_addresses())
+
+
+def is_here(url: str, own: frozenset[str]) -> bool:
+    """Tell whether a URL is of this machine."""
+    return (urlsplit(url).hostname or "").lower() in own
+
+
+def strangers(targets: Iterable[SweepTarget]) -> list[SweepTarget]:
+    """Give the targets that are neither on this machine nor in the configuration."""
+    return [one for one in targets if not one.known]

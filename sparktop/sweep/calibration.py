@@ -1,0 +1,260 @@
+"""What must be known of a server before load is put on it, found out by asking it a few things."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from sparktop.model.load import RequestEnded
+from sparktop.model.text import clean
+from sparktop.sources.http_failure import server_words
+from sparktop.sweep.body import OPTIONAL_FIELDS, BodyForm
+from sparktop.sweep.connection import ConnectionPool
+from sparktop.sweep.exchange import Exchange, Request, Terms
+from sparktop.sweep.prompt_length import ServerTokenizer, measured_tokens
+from sparktop.sweep.prompts import Book, PromptMaker, PromptTokens
+from sparktop.sweep.request_errors import (
+    WRONG_MODEL,
+    RequestFailure,
+    connect_failure,
+    request_failure,
+)
+from sparktop.sweep.run_log import RunLog
+from sparktop.sweep.short_call import ask_json
+from sparktop.sweep.worker_messages import Calibrate, Calibrated, PromptLength
+
+_TRIED_TOKENS = 8
+"""Tokens of the request that is tried, at most: enough to see how they come."""
+_SHORT_CALL_S = 30.0
+_BAD_REQUEST = frozenset({400, 422})
+_CHECK_S = 0.05
+_FEWEST_A_WORD, _MOST_A_WORD = 0.2, 10.0
+"""Tokens; a server that tells anything beyond them does not count."""
+_BOOK_PER_PROMPT = 2
+_LEAST_BOOK_PIECES = 60_000
+
+
+class CalibrationError(Exception):
+    """The server cannot be asked at all; holds the failure."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        """Take the failure."""
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to ask a server."""
+
+    form: BodyForm
+    prompts: PromptMaker
+
+
+class Calibration:
+    """One calibration; `find` does all of it."""
+
+    def __init__(self, command: Calibrate, pool: ConnectionPool) -> None:
+        """Take what is to be asked later, and connections to the server."""
+        self._command = command
+        self._pool = pool
+        self._log = RunLog(command.id)
+        self._book = Book(command.seed, max(_LEAST_BOOK_PIECES, _BOOK_PER_PROMPT * command.prompt_tokens))
+        self._dropped: dict[str, str] = {}
+        self._requests = 0
+        self._prompt_tokens_used = 0
+        self._generated_tokens_used = 0
+        self._last: Exchange | None = None
+        self._tried: Exchange | None = None
+        """The request that worked, with more than one token."""
+
+    async def find(self) -> tuple[Calibrated, Recipe | None]:
+        """Ask all there is to ask; without a recipe the result holds the failure."""
+        command = self._command
+        models: tuple[str, ...] = ()
+        model, length, recipe = command.target.model, None, None
+        failure: RequestFailure | None = None
+        try:
+            models = await self._models()
+            model = self._choose(models)
+            form = BodyForm(model, command.target.api)
+            tokens, is_exact = await measured_tokens(
+                ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
+            )
+            form = await self._accepted(form, tokens or PromptTokens())
+            tokens, length = await self._measure_length(form, tokens, is_exact=is_exact)
+            recipe = Recipe(form, PromptMaker(self._book, tokens))
+        except CalibrationError as error:
+            failure = error.failure
+        except OSError as error:
+            failure = connect_failure(error, perf_counter(), where=self._pool.endpoint.where)
+        return self._result(model, models, length, failure), recipe
+
+    async def _models(self) -> tuple[str, ...]:
+        found = await ask_json(self._pool, "/v1/models", None, _SHORT_CALL_S)
+        data = found.get("data") if isinstance(found, dict) else None
+        entries = data if isinstance(data, list) else []
+        names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        return tuple(name for name in names if isinstance(name, str))
+
+    def _choose(self, models: tuple[str, ...]) -> str:
+        model = self._command.target.model
+        if model is not None:
+            return model
+        if not models:
+            where = self._pool.endpoint.where
+            message = f"{where} does not tell which models it serves: name one (--model)"
+            raise CalibrationError(request_failure(WRONG_MODEL, message, perf_counter()))
+        return models[0]
+
+    async def _accepted(self, form: BodyForm, tokens: PromptTokens) -> BodyForm:
+        """Try the request; fields that the server refuses are left out from then on.
+
+        Raises:
+            CalibrationError: it does not work without them either.
+        """
+        while True:
+            exchange = await self._try(form, tokens, self._command.prompt_tokens, _TRIED_TOKENS)
+            end = exchange.end
+            if end is None or end.error is None:
+                self._tried = exchange
+                return form
+            if exchange.answer.status not in _BAD_REQUEST:
+                raise _unusable(end)
+            said = bytes(exchange.words).decode("utf-8", "replace")
+            named = [name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said]
+            words = server_words(bytes(exchange.words), self._command.target.api_key)
+            if not named:
+                return await self._without_any(form, tokens, end, words)
+            self._dropped |= dict.fromkeys(named, words)
+            form = form.without(named)
+
+    async def _without_any(
+        self, form: BodyForm, tokens: PromptTokens, end: RequestEnded, words: str
+    ) -> BodyForm:
+        """Find the fields that a server refuses without naming them: leave all out, add one by one."""
+        suspects = [name for name in OPTIONAL_FIELDS if name not in form.dropped]
+        bare = form.without(suspects)
+        exchange = await self._try(bare, tokens, self._command.prompt_tokens, _TRIED_TOKENS)
+        if not suspects or exchange.end is None or exchange.end.error is not None:
+            raise _unusable(end)
+        self._tried = exchange
+        for name in suspects:
+            more = replace(bare, dropped=bare.dropped - {name})
+            tried = await self._try(more, tokens, self._command.prompt_tokens, 1)
+            if tried.end is not None and tried.end.error is None:
+                bare = more
+            else:
+                self._dropped[name] = words
+        return bare
+
+    async def _measure_length(
+        self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
+    ) -> tuple[PromptTokens, PromptLength]:
+        """Give what prompts cost, corrected by what the server says of whole requests."""
+        asked = self._command.prompt_tokens
+        got = self._told()
+        if tokens is not None and (is_exact or got is None):
+            return tokens, PromptLength(asked, got, is_exact and got in {None, asked}, "tokenize")
+        if got is None:
+            return PromptTokens(), PromptLength(asked, None, exact=False, source="words")
+        if tokens is not None:
+            # Pieces are known, the template is not: it is what the request was longer by.
+            tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
+            got = await self._length(form, tokens)
+            return tokens, PromptLength(asked, got, got == asked, "tokenize")
+        tokens = PromptTokens(max(0.0, float(got - asked)))
+        second = await self._length(form, tokens)
+        if second not in {None, asked}:
+            tokens = _line_through(asked, got, asked - tokens.overhead, second or 0)
+            if not _FEWEST_A_WORD <= tokens.of("") <= _MOST_A_WORD:
+                return PromptTokens(), PromptLength(asked, got, exact=False, source="words")
+            second = await self._length(form, tokens)
+        return tokens, PromptLength(asked, second, second == asked, "usage")
+
+    async def _length(self, form: BodyForm, tokens: PromptTokens) -> int | None:
+        await self._try(form, tokens, self._command.prompt_tokens, 1)
+        return self._told()
+
+    def _told(self) -> int | None:
+        """Give the length of the prompt that was tried last, as the server says."""
+        end = self._last.end if self._last is not None else None
+        return None if end is None else end.prompt_tokens
+
+    async def _try(self, form: BodyForm, tokens: PromptTokens, length: int, output_tokens: int) -> Exchange:
+        """Send one request and wait for its end."""
+        command = self._command
+        maker = PromptMaker(self._book, tokens)
+        prompt, _ = maker.prompt(length, self._requests, f"{command.seed}/{command.id}")
+        output_tokens = max(1, min(output_tokens, command.output_tokens))
+        salt = f"{command.id}-{self._requests}"
+        content = form.request(self._pool.endpoint, prompt, output_tokens, salt)
+        request = Request(f"{command.id}-{self._requests}", content, None, output_tokens)
+        target = command.target
+        terms = Terms(self._pool.endpoint.where, command.timeouts, target.api_key, target.router)
+        connection = self._pool.take() or await self._pool.open()
+        self._requests += 1
+        freed = asyncio.Event()
+        exchange = Exchange(request, connection, self._log, terms, lambda _: freed.set())
+        try:
+            while not freed.is_set():
+                exchange.check(perf_counter())
+                try:
+                    async with asyncio.timeout(_CHECK_S):
+                        await freed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            exchange.cancel(perf_counter())
+        if connection.open:
+            self._pool.give_back(connection)
+        self._count(exchange)
+        return exchange
+
+    def _count(self, exchange: Exchange) -> None:
+        self._last = exchange
+        if exchange.end is not None:
+            self._prompt_tokens_used += exchange.end.prompt_tokens or 0
+            self._generated_tokens_used += exchange.end.generated_tokens or 0
+
+    def _result(
+        self,
+        model: str | None,
+        models: tuple[str, ...],
+        length: PromptLength | None,
+        failure: RequestFailure | None,
+    ) -> Calibrated:
+        tried = self._tried
+        end = None if tried is None else tried.end
+        connect_ms = self._pool.connect_ms
+        return Calibrated(
+            id=self._command.id,
+            model=model,
+            models=models,
+            answered_model=None if tried is None else tried.stream.model,
+            dropped_fields={name: clean(words) for name, words in self._dropped.items()},
+            token_source=None if end is None else end.token_source,
+            prompt=length,
+            generated_tokens=None if end is None else end.generated_tokens,
+            tried_tokens=None if tried is None else tried.request.output_tokens,
+            served_by=None if end is None else end.served_by,
+            requests=self._requests,
+            prompt_tokens_used=self._prompt_tokens_used,
+            generated_tokens_used=self._generated_tokens_used,
+            connect_ms=connect_ms[0] if connect_ms else None,
+            failure=failure,
+        )
+
+
+def _unusable(end: RequestEnded) -> CalibrationError:
+    assert isinstance(end.error, RequestFailure)  # noqa: S101 - an exchange makes no other
+    return CalibrationError(end.error)
+
+
+def _line_through(first: float, first_got: int, second: float, second_got: int) -> PromptTokens:
+    """Take the length for a straight line of the pieces, through two prompts (pieces, tokens)."""
+    if first == second or first_got == second_got:
+        return PromptTokens(0.0, otherwise=max(first_got, 1) / max(first, 1.0))
+    each = (second_got - first_got) / (second - first)
+    return PromptTokens(first_got - each * first, otherwise=each)

@@ -1,0 +1,127 @@
+"""What a reader of a comparison must know: other windows, other loads, single runs, levels in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from sparktop.sweep.comparison_result import ComparisonRow
+from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.series import Series, SeriesLevel, TableRule
+
+NO_TEST = "single run, no test possible"
+NO_DIFFERENCE = "no difference shown"
+CLOCK_SHIFT_PERCENT = 3.0
+"""Between compared levels: beyond it the machine was not the same."""
+
+
+def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[str, dict[str, str]]:
+    """Give what each series means by each metric, for metrics that some source defines in its own way."""
+    own = {name for one in series for name in one.definitions if name in metrics}
+    return {
+        name: {
+            one.name: one.definitions.get(name, METRICS[name].definition)
+            for one in series
+            if name in one.metrics()
+        }
+        for name in METRICS
+        if name in own
+    }
+
+
+def notes_of(
+    series: Sequence[Series],
+    rows: Sequence[ComparisonRow],
+    pair: tuple[str, str] | None,
+    table: TableRule | None,
+) -> Iterator[str]:
+    """Give the notes on a comparison, each a sentence or less."""
+    if any(row.significant is None for row in rows):
+        yield NO_TEST + _where_untested(rows)
+    if any(row.winner_vs == "table" for row in rows) and table is not None:
+        rule = f"winner against {table.first} up to the crossover, against {table.then} after it"
+        yield f"percent as the table states it: {rule}"
+    if pair is not None:
+        yield f"{pair[0]} and {pair[1]} are the same server: what they differ by is taken for noise"
+    yield from _other_windows(series, rows)
+    yield from _differing("requests came", series, lambda one: one.shape and one.shape.value)
+    yield from _differing("model", series, lambda one: one.model)
+    yield from _other_lengths(series, rows)
+    simulated = [one.name for one in series if one.simulated]
+    if simulated:
+        yield f"simulated: {', '.join(simulated)}"
+    yield from _clock_shifts(series)
+    yield from _in_doubt(series)
+    yield from _own_notes(series)
+
+
+def _where_untested(rows: Sequence[ComparisonRow]) -> str:
+    if all(row.significant is None for row in rows):
+        return ""
+    titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)
+    return f" for rows marked * ({', '.join(titles)})"
+
+
+def _other_windows(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    told = {row.metric for row in rows}
+    means = definitions_of(series, told).items()
+    unlike = [METRICS[metric].title for metric, texts in means if len(set(texts.values())) > 1]
+    if unlike:
+        yield f"not the same window everywhere, see the definitions: {', '.join(unlike)}"
+
+
+def _differing(what: str, series: Iterable[Series], of: Callable[[Series], str | None]) -> Iterator[str]:
+    by_value: dict[str, list[str]] = {}
+    for one in series:
+        value = of(one)
+        if value is not None:
+            by_value.setdefault(value, []).append(one.name)
+    if len(by_value) > 1:
+        parts = (f"{value} ({', '.join(names)})" for value, names in by_value.items())
+        yield f"not alike: {what}: {'; '.join(parts)}"
+
+
+def _other_lengths(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    if any(row.pp is not None or row.tg is not None for row in rows):
+        return
+    yield from _differing("prompt / output tokens", series, _lengths)
+
+
+def _lengths(series: Series) -> str | None:
+    known = {(level.load.pp, level.load.tg) for level in series.levels}
+    if len(known) != 1:
+        return None
+    pp, tg = known.pop()
+    return None if pp is None and tg is None else f"{'?' if pp is None else pp} / {'?' if tg is None else tg}"
+
+
+def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
+    clocks: dict[tuple[int, str], list[float]] = {}
+    for level in (level for one in series for level in one.levels):
+        for node, clock in level.sm_clock_mhz.items():
+            clocks.setdefault((level.load.concurrency, node), []).append(clock)
+    for (concurrency, node), values in sorted(clocks.items()):
+        low, high = min(values), max(values)
+        if low > 0 and 100 * (high / low - 1) > CLOCK_SHIFT_PERCENT:
+            yield f"clock_shift: c{concurrency}: SM clock of {node} {low:.0f} to {high:.0f} MHz"
+
+
+def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
+    for one in series:
+        doubts = [f"{_where(level)} {', '.join(level.validity)}" for level in one.levels if level.validity]
+        if doubts:
+            yield f"{one.name}: in doubt: {'; '.join(doubts)}"
+
+
+def _where(level: SeriesLevel) -> str:
+    return f"c{level.load.concurrency}"
+
+
+def _own_notes(series: Sequence[Series]) -> Iterator[str]:
+    by_note: dict[str, list[Series]] = {}
+    for one in series:
+        for note in one.notes:
+            by_note.setdefault(note, []).append(one)
+    for note, ones in by_note.items():
+        sources = {one.source for one in ones}
+        whole = len(ones) > 1 and len(sources) == 1
+        yield f"{sources.pop() if whole else ', '.join(one.name for one in ones)}: {note}"

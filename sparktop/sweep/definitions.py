@@ -1,0 +1,69 @@
+"""What each figure of a level means, in a line: written wherever figures of sweeps are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure of a level."""
+
+    name: str
+    """Its key in the result file."""
+    title: str
+    """The head of its column."""
+    unit: str
+    definition: str
+    """How sparktop makes it; another tool's figure of the same name may mean another window."""
+    more_is_better: bool = True
+    decimals: int = 1
+    """From 1000 on none, whatever this says."""
+
+    def text(self, value: float | None) -> str:
+        """Give a value without its unit, its thousands apart; "–" where unknown."""
+        if value is None:
+            return "–"
+        if abs(value) >= _TOO_LONG_FROM:
+            return f"{value:.3g}"
+        digits = self.decimals if abs(value) < _WHOLE_FROM else 0
+        return f"{value:,.{digits}f}"
+
+
+_WHOLE_FROM = 1000
+_TOO_LONG_FROM = 1e9
+
+
+def _rate(name: str, title: str, definition: str, decimals: int = 1) -> Metric:
+    return Metric(name, title, "tok/s", definition, decimals=decimals)
+
+
+def _latency(name: str, title: str, definition: str, decimals: int = 0) -> Metric:
+    return Metric(name, title, "ms", definition, more_is_better=False, decimals=decimals)
+
+
+_ALL = (
+    _rate("decode_tps", "Decode", "tokens after each request's first / (latest last - earliest first token)"),
+    _rate("prefill_tps", "Prefill", "all prompt tokens / (latest first token - earliest start)", 0),
+    _rate("peak_tps", "Peak", "most tokens in any second of a run"),
+    _rate("pure_decode_tps", "Pure decode", "each stream's own rate, added up, while all decode"),
+    _rate("sustained_tps", "Sustained", "tokens / time while 95 % of the concurrency are in flight"),
+    _rate("output_tps", "Output", "all generated tokens / duration"),
+    _rate("total_tps", "Total", "prompt and generated tokens / duration"),
+    _latency("ttft_ms", "TTFT", "first token - start of the request; reasoning counts; mean over requests"),
+    _latency("ttfr_ms", "TTFR", "first event of the stream - start of the request; mean over requests"),
+    _latency("first_answer_ms", "First answer", "first token that is no reasoning - start of the request"),
+    _latency("itl_ms", "ITL", "gap between consecutive tokens; mean over all gaps", 1),
+    _latency("tpot_ms", "TPOT", "(last - first token) / (tokens - 1) of a request; mean over requests", 1),
+    _latency("e2e_ms", "E2E", "end - start of the request; mean over requests"),
+)
+METRICS = {metric.name: metric for metric in _ALL}
+"""By name, in the order of tables."""
+
+
+def lines(names: Collection[str]) -> list[str]:
+    """Give one line for each metric whose name is in the collection."""
+    return [
+        f"{metric.title} ({metric.unit}): {metric.definition}." for metric in _ALL if metric.name in names
+    ]

@@ -1,0 +1,69 @@
+"""A result as CSV: one row a level, one column a figure; what is unknown is an empty field."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+from sparktop.sweep.results import LATENCIES, RATES, LevelResult, SweepResult, TargetResult
+
+_LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
+_FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet runs text that begins so."""
+
+
+def render(result: SweepResult) -> str:
+    """Give a result as CSV with a line of heads."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    levels = [(target, level) for target in result.targets for level in target.levels]
+    rows = [dict(_fields(result, target, level)) for target, level in levels]
+    heads = list(dict(_fields(result, _NO_TARGET, _NO_LEVEL)))
+    writer.writerow(heads)
+    writer.writerows([row[head] for head in heads] for row in rows)
+    return out.getvalue()
+
+
+def _fields(
+    result: SweepResult, target: TargetResult, level: LevelResult
+) -> Iterator[tuple[str, str | float | None]]:
+    plan = result.plan
+    yield "target", _text(target.name)
+    yield "kind", target.kind.value
+    yield "model", _text(target.model or "")
+    yield "mode", plan.mode.value
+    yield "concurrency", level.concurrency
+    yield "pp", level.pp if level.pp is not None else plan.pp
+    yield "tg", level.tg if level.tg is not None else plan.tg
+    yield "runs", level.runs
+    yield "duration_s", level.duration_s
+    yield "ok", level.requests.ok
+    yield "failed", level.requests.failed
+    yield "cancelled", level.requests.cancelled
+    yield "prompt_tokens", level.tokens.prompt
+    yield "generated_tokens", level.tokens.generated
+    for name in RATES:
+        rate = level.rate(name)
+        yield f"{name}_mean", rate.mean if rate else None
+        yield f"{name}_std", rate.std if rate else None
+        yield f"{name}_ci95_low", rate.ci95[0] if rate and rate.ci95 else None
+        yield f"{name}_ci95_high", rate.ci95[1] if rate and rate.ci95 else None
+    for name in LATENCIES:
+        latency = level.latency(name)
+        for part in _LATENCY_PARTS:
+            yield f"{name}_{part}", getattr(latency, part) if latency else None
+    yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
+    yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
+    yield "router_overhead_ms", level.router_overhead_ms
+    yield "padding_percent", level.padding_percent
+    yield "roofline_percent", level.roofline_percent
+    yield "validity", _text(" ".join(one.code for one in level.validity))
+
+
+def _text(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+_NO_TARGET = TargetResult(name="", url="")
+_NO_LEVEL = LevelResult(concurrency=1)

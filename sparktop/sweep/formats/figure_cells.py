@@ -1,0 +1,54 @@
+"""Single cells of tables of figures."""
+
+from __future__ import annotations
+
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.sweep.comparison_result import ComparisonRow
+from sparktop.sweep.definitions import Metric
+from sparktop.sweep.series import Figure, Load
+
+
+def figure(known: Figure | None, metric: Metric) -> str:
+    """Give a figure without its unit; a range as its two ends."""
+    if known is not None and known.span is not None:
+        return " to ".join(metric.text(end) for end in known.span)
+    return metric.text(known.mean if known else None)
+
+
+def with_unit(known: Figure | None, metric: Metric) -> str:
+    """Give a figure with its unit."""
+    return UNKNOWN if known is None else f"{figure(known, metric)} {metric.unit}"
+
+
+def mean_and_std(known: Figure | None, metric: Metric) -> str:
+    """Give a mean and, where there are runs, their standard deviation."""
+    if known is None or known.std is None:
+        return figure(known, metric)
+    return f"{metric.text(known.mean)} ± {metric.text(known.std)}"
+
+
+def change(new: float | None, old: float | None) -> str:
+    """Give by how many percent `new` is more than `old`."""
+    if new is None or old is None or old <= 0:
+        return UNKNOWN
+    return f"{100 * (new / old - 1):+.1f}%"
+
+
+def tokens(count: int | None) -> str:
+    """Give a number of tokens."""
+    return UNKNOWN if count is None else f"{count:,} tokens"
+
+
+def load_words(load: Load, *, lengths: bool = True) -> str:
+    """Give a load as a word: "c16", and the lengths of prompt and output where they are told."""
+    words = f"c{load.concurrency}"
+    if lengths and load.pp is not None:
+        words += f", {load.pp:,} in"
+    if lengths and load.tg is not None:
+        words += f", {load.tg:,} out"
+    return words
+
+
+def load_of(row: ComparisonRow) -> Load:
+    """Give the load of a row of a comparison."""
+    return Load(row.concurrency, row.pp, row.tg)

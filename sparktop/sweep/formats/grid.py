@@ -1,0 +1,58 @@
+"""A table of cells, some of them names from outside, and how it is written in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.report.markdown import code
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Text that came from outside, with words of ours after it."""
+
+    name: str
+    after: str = ""
+
+
+Cell = str | Outside
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of cells under a title; the first column stands left, figures stand right."""
+
+    title: str
+    heads: tuple[Cell, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left: frozenset[int] = frozenset({0})
+    """Columns of words."""
+    notes: tuple[str, ...] = ()
+    """Lines under it."""
+
+
+def in_markdown(grid: Grid) -> str:
+    """Give a grid as a Markdown table under a heading."""
+    lines = [[escaped(cell) for cell in row] for row in (grid.heads, *grid.rows)]
+    widths = [max(3, *(cell_width(row[number]) for row in lines)) for number in range(len(grid.heads))]
+    rules = [
+        "-" * width if number in grid.left else "-" * (width - 1) + ":" for number, width in enumerate(widths)
+    ]
+    table = [_row(lines[0], widths, grid.left), f"| {' | '.join(rules)} |"]
+    table += [_row(row, widths, grid.left) for row in lines[1:]]
+    return "\n".join([f"### {grid.title}", "", *table, *(f"\n_{note}_" for note in grid.notes)])
+
+
+def escaped(cell: Cell) -> str:
+    """Give a cell as Markdown: what came from outside is no markup."""
+    return cell if isinstance(cell, str) else f"{code(cell.name)}{cell.after}"
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> str:
+    padded = (
+        fit(cell, width, "left" if number in left else "right")
+        for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return f"| {' | '.join(padded)} |"

@@ -1,0 +1,239 @@
+"""Figures of series laid out as published tables of DGX Sparks are: one function a layout.
+
+Each takes series of whatever source, so that a run of one's own stands in the same rows and columns as the
+table that it is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.sweep.comparison_notes import NO_DIFFERENCE
+from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
+from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.formats.figure_cells import (
+    change,
+    figure,
+    load_of,
+    load_words,
+    mean_and_std,
+    tokens,
+    with_unit,
+)
+from sparktop.sweep.formats.grid import Cell, Grid, Outside
+from sparktop.sweep.series import Figure, Load, Series, SeriesLevel, loads
+
+THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
+"""Columns of the table of a recipe: tokens in, tokens out, the best second."""
+SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
+"""Columns of the table of a service: what goes through, and how long a user waits."""
+
+
+def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
+    """Concurrency | a column for each metric that the series has somewhere."""
+    told = [METRICS[name] for name in metrics if name in series.metrics()]
+    rows = tuple(
+        (
+            load_words(level.load, lengths=_varied(series)),
+            *(figure(level.figures.get(metric.name), metric) for metric in told),
+        )
+        for level in series.levels
+    )
+    heads = tuple(f"{metric.title} ({metric.unit})" for metric in told)
+    return Grid(title, ("Concurrency", *heads), rows)
+
+
+def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
+    """Concurrency | a column for each series | Winner (percent)."""
+    rows = [row for row in comparison.rows if row.metric == metric]
+    shown = [name for name in names if any(name in row.values for row in rows)]
+    meaning = METRICS[metric]
+    some = any(row.significant is not None for row in comparison.rows)
+    body = tuple(
+        (
+            load_words(load_of(row)),
+            *(meaning.text(row.values.get(name)) for name in shown),
+            _winner(row, mark_untested=some),
+        )
+        for row in rows
+    )
+    better = "higher" if meaning.more_is_better else "lower"
+    heads: tuple[Cell, ...] = ("Concurrency", *(Outside(name) for name in shown), "Winner")
+    left = frozenset({0, len(heads) - 1})
+    return Grid(f"{meaning.title} ({meaning.unit}, {better} is better)", heads, body, left)
+
+
+def versus(comparison: ComparisonResult, metric: str) -> Grid:
+    """Source | Concurrency | Theirs | Ours | Delta: the baseline is ours."""
+    meaning, ours = METRICS[metric], comparison.baseline or ""
+    rows = tuple(
+        (
+            Outside(name),
+            load_words(load_of(row)),
+            meaning.text(value),
+            meaning.text(row.values.get(ours)),
+            change(row.values.get(ours), value),
+        )
+        for name in dict.fromkeys(name for row in comparison.rows for name in row.values)
+        for row in comparison.rows
+        if row.metric == metric and name != ours and ours in row.values
+        if (value := row.values.get(name)) is not None
+    )
+    heads = ("Source", "Concurrency", f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
+    return Grid(f"{meaning.title} beside others", heads, rows)
+
+
+def interactive(series: Series) -> Grid:
+    """One user alone: latency, throughput, prompt, completion."""
+    rows: list[tuple[Cell, ...]] = []
+    for level in _alone(series):
+        rows += [
+            ("Latency", with_unit(level.figures.get("e2e_ms"), METRICS["e2e_ms"])),
+            ("Throughput", with_unit(level.figures.get("output_tps"), METRICS["output_tps"])),
+            ("Prompt", tokens(level.load.pp)),
+            ("Completion", tokens(level.load.tg)),
+        ]
+        break
+    return Grid("Interactive, one user", ("Figure", "Value"), tuple(rows))
+
+
+def batch_scaling(series: Series) -> Grid:
+    """Batch | Throughput."""
+    metric = METRICS["output_tps"]
+    rows = tuple(
+        (str(level.load.concurrency), figure(level.figures.get("output_tps"), metric))
+        for level in series.levels
+    )
+    return Grid("Batch scaling", ("Batch", f"Throughput ({metric.unit})"), rows)
+
+
+def contexts(series: Series) -> Grid:
+    """Context | Prompt tokens | Latency | Decode speed: one stream, ever longer prompts."""
+    latency, decode = METRICS["e2e_ms"], METRICS["decode_tps"]
+    rows = tuple(
+        (
+            Outside(level.label) if level.label else str(number),
+            UNKNOWN if level.load.pp is None else f"{level.load.pp:,}",
+            figure(level.figures.get("e2e_ms"), latency),
+            figure(level.figures.get("decode_tps"), decode),
+        )
+        for number, level in enumerate(_alone(series), start=1)
+    )
+    heads = ("Context", "Prompt tokens", "Latency (ms)", "Decode (tok/s)")
+    return Grid("Long contexts, one user", heads, rows)
+
+
+def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
+    """Test | Before | After | Change: every figure that both have, and what only one could do."""
+    pairs = [
+        (load, name, _find(before, load, name), _find(after, load, name))
+        for load in loads([*before, *after])
+        for name in METRICS
+    ]
+    rows = tuple(
+        (
+            f"{load_words(load)} {METRICS[name].title} ({METRICS[name].unit})",
+            figure(old, METRICS[name]),
+            figure(new, METRICS[name]),
+            change(new.mean, old.mean) if old and new else UNKNOWN,
+        )
+        for load, name, old, new in pairs
+        if old or new
+    )
+    return Grid("Before and after", ("Test", "Before", "After", "Change"), rows)
+
+
+def machines(by_machine: Mapping[str, Sequence[Series]]) -> Grid:
+    """Hardware | tokens a second alone and in the largest batch | longest prompt | decode speed there."""
+    rows = tuple((Outside(name), *_machine(series)) for name, series in by_machine.items())
+    heads = ("Hardware", "Batch 1 (tok/s)", "Largest batch (tok/s)", "Longest prompt", "Decode there (tok/s)")
+    return Grid("Machines", heads, rows)
+
+
+def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
+    """Concurrency | standard deviation over runs of each | Ratio: which one varies more."""
+    meaning = METRICS[metric]
+    rows: list[tuple[Cell, ...]] = []
+    for load in loads([first, second]):
+        stds = [found.std if (found := _find([one], load, metric)) else None for one in (first, second)]
+        if stds[0] is not None and stds[1] is not None:
+            ratio = f"{stds[1] / stds[0]:.1f}×" if stds[0] > 0 else UNKNOWN
+            rows.append((load_words(load, lengths=False), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio))
+    heads = ("Concurrency", Outside(first.name, " stdev"), Outside(second.name, " stdev"), "Ratio")
+    return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
+
+
+def gap(first: Series, second: Series, load: Load) -> Grid:
+    """Metric at one load | first | second | Gap of the first over the second."""
+    rows = tuple(
+        (
+            f"{metric.title} ({metric.unit})",
+            metric.text(one.mean),
+            metric.text(two.mean),
+            change(one.mean, two.mean),
+        )
+        for metric in METRICS.values()
+        if (one := _find([first], load, metric.name)) and (two := _find([second], load, metric.name))
+    )
+    heads = (f"Metric at {load_words(load, lengths=False)}", Outside(first.name), Outside(second.name), "Gap")
+    return Grid("Side by side", heads, rows)
+
+
+def intervals(series: Series, metrics: Sequence[str]) -> Grid:
+    """Concurrency | mean and standard deviation over runs of each metric that has runs."""
+    told = [
+        METRICS[name]
+        for name in metrics
+        if any(name in level.figures and level.figures[name].std is not None for level in series.levels)
+    ]
+    rows = tuple(
+        (
+            load_words(level.load, lengths=_varied(series)),
+            *(mean_and_std(level.figures.get(one.name), one) for one in told),
+        )
+        for level in series.levels
+    )
+    heads = tuple(f"{metric.title} ({metric.unit})" for metric in told)
+    return Grid("Mean ± standard deviation over runs", ("Concurrency", *heads), rows)
+
+
+def _winner(row: ComparisonRow, *, mark_untested: bool) -> Cell:
+    if row.significant is False:
+        return NO_DIFFERENCE
+    if row.winner is None or row.percent is None:
+        return UNKNOWN
+    mark = "*" if mark_untested and row.significant is None else ""
+    return Outside(row.winner, f" ({row.percent:+.0f}%){mark}")
+
+
+def _machine(series: Sequence[Series]) -> Iterator[Cell]:
+    metric, decode = METRICS["output_tps"], METRICS["decode_tps"]
+    batches = [level for one in series for level in one.levels if "output_tps" in level.figures]
+    batches.sort(key=lambda level: level.load.concurrency)
+    alone = next((level for level in batches if level.load.concurrency == 1), None)
+    largest = batches[-1] if batches and batches[-1].load.concurrency > 1 else None
+    yield figure(alone.figures["output_tps"], metric) if alone else UNKNOWN
+    yield (
+        f"{figure(largest.figures['output_tps'], metric)} (c{largest.load.concurrency})"
+        if largest
+        else UNKNOWN
+    )
+    prompts = [level for one in series for level in one.levels if level.load.pp is not None]
+    longest = max(prompts, key=lambda level: level.load.pp or 0, default=None)
+    yield tokens(longest.load.pp) if longest else UNKNOWN
+    yield figure(longest.figures.get("decode_tps"), decode) if longest else UNKNOWN
+
+
+def _varied(series: Series) -> bool:
+    """Tell whether one concurrency has several levels: then its lengths must stand beside it."""
+    return len({level.load.concurrency for level in series.levels}) < len(series.levels)
+
+
+def _alone(series: Series) -> list[SeriesLevel]:
+    return [level for level in series.levels if level.load.concurrency == 1]
+
+
+def _find(series: Sequence[Series], load: Load, metric: str) -> Figure | None:
+    found = (level.figures.get(metric) for one in series if (level := one.at(load)) is not None)
+    return next((figure for figure in found if figure is not None), None)

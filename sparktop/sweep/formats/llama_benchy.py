@@ -1,0 +1,92 @@
+"""A result as llama-benchy 0.4 writes it, so that tools which read that read ours.
+
+Its standard deviations divide by n, not by n - 1. It has no place for latency percentiles, errors, validity
+or several targets. At a concurrency of 1 it takes its probe's latency off the prompt's time; ours takes off
+nothing and says so (`latency_mode` "none").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from sparktop.errors import UsageError
+from sparktop.model.text import clean
+from sparktop.sweep.results import EachRequest, LevelResult, PlanResult, Rate, SweepResult, TargetResult
+
+
+def render(result: SweepResult, target: str | None = None) -> str:
+    """Give one target of a result as llama-benchy's JSON.
+
+    Raises:
+        UsageError: there are several targets and none was named, or none of that name.
+    """
+    return json.dumps(to_json(result, target), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def to_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
+    """Give it as JSON values; errors as `render`."""
+    chosen = _chosen(result, target)
+    levels = chosen.levels
+    return {
+        "version": f"sparktop {result.sparktop}",
+        "timestamp": f"{result.started_at:%Y-%m-%d %H:%M:%SZ}",
+        "latency_mode": "none",
+        "latency_ms": 0.0,
+        "model": chosen.model or "unknown",
+        "prefix_caching_enabled": False,
+        "max_concurrency": max((level.concurrency for level in levels), default=0),
+        "benchmarks": [_benchmark(level, result.plan) for level in levels],
+    }
+
+
+def _chosen(result: SweepResult, name: str | None) -> TargetResult:
+    if name is not None:
+        found = result.target(name)
+        if found is None:
+            raise UsageError(f"the sweep has no target '{clean(name, 60)}'")
+        return found
+    if len(result.targets) != 1:
+        names = ", ".join(target.name for target in result.targets) or "none"
+        raise UsageError(f"llama-benchy's JSON holds one target, this sweep has {names}; write one at a time")
+    return result.targets[0]
+
+
+def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
+    each = level.each or EachRequest()
+    pairs = zip(each.prompt_tokens, each.ttfr_ms, strict=False)
+    speeds = [1000 * tokens / ms for tokens, ms in pairs if tokens is not None and ms]
+    return {
+        "concurrency": level.concurrency,
+        "context_size": 0,
+        "prompt_size": (level.pp if level.pp is not None else plan.pp) or 0,
+        "response_size": (level.tg if level.tg is not None else plan.tg) or 0,
+        "is_context_prefill_phase": False,
+        "pp_throughput": _rate(level.prefill_tps),
+        "pp_req_throughput": _metric(speeds),
+        "tg_throughput": _rate(level.decode_tps),
+        "tg_req_throughput": _metric(_known(each.stream_tps)),
+        "peak_throughput": _rate(level.peak_tps),
+        "peak_req_throughput": None,
+        "ttfr": _metric(_known(each.ttfr_ms)),
+        "est_ppt": _metric(_known(each.ttfr_ms)),
+        "e2e_ttft": _metric(_known(each.ttft_ms)),
+        "throughput_over_time": None,
+        "requests_throughput_over_time": None,
+    }
+
+
+def _rate(rate: Rate | None) -> dict[str, Any] | None:
+    return None if rate is None else _metric(rate.values or (rate.mean,))
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _metric(values: Sequence[float]) -> dict[str, Any] | None:
+    if not values:
+        return None
+    return {"mean": fmean(values), "std": pstdev(values), "values": list(values)}

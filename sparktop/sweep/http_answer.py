@@ -1,0 +1,218 @@
+"""One HTTP/1.1 answer, read as it comes (RFC 9112): its head, then its body without the framing.
+
+Why not aiohttp: it hands a body on through tasks and queues, so that a read can be stamped only when its
+reader wakes up. Here whoever holds the socket stamps a read first and has it taken apart afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from enum import Enum, auto
+
+_LARGEST_HEAD_BYTES = 64 << 10
+_LONGEST_SIZE_LINE_BYTES = 4096
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")
+_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
+_UNPACKED_AT_ONCE_BYTES = 1 << 20
+_LARGEST_UNPACKED_BYTES = 64 << 20
+"""Of one read: a packed stream that grows a thousandfold is an attack."""
+_ZLIB_OR_GZIP_HEADER = 32 + zlib.MAX_WBITS
+_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
+_NO_BODY = frozenset({204, 304})
+
+
+class BrokenAnswerError(Exception):
+    """What came is no HTTP/1.1 answer, or one that cannot be unpacked; the message says what."""
+
+
+class _Part(Enum):
+    HEAD = auto()
+    SIZED = auto()
+    """A body of a known length."""
+    CHUNK_SIZE = auto()
+    CHUNK = auto()
+    CHUNK_END = auto()
+    TRAILER = auto()
+    UNTIL_CLOSE = auto()
+    DONE = auto()
+
+
+class HttpAnswer:
+    """Takes what a connection gives and gives the pieces of the body."""
+
+    __slots__ = ("_buffer", "_left", "_part", "_unpacker", "headers", "reusable", "status")
+
+    def __init__(self) -> None:
+        """Wait for the head."""
+        self.status: int | None = None
+        """None until the head is whole."""
+        self.headers: dict[str, str] = {}
+        """By lower-case name; the last of several."""
+        self.reusable = True
+        """True when the connection may carry another request after this answer."""
+        self._part = _Part.HEAD
+        self._buffer = b""
+        self._left = 0
+        self._unpacker: zlib._Decompress | None = None
+
+    @property
+    def done(self) -> bool:
+        """True when the body is whole."""
+        return self._part is _Part.DONE
+
+    def feed(self, data: bytes) -> bytes:
+        """Take in a read; give what of the body it held.
+
+        Raises:
+            BrokenAnswerError: this is no answer.
+        """
+        if self._part is _Part.HEAD:
+            data = self._read_head(data)
+            if self._part is _Part.HEAD:
+                return b""
+        body = self._read_body(data)
+        if self._unpacker is not None and body:
+            return self._unpack(self._unpacker, body)
+        return body
+
+    def close(self) -> bool:
+        """Note that the connection was closed; tell whether the answer is whole."""
+        if self._part is _Part.UNTIL_CLOSE:
+            self._part = _Part.DONE
+        return self.done
+
+    def _read_head(self, data: bytes) -> bytes:
+        """Give what follows the head."""
+        self._buffer += data
+        while True:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end > _LARGEST_HEAD_BYTES or (end < 0 and len(self._buffer) > _LARGEST_HEAD_BYTES):
+                raise BrokenAnswerError("the head of the answer has no end")
+            if end < 0:
+                if not b"HTTP/1.".startswith(self._buffer[:7]):
+                    raise BrokenAnswerError("the answer is no HTTP/1.1")
+                return b""
+            lines, self._buffer = self._buffer[:end].split(b"\r\n"), self._buffer[end + 4 :]
+            status = self._read_status(lines[0])
+            if status >= 200:  # noqa: PLR2004 - below are interim answers, another head follows
+                break
+        self.status = status
+        for line in lines[1:]:
+            name, colon, value = line.partition(b":")
+            if colon:
+                self.headers[name.decode("latin-1").lower()] = value.strip().decode("utf-8", "replace")
+        self._choose_framing()
+        rest, self._buffer = self._buffer, b""
+        return rest
+
+    def _read_status(self, line: bytes) -> int:
+        found = _STATUS_LINE.fullmatch(line)
+        if found is None:
+            raise BrokenAnswerError("the answer is no HTTP/1.1")
+        if line.startswith(b"HTTP/1.0"):
+            self.reusable = False
+        return int(found[1])
+
+    def _choose_framing(self) -> None:
+        headers = self.headers
+        if "close" in headers.get("connection", "").lower():
+            self.reusable = False
+        packed = headers.get("content-encoding", "identity").strip().lower()
+        if packed in _PACKED:
+            self._unpacker = zlib.decompressobj(_ZLIB_OR_GZIP_HEADER)
+        elif packed not in {"", "identity"}:
+            raise BrokenAnswerError("the answer is packed in a way that was not asked for")
+        if self.status in _NO_BODY:
+            self._part = _Part.DONE
+        elif headers.get("transfer-encoding", "").lower().endswith("chunked"):
+            self._part = _Part.CHUNK_SIZE
+        elif (length := headers.get("content-length")) is not None:
+            if not (length.isascii() and length.isdigit() and len(length) < 16):  # noqa: PLR2004 - petabytes
+                raise BrokenAnswerError("the answer's length is no number")
+            self._left = int(length)
+            self._part = _Part.SIZED if self._left else _Part.DONE
+        else:
+            self.reusable = False
+            self._part = _Part.UNTIL_CLOSE
+
+    def _read_body(self, data: bytes) -> bytes:
+        match self._part:
+            case _Part.SIZED:
+                body = data[: self._left]
+                self._left -= len(body)
+                if not self._left:
+                    self._finish(data[len(body) :])
+                return body
+            case _Part.UNTIL_CLOSE:
+                return data
+            case _Part.DONE:
+                if data:
+                    self.reusable = False
+                return b""
+            case _:
+                return self._read_chunks(data)
+
+    def _read_chunks(self, data: bytes) -> bytes:
+        if self._buffer:
+            data, self._buffer = self._buffer + data, b""
+        pieces: list[bytes] = []
+        at, length = 0, len(data)
+        while at < length:
+            if self._part is _Part.CHUNK:
+                piece = data[at : at + self._left] if at or self._left < length else data
+                pieces.append(piece)
+                at += len(piece)
+                self._left -= len(piece)
+                if self._left:
+                    break
+                self._part = _Part.CHUNK_END
+            elif self._part is _Part.DONE:
+                self._finish(data[at:])
+                break
+            else:
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    self._keep(data[at:])
+                    break
+                self._read_line(data[at:end])
+                at = end + 2
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read_line(self, line: bytes) -> None:
+        """Read a line between chunks, without its end."""
+        if self._part is _Part.CHUNK_SIZE:
+            size = line.partition(b";")[0].strip()
+            if _SIZE.fullmatch(size) is None:
+                raise BrokenAnswerError("the size of a chunk is no number")
+            self._left = int(size, 16)
+            self._part = _Part.CHUNK if self._left else _Part.TRAILER
+        elif self._part is _Part.CHUNK_END:
+            if line:
+                raise BrokenAnswerError("a chunk is longer than its size")
+            self._part = _Part.CHUNK_SIZE
+        elif not line:
+            self._part = _Part.DONE
+
+    def _keep(self, rest: bytes) -> None:
+        if len(rest) > _LONGEST_SIZE_LINE_BYTES:
+            raise BrokenAnswerError("the size of a chunk has no end")
+        self._buffer = rest
+
+    def _finish(self, rest: bytes) -> None:
+        self._part = _Part.DONE
+        if rest:
+            self.reusable = False  # an answer to nothing that we asked
+
+    def _unpack(self, unpacker: zlib._Decompress, body: bytes) -> bytes:
+        pieces, total = [], 0
+        try:
+            while body and not unpacker.eof:
+                pieces.append(unpacker.decompress(body, _UNPACKED_AT_ONCE_BYTES))
+                total += len(pieces[-1])
+                if total > _LARGEST_UNPACKED_BYTES:
+                    raise BrokenAnswerError("the packed answer unpacks without end")
+                body = unpacker.unconsumed_tail
+        except zlib.error as error:
+            raise BrokenAnswerError("the packed answer cannot be unpacked") from error
+        return b"".join(pieces)

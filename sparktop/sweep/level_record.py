@@ -1,0 +1,265 @@
+"""One level of one target while it is made: its runs, what the servers counted, and in the end its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import JsonValue
+
+from sparktop.model.load import Level, LoadEvent, RequestEnded
+from sparktop.model.targets import ModelFacts
+from sparktop.sweep.level_results import level_result
+from sparktop.sweep.plan import Plan, TargetKind
+from sparktop.sweep.preparation import PreparedTarget
+from sparktop.sweep.results import LevelResult, ServerSide
+from sparktop.sweep.router_side import router_side
+from sparktop.sweep.run_record import RunRecord
+from sparktop.sweep.server_side import Counters, ServerLog, ServerPoint, Span, node_side, together
+from sparktop.sweep.trace import RequestTrace, collect
+from sparktop.sweep.validity import Asked, LevelFacts, judge
+from sparktop.sweep.worker_messages import ClientHealth
+
+_PERCENT = 100.0
+
+
+@dataclass(slots=True, eq=False)
+class LevelRecord:
+    """Collects; `result` may be asked for at any time."""
+
+    plan: Plan
+    prepared: PreparedTarget
+    level: Level
+    events: list[LoadEvent] = field(default_factory=list)
+    """Of measured runs, with every token's time."""
+    partial: list[LoadEvent] = field(default_factory=list)
+    """Of a measured run that was called off or broke off."""
+    spans: list[Span] = field(default_factory=list)
+    """Of measured runs, whole or not."""
+    run_s: list[float] = field(default_factory=list)
+    health: list[ClientHealth] = field(default_factory=list)
+    health_entered: int = 0
+    """Of those, how many the result knows already."""
+    asked: Asked = field(default_factory=Asked)
+    warm_up: Asked = field(default_factory=Asked)
+    growth: dict[str, Counters] = field(default_factory=dict)
+    """Of each server, the stints added up."""
+    finished: dict[str, float] = field(default_factory=dict)
+    """Requests that each server finished in the measured runs, where nothing else tells who served."""
+    fell: bool = False
+    unsettled: str | None = None
+    cut_short: str | None = None
+
+    @property
+    def runs(self) -> int:
+        """Measured runs that were made to their end."""
+        return len(self.run_s)
+
+    def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
+        """Take in a run, whole or not; `events` are its own with backends by their names."""
+        asked = asked_of(events, self.level.output_tokens)
+        self.asked = self.asked.plus(asked)
+        if warm_up:
+            self.warm_up = self.warm_up.plus(asked)
+            return
+        end = record.finished
+        if end is not None:
+            self.spans.append((end.started_at, end.ended_at))
+            self.health.append(end.health)
+        if end is not None and not end.cancelled:
+            self.events += events
+            self.run_s.append(end.ended_at - end.started_at)
+        else:
+            self.partial += events
+
+    def add_growth(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
+        """Take in how the servers' counters grew over a stint."""
+        for name in self.prepared.backends:
+            first, last = before.get(name), after.get(name)
+            if first is None or last is None:
+                continue
+            grown = last.counters.since(first.counters)
+            anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
+            self.fell |= anew or grown.fell()
+            known = self.growth.get(name)
+            self.growth[name] = grown if known is None else known.plus(grown)
+
+    def add_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
+        """Take in how many requests each server finished in the measured runs of a stint."""
+        for name in self.prepared.backends:
+            first, last = before.get(name), after.get(name)
+            count = last.counters.since(first.counters).finished if first and last else None
+            if count is not None:
+                self.finished[name] = self.finished.get(name, 0.0) + max(0.0, count)
+
+    def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
+        """Give the level's figures with everything that was seen beside them."""
+        # A run that was broken off counts only where there is no whole one: its windows are cut.
+        events = self.events if self.runs else self.partial
+        made = level_result(self.level, events)
+        if self.runs and self.partial:
+            made = _with_partial(made, level_result(self.level, self.partial))
+        facts = self.facts(log)
+        served = dict(made.served_by)
+        if not served and self.prepared.target.kind is TargetKind.ROUTER:
+            served = {name: round(count) for name, count in self.finished.items() if count > 0}
+        made = made.model_copy(
+            update={
+                "served_by": served,
+                "server": self._server(log),
+                "hardware": facts.hardware,
+                "padding_percent": self._padding(models),
+                "roofline_percent": self._roofline(made),
+                "balance": self._balance(log, events, made),
+            }
+        )
+        return made.model_copy(update={"validity": judge(self.plan, made, facts)})
+
+    def traces(self) -> list[RequestTrace]:
+        """Give the requests of whole runs."""
+        return collect(self.events)
+
+    def facts(self, log: ServerLog) -> LevelFacts:
+        """Give what is known beside the figures."""
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        waiting = together(looks, lambda point: point.waiting) if looks else []
+        nodes = {name: log.nodes(name, self.spans) for name in self.prepared.nodes}
+        return LevelFacts(
+            asked=self.asked,
+            growth=self._grown(),
+            unsettled=self.unsettled,
+            fell=self.fell,
+            looks=len(waiting),
+            looks_waiting=sum(one > 0 for one in waiting),
+            waiting_max=max(waiting, default=None),
+            running_max=_max(looks, lambda point: point.running),
+            kv_cache_max_percent=_kv_max(looks),
+            slots=self.prepared.slots,
+            health=tuple(self.health),
+            hardware={name: node_side(points) for name, points in nodes.items() if points},
+            mdns=self.prepared.mdns,
+            run_s=tuple(self.run_s),
+            cut_short=self.cut_short,
+        )
+
+    def _grown(self) -> Counters | None:
+        """Give the growth over all servers; None where one of them does not tell."""
+        names = self.prepared.backends
+        if not names or any(name not in self.growth for name in names):
+            return None
+        first, *others = (self.growth[name] for name in names)
+        for one in others:
+            first = first.plus(one)
+        return first
+
+    def _server(self, log: ServerLog) -> ServerSide | None:
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        if not looks:
+            return None
+        grown = (None if self.fell else self._grown()) or Counters()
+        return ServerSide(
+            running_max=_max(looks, lambda point: point.running),
+            waiting_max=_max(looks, lambda point: point.waiting),
+            kv_cache_max_percent=_kv_max(looks),
+            preemptions=grown.preemptions,
+            generation_tokens=_less(grown.generation_tokens, self.warm_up.generated),
+            prompt_tokens=_less(grown.prompt_tokens, self.warm_up.prompt),
+            prefix_cache_hit_percent=_hit_percent(grown),
+        )
+
+    def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
+        """Padding of a batch of c in the smallest captured graph that holds it."""
+        facts = models.get(self.prepared.model or "")
+        if facts is None or self.prepared.target.kind is not TargetKind.ENGINE:
+            return None
+        wanted = self.level.concurrency
+        graph = min((size for size in facts.cudagraph_capture_sizes if size >= wanted), default=None)
+        return None if graph is None else _PERCENT * (graph - wanted) / graph
+
+    def _roofline(self, made: LevelResult) -> float | None:
+        """Decode of one request alone over what the memory bandwidth allows it."""
+        limit = self.prepared.roofline_tps
+        if self.level.concurrency != 1 or made.decode_tps is None or not limit:
+            return None
+        return _PERCENT * made.decode_tps.mean / limit
+
+    def _balance(
+        self, log: ServerLog, events: list[LoadEvent], made: LevelResult
+    ) -> dict[str, JsonValue] | None:
+        if self.prepared.target.kind is not TargetKind.ROUTER:
+            return None
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        life_ms = made.e2e_ms.p50 if made.e2e_ms is not None else None
+        return router_side(
+            self.prepared.target.name,
+            events,
+            looks,
+            e2e_s=None if life_ms is None else life_ms / 1000,
+            until=self.spans[-1][1] if self.spans else None,
+        )
+
+
+def asked_of(events: list[LoadEvent], output_tokens: int) -> Asked:
+    """Give what the requests of a run asked for and got."""
+    traces = collect(events)
+    whole = [trace for trace in traces if trace.ok]
+    broken = [trace for trace in traces if not trace.ok]
+    prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
+    known = [count for count in prompts if count is not None]
+    came = sum(trace.tokens for trace in broken)
+    return Asked(
+        generated=sum(trace.tokens for trace in whole) + came,
+        prompt=sum(known) if len(known) == len(prompts) else None,
+        most=output_tokens * len(traces),
+        open=max(0, output_tokens * len(broken) - came),
+        open_requests=len(broken),
+    )
+
+
+def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
+    """Give events with the backends' watched names in place of the router's words."""
+    names = prepared.names
+    if names is None:
+        return events
+    return [
+        replace(event, served_by=names.name(event.served_by))
+        if isinstance(event, RequestEnded) and event.served_by is not None
+        else event
+        for event in events
+    ]
+
+
+def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
+    """Add the requests of a run that was broken off to those that are counted, apart."""
+    mine, other = made.requests, partial.requests
+    errors = dict(mine.errors)
+    for word, count in other.errors.items():
+        errors[word] = errors.get(word, 0) + count
+    requests = mine.model_copy(
+        update={
+            "failed": mine.failed + other.failed,
+            "cancelled": mine.cancelled + other.cancelled,
+            "errors": errors,
+        }
+    )
+    return made.model_copy(update={"requests": requests})
+
+
+def _max(looks: Mapping[str, list[ServerPoint]], of: Callable[[ServerPoint], float | None]) -> float | None:
+    """Give the highest sum over servers."""
+    return max(together(looks, of), default=None) if looks else None
+
+
+def _kv_max(looks: Mapping[str, list[ServerPoint]]) -> float | None:
+    shares = (point.kv_cache_percent for points in looks.values() for point in points)
+    return max((share for share in shares if share is not None), default=None)
+
+
+def _hit_percent(grown: Counters) -> float | None:
+    if not grown.cache_queries or grown.cache_hits is None:
+        return None
+    return _PERCENT * grown.cache_hits / grown.cache_queries
+
+
+def _less(grown: float | None, warm_up: int | None) -> float | None:
+    return None if grown is None or warm_up is None else grown - warm_up

@@ -1,0 +1,209 @@
+"""Before load is put on a target: is it there, which model, how long prompts come out, what may go wrong."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparktop.model.load import TokenSource
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.text import clean
+from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.request_errors import RequestFailure
+from sparktop.sweep.served_by import BackendNames
+from sparktop.sweep.server_side import is_mdns, watched_backends, watched_nodes
+from sparktop.sweep.worker_messages import (
+    Calibrate,
+    Calibrated,
+    Refused,
+    WorkerEnded,
+    WorkerTarget,
+)
+from sparktop.sweep.worker_process import SweepWorker
+
+
+class WorkerGoneError(Exception):
+    """The load generator's process ended by itself; holds what is known of it."""
+
+    def __init__(self, failure: RequestFailure | None) -> None:
+        """Take the failure."""
+        super().__init__(failure.message if failure else "the load generator's process is gone")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTarget:
+    """A target with all that is known before the first level."""
+
+    target: SweepTarget
+    asks: WorkerTarget
+    """How the load generator asks it."""
+    model: str | None = None
+    """Clean, for people."""
+    engine: str | None = None
+    version: str | None = None
+    backends: tuple[str, ...] = ()
+    """Watched servers that the load reaches."""
+    nodes: tuple[str, ...] = ()
+    """Watched machines that it reaches."""
+    slots: int | None = None
+    """Of all of them together."""
+    roofline_tps: float | None = None
+    """What the memory bandwidth allows one request alone."""
+    names: BackendNames | None = None
+    """Of a router: who answered."""
+    token_source: TokenSource | None = None
+    mdns: bool = False
+    notes: tuple[str, ...] = ()
+    """What a person should know before the first level, a line each."""
+    error: str | None = None
+    """Why no load can be put on it."""
+    lengths: Mapping[int, Calibrated] = field(default_factory=dict)
+    """What each prompt length gave."""
+
+
+async def prepare(
+    plan: Plan,
+    target: SweepTarget,
+    worker: SweepWorker,
+    snapshot: Callable[[], Snapshot],
+    busy: Collection[str] = (),
+) -> PreparedTarget:
+    """Ask a target one request for each prompt length and look at what its servers tell.
+
+    `snapshot` gives the newest picture of them; `busy` are those that ran requests before our first one.
+
+    Raises:
+        WorkerGoneError: the load generator ended.
+    """
+    asks = WorkerTarget(
+        target.url, target.model, plan.api, target.api_key, router=target.kind is TargetKind.ROUTER
+    )
+    found: dict[int, Calibrated] = {}
+    for length in plan.lengths:
+        calibrated = await _calibrate(plan, asks, length, worker)
+        if isinstance(calibrated, RequestFailure):
+            return PreparedTarget(target, asks, error=calibrated.message)
+        if calibrated.failure is not None:
+            return PreparedTarget(
+                target, asks, model=_shown(calibrated.model), error=calibrated.failure.message
+            )
+        found[length] = calibrated
+    prepared = _with_servers(plan, target, asks, found, snapshot())
+    foreign = [name for name in prepared.backends if name in busy]
+    if foreign:
+        note = f"{target.name}: {', '.join(foreign)} runs requests of somebody else"
+        prepared = replace(prepared, notes=(*prepared.notes, note))
+    return prepared
+
+
+async def _calibrate(
+    plan: Plan, asks: WorkerTarget, length: int, worker: SweepWorker
+) -> Calibrated | RequestFailure:
+    command_id = f"calibration-{secrets.token_hex(4)}"
+    command = Calibrate(command_id, asks, length, plan.tg, plan.seed, plan.timeouts)
+    await worker.send(command)
+    async for message in worker.messages():
+        match message:
+            case Calibrated() if message.id == command_id:
+                return message
+            case Refused() if message.id == command_id:
+                return message.failure
+            case WorkerEnded():
+                raise WorkerGoneError(message.failure)
+            case _:
+                pass
+    raise WorkerGoneError(None)
+
+
+def _with_servers(
+    plan: Plan,
+    target: SweepTarget,
+    asks: WorkerTarget,
+    found: Mapping[int, Calibrated],
+    snapshot: Snapshot,
+) -> PreparedTarget:
+    backends = watched_backends(target, snapshot)
+    views = [view for view in snapshot.backends if view.name in backends]
+    first = next(iter(found.values()))
+    slots = [view.slots for view in views if view.slots is not None]
+    kinds = {view.kind for view in snapshot.routers if view.url == target.url}
+    engines = sorted({view.engine for view in views if view.engine})
+    return PreparedTarget(
+        target=target,
+        asks=asks,
+        model=_shown(first.model),
+        engine=next(iter(kinds or engines), None) if asks.router else next(iter(engines), None),
+        version=next((view.version for view in views if view.version), None),
+        backends=backends,
+        nodes=watched_nodes(target, snapshot),
+        slots=sum(slots) if slots and len(slots) == len(views) else None,
+        roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
+        names=_names(target, snapshot) if asks.router else None,
+        token_source=first.token_source,
+        mdns=is_mdns(target.url),
+        notes=tuple(_notes(plan, target, found, views)),
+        error=_impossible(plan, views),
+        lengths=dict(found),
+    )
+
+
+def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
+    deployments = dict(target.deployments)
+    for view in snapshot.routers:
+        if view.url == target.url:
+            told = view.deployments or {}
+            deployments = {id_: name for id_, name in told.items() if name is not None} | deployments
+    urls = {view.name: view.url for view in snapshot.backends}
+    return BackendNames(router_url=target.url, backends=urls | dict(target.backends), deployments=deployments)
+
+
+def _impossible(plan: Plan, views: list[BackendView]) -> str | None:
+    longest = max(plan.lengths) + plan.tg
+    for view in views:
+        if view.max_model_len is not None and longest > view.max_model_len:
+            return (
+                f"{view.name} takes {view.max_model_len} tokens a request at most; "
+                f"pp {max(plan.lengths)} and tg {plan.tg} are {longest}"
+            )
+    return None
+
+
+def _notes(
+    plan: Plan, target: SweepTarget, found: Mapping[int, Calibrated], views: list[BackendView]
+) -> Iterator[str]:
+    name = clean(target.name, 64)
+    if is_mdns(target.url):
+        yield f"{name}: its .local name is looked up by multicast, which fails at times; use an address"
+    first = next(iter(found.values()))
+    if len(first.models) > 1 and target.model is None:
+        chosen = f"{_shown(first.model)} is asked (--model names another)"
+        yield f"{name}: serves {len(first.models)} models; {chosen}"
+    for field_name, words in first.dropped_fields.items():
+        yield f"{name}: refuses {clean(field_name, 40)} and is asked without it ({clean(words, 120)})"
+    for length, one in found.items():
+        prompt = one.prompt
+        if prompt is not None and not prompt.exact:
+            got = "nobody counts them" if prompt.got_tokens is None else f"{prompt.got_tokens} came"
+            yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
+    if first.token_source is TokenSource.CHUNKS:
+        yield f"{name}: tells no token counts: each chunk is taken for one token"
+    yield from _capacity(plan, name, views)
+
+
+def _capacity(plan: Plan, name: str, views: list[BackendView]) -> Iterator[str]:
+    most = max(plan.concurrency, default=1)
+    slots = [view.slots for view in views if view.slots is not None]
+    if slots and len(slots) == len(views) and most > sum(slots):
+        yield f"{name}: c = {most} exceeds its {sum(slots)} slots: the rest waits, and latencies hold that"
+    tokens = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
+    needed = most * (max(plan.lengths) + plan.tg)
+    if tokens and len(tokens) == len(views) and needed > sum(tokens):
+        yield (
+            f"{name}: c = {most} needs {needed} tokens of KV cache, it has {sum(tokens):.0f}: "
+            "requests will wait or be preempted"
+        )
+
+
+def _shown(model: str | None) -> str | None:
+    return None if model is None else clean(model)

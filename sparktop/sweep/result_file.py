@@ -1,0 +1,65 @@
+"""JSON from a file that somebody else wrote: bounded, finite, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sparktop.errors import UsageError
+from sparktop.model.text import clean
+
+MOST_BYTES = 256 << 20
+"""A detailed result of a hundred thousand requests is below it."""
+
+
+def read_json(path: Path) -> object:
+    """Read a JSON file; NaN and infinities, which some tools write, become null.
+
+    Raises:
+        UsageError: it cannot be read or is no JSON; says what, where and what to do in one line.
+    """
+    name = clean(path)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = clean(getattr(error, "strerror", None) or error)
+        raise UsageError(f"{name}: cannot be read: {reason}; give the result file of a sweep") from None
+    if len(data) > MOST_BYTES:
+        raise UsageError(
+            f"{name}: is over {MOST_BYTES >> 20} MiB; give the summary instead of the raw records"
+        )
+    if not data.strip():
+        raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
+    try:
+        return _parsed(data)
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{name}: is no JSON: byte {error.start} is no UTF-8; is it the right file?"
+        ) from None
+    except json.JSONDecodeError as error:
+        what = clean(error.msg, 80)
+        raise UsageError(
+            f"{name}: line {error.lineno}, column {error.colno}: {what}; the file is cut short or no JSON"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise UsageError(f"{name}: is no JSON that can be read: {clean(error, 80)}") from None
+
+
+def _parsed(data: bytes) -> object:
+    """Read JSON, or a list of the lines where each line is JSON of its own."""
+    text = data.decode("utf-8-sig")
+    try:
+        return json.loads(text, parse_constant=_nothing)
+    except json.JSONDecodeError as error:
+        lines = text.splitlines()
+        if error.msg != "Extra data" or error.lineno == len(lines) == 1:
+            raise
+        try:
+            return [json.loads(line, parse_constant=_nothing) for line in lines if line.strip()]
+        except json.JSONDecodeError:
+            raise error from None
+
+
+def _nothing(_: str) -> None:
+    """Stand in for NaN and the infinities."""

@@ -1,0 +1,135 @@
+"""What a router did with a level: the order in which it chose backends, and how evenly they were loaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from pydantic import JsonValue
+
+from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.model.balance import Balance
+from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
+from sparktop.sweep.plan import SweepTarget, TargetKind
+from sparktop.sweep.results import LevelResult, TargetResult
+from sparktop.sweep.served_by import RoutingTest, routing_test
+from sparktop.sweep.server_side import ServerPoint
+
+
+def assignments(events: Iterable[LoadEvent]) -> list[str]:
+    """Give the backends that answered, in the order in which requests started."""
+    starts: list[tuple[float, str]] = []
+    served: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, RequestStarted):
+            starts.append((event.at, event.request_id))
+        elif isinstance(event, RequestEnded) and event.served_by is not None:
+            served[event.request_id] = event.served_by
+    # Sorting keeps the order of those that started in the same moment.
+    starts.sort(key=lambda start: start[0])
+    return [served[request_id] for _, request_id in starts if request_id in served]
+
+
+def router_side(
+    name: str,
+    events: Iterable[LoadEvent],
+    looks: Mapping[str, Sequence[ServerPoint]],
+    *,
+    e2e_s: float | None,
+    until: float | None,
+) -> dict[str, JsonValue]:
+    """Give a level's balance as a snapshot has it, with the test of the order of choices beside it.
+
+    `looks` are those at the backends; `e2e_s` is the life of a request, `until` the end of the last run.
+    """
+    order = assignments(events)
+    found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
+    if len(looks) > 1 and until is not None:
+        tracks = [_track(backend, points) for backend, points in looks.items()]
+        found |= _balance_json(judge(GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0), until))
+    return found
+
+
+def router_overhead_ms(
+    target: SweepTarget, level: LevelResult, others: Mapping[str, TargetResult], urls: Mapping[str, str]
+) -> float | None:
+    """Give the router's median TTFT less its backends' own, from direct levels of the same sweep.
+
+    A backend behind a router gets its share of the concurrency, so it is held against its own level of that
+    size: c = 16 over two backends against c = 8. None where no backend was measured so. `others` are the
+    targets by name, `urls` where each stands.
+    """
+    behind = set(target.backends.values())
+    share, rest = divmod(level.concurrency, max(1, len(behind)))
+    wanted = max(1, share) if not rest or level.concurrency < len(behind) else None
+    if target.kind is not TargetKind.ROUTER or level.ttft_ms is None or level.ttft_ms.p50 is None:
+        return None
+    direct = [
+        one.ttft_ms.p50
+        for name, result in others.items()
+        if urls.get(name) in behind
+        for one in result.levels
+        if (one.concurrency, one.pp, one.tg) == (wanted, level.pp, level.tg)
+        and one.ttft_ms is not None
+        and one.ttft_ms.p50 is not None
+    ]
+    return level.ttft_ms.p50 - fmean(direct) if direct else None
+
+
+def _track(name: str, points: Sequence[ServerPoint]) -> LoadTrack:
+    waiting = [_number(one.waiting) for one in points]
+    return LoadTrack(
+        name=name,
+        times_s=[one.at for one in points],
+        running=[_number(one.running) for one in points],
+        waiting=None if all(map(math.isnan, waiting)) else waiting,
+        generation_tps=_rates(points),
+    )
+
+
+def _rates(points: Sequence[ServerPoint]) -> list[float]:
+    """Give tokens per second since the look before; NaN for the first."""
+    rates = [math.nan] if points else []
+    for before, now in pairwise(points):
+        made = now.counters.since(before.counters).generation_tokens
+        step_s = now.at - before.at
+        rates.append(math.nan if made is None or made < 0 or step_s <= 0 else made / step_s)
+    return rates
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _test_json(test: RoutingTest) -> dict[str, JsonValue]:
+    return {
+        "word": test.word,
+        "requests": test.requests,
+        "runs": test.runs,
+        "expected_runs": test.expected_runs,
+        "runs_p": test.runs_p,
+        "totals_p": test.totals_p,
+        "sentence": test.sentence,
+    }
+
+
+def _balance_json(judged: Balance) -> dict[str, JsonValue]:
+    return {
+        "group": judged.group,
+        "backends": list(judged.backends),
+        "verdict": judged.word.value,
+        "confidence": judged.confidence,
+        "since": None,
+        "window_s": judged.window_s,
+        "sample_hz": judged.sample_hz,
+        "dispersion_z": judged.dispersion_z,
+        "period_s": judged.period_s,
+        "lead_changes_per_min": judged.lead_changes_per_min,
+        "starved_percent": dict(judged.starved_percent),
+        "lost_percent": judged.lost_percent,
+        "reasons": list(judged.reasons),
+        "hint": judged.hint,
+    }

@@ -1,0 +1,153 @@
+"""What one event of a completion's stream says, with no more of its JSON read than that takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sparktop.model.text import clean
+
+DONE = b"[DONE]"
+_FAST_BYTES = 4096
+"""Longer events are rare: read with care instead of fast."""
+_WORDS_LIMIT = 90
+# A quote inside a JSON string is written \", so these bytes can only be a key and what follows it.
+_TOKEN_IDS = re.compile(rb'"token_ids":\s?\[([0-9, ]+)\]')
+_TEXT = re.compile(rb'"(?:content|text)":\s?"[^"]')
+_PROMPT_IDS = b'"prompt_token_ids":'
+_TEXT_KEYS = ("content",)
+_REASONING_KEYS = ("reasoning_content", "reasoning")
+
+
+class BadEventError(Exception):
+    """An event that is no JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The server's own count of a request."""
+
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    generated_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One event."""
+
+    tokens: int = 0
+    """Told by ids, else 1 where there is text."""
+    has_ids: bool = False
+    reasoning: bool = False
+    """Its tokens are reasoning and nothing else."""
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    error: str | None = None
+    """The server's words, clean; "" for an error without words."""
+    model: str | None = None
+    is_plain: bool = False
+    """Read no further than to its tokens: there is nothing else of interest in it."""
+
+
+_BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in range(65))
+_BY_TEXT = StreamEvent(1, is_plain=True)
+
+
+def read_event(data: bytes) -> StreamEvent:
+    """Read the data of an event other than `[DONE]`.
+
+    Raises:
+        BadEventError: it is no JSON object.
+    """
+    if (
+        len(data) < _FAST_BYTES
+        and b'"reasoning' not in data
+        and b'"error"' not in data
+        and b'"usage":{' not in data
+        and b'"usage": {' not in data
+        and (b'"finish_reason":null' in data or b'"finish_reason": null' in data)
+        and data.endswith(b"}")
+    ):
+        found = _TOKEN_IDS.search(data)
+        if found is not None:
+            count = found[1].count(b",") + 1
+            return _BY_IDS[count] if count < len(_BY_IDS) else StreamEvent(count, has_ids=True, is_plain=True)
+        if _TEXT.search(data) is not None:
+            return _BY_TEXT
+    return _read_all(data)
+
+
+def _read_all(data: bytes) -> StreamEvent:
+    try:
+        found = json.loads(_without_prompt_ids(data))
+    except (ValueError, RecursionError) as error:
+        raise BadEventError from error
+    if not isinstance(found, dict):
+        raise BadEventError
+    failure = found.get("error")
+    if failure or found.get("object") == "error":
+        return StreamEvent(error=_words(failure or found))
+    choices = found.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    model = found.get("model")
+    return _from_choice(
+        choice if isinstance(choice, dict) else {},
+        _usage(found.get("usage")),
+        clean(model) if isinstance(model, str) else None,
+    )
+
+
+def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None) -> StreamEvent:
+    delta = choice.get("delta")
+    fields = delta if isinstance(delta, dict) else {}
+    ids = choice.get("token_ids")
+    told = len(ids) if isinstance(ids, list) else 0
+    answers = any(fields.get(key) for key in _TEXT_KEYS) or bool(choice.get("text"))
+    reasons = any(fields.get(key) for key in _REASONING_KEYS)
+    finish = choice.get("finish_reason")
+    return StreamEvent(
+        tokens=told or int(answers or reasons),
+        has_ids=told > 0,
+        reasoning=reasons and not answers,
+        finish_reason=clean(finish, 40) if finish else None,
+        usage=usage,
+        model=model,
+    )
+
+
+def _without_prompt_ids(data: bytes) -> bytes:
+    """Leave out the ids of the prompt's tokens: with long prompts they are most of the first event."""
+    key = data.find(_PROMPT_IDS)
+    if key < 0:
+        return data
+    begin = key + len(_PROMPT_IDS)
+    while data[begin : begin + 1] == b" ":
+        begin += 1
+    end = data.find(b"]", begin)
+    if data[begin : begin + 1] != b"[" or end < 0:
+        return data
+    return data[:begin] + b"null" + data[end + 1 :]
+
+
+def _usage(found: object) -> Usage | None:
+    if not isinstance(found, dict):
+        return None
+    details = found.get("prompt_tokens_details")
+    return Usage(
+        prompt_tokens=_count(found.get("prompt_tokens")),
+        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        generated_tokens=_count(found.get("completion_tokens")),
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _words(found: object) -> str:
+    if isinstance(found, dict):
+        found = found.get("message") or found.get("detail") or found.get("type") or ""
+    return clean(found, _WORDS_LIMIT)

@@ -1,0 +1,187 @@
+"""Sweeps of two real vLLM servers, directly and through a real LiteLLM: our counts against their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.monitor import Monitor
+from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.progress import LevelMeasured, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.results import SweepResult, TargetResult
+from sparktop.sweep.runner import SweepRunner
+from sparktop.sweep.sample_feed import ListeningStore
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(540)]
+
+STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
+LITELLM = STACK / "litellm" / "bin" / "litellm"
+NAMES = ("spark-a", "spark-b")
+START_S = 120.0
+STOP_S = 15.0
+CONFIG = """\
+model_list:
+  - model_name: openai/gpt-oss-120b
+    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{first}/v1", api_key: none}}
+    model_info: {{id: id-a}}
+  - model_name: openai/gpt-oss-120b
+    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{second}/v1", api_key: none}}
+    model_info: {{id: id-b}}
+router_settings: {{routing_strategy: {strategy}, num_retries: 0}}
+litellm_settings: {{telemetry: false}}
+general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
+"""
+
+
+class Counted:
+    """What the servers' own counters of finished requests said before the first run and after the last."""
+
+    def __init__(self, store: ListeningStore) -> None:
+        self._store = store
+        self.before: dict[str, float] = {}
+        self.after: dict[str, float] = {}
+
+    def hear(self, event: SweepEvent) -> None:
+        """Read the counters where the servers are at rest."""
+        if isinstance(event, PhaseChanged) and event.phase is Phase.RUNNING and not self.before:
+            self.before = self._read()
+        elif isinstance(event, LevelMeasured):
+            self.after = self._read()
+
+    def _read(self) -> dict[str, float]:
+        return {view.name: sum(view.finished.values()) for view in self._store.snapshot().backends}
+
+
+async def sweep(plan: Plan, watch: Watch) -> tuple[SweepResult, Counted]:
+    store = ListeningStore(watch)
+    counted = Counted(store)
+    monitor = Monitor(watch, store)
+    await monitor.start()
+    runner = SweepRunner(plan, store)
+    runner.listen(counted.hear)
+    try:
+        return await runner.run(), counted
+    finally:
+        await monitor.stop()
+
+
+def watch_of(servers: list[str], router: RouterTarget | None = None) -> Watch:
+    backends = tuple(
+        BackendTarget(name, url, engine="vllm", slots=8) for name, url in zip(NAMES, servers, strict=True)
+    )
+    return Watch(backends=backends, routers=(router,) if router else (), interval_s=0.5)
+
+
+def check_counts(target: TargetResult) -> None:
+    """Hold every level's tokens against the servers' counters, and print what was measured."""
+    for level in target.levels:
+        decode = level.decode_tps.mean if level.decode_tps else None
+        ttft = level.ttft_ms.p50 if level.ttft_ms else None
+        sys.stdout.write(
+            f"\n{target.name} c={level.concurrency}: {level.tokens} {level.server} decode {decode} "
+            f"ttft {ttft} served {level.served_by} {[one.code for one in level.validity]}\n"
+        )
+        assert level.requests.failed == 0, level.requests.errors
+        assert level.server is not None
+        assert level.server.generation_tokens == level.tokens.generated
+        assert level.server.prompt_tokens == level.tokens.prompt
+        codes = {one.code for one in level.validity}
+        assert not codes & {"count_mismatch", "foreign_traffic", "restarted", "cache_hits", "short_output"}
+
+
+async def test_our_counts_are_two_real_servers_own(servers: list[str]) -> None:
+    """Tokens and prompts of each level equal the growth of the servers' counters, exactly."""
+    targets = tuple(SweepTarget(name, url, known=True) for name, url in zip(NAMES, servers, strict=True))
+    plan = Plan(targets, (1, 4, 12), pp=96, tg=24, runs=2)
+    result, _ = await sweep(plan, watch_of(servers))
+    assert result.status == "done", result.stop_reason
+    for target in result.targets:
+        assert target.error is None
+        assert [level.requests.ok for level in target.levels] == [2, 8, 24]
+        check_counts(target)
+        (queued,) = [level for level in target.levels if level.concurrency == 12]
+        assert "queue_limited" in {one.code for one in queued.validity}
+
+
+@pytest.mark.parametrize("strategy", ["least-busy", "simple-shuffle"])
+async def test_who_served_is_what_the_servers_count(
+    servers: list[str], strategy: str, tmp_path: Path
+) -> None:
+    """Through a real LiteLLM, the requests that its answers say went to each server did."""
+    if not LITELLM.exists():
+        pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")
+    with litellm(servers, strategy, tmp_path) as url:
+        deployments = {"id-a": "spark-a", "id-b": "spark-b"}
+        router = RouterTarget("proxy", url, strategy, NAMES, deployments)
+        target = SweepTarget(
+            "proxy",
+            url,
+            TargetKind.ROUTER,
+            backends=dict(zip(NAMES, servers, strict=True)),
+            deployments=deployments,
+            known=True,
+        )
+        plan = Plan((target,), (8,), pp=96, tg=24, runs=3, warmup=False)
+        result, counted = await sweep(plan, watch_of(servers, router))
+    assert result.status == "done", result.stop_reason
+    (proxy,) = result.targets
+    check_counts(proxy)
+    (level,) = proxy.levels
+    grown = {name: round(counted.after[name] - counted.before[name]) for name in NAMES}
+    assert {name: level.served_by.get(name, 0) for name in NAMES} == grown
+    assert sum(grown.values()) == 24
+    assert level.balance is not None
+    sys.stdout.write(f"{level.balance['runs_test']}\n")
+
+
+@contextmanager
+def litellm(servers: list[str], strategy: str, folder: Path) -> Iterator[str]:
+    """Start a real LiteLLM and stop it whatever happens."""
+    config, log = folder / "config.yaml", folder / "log"
+    config.write_text(CONFIG.format(first=servers[0], second=servers[1], strategy=strategy))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with log.open("wb") as out:
+        process = subprocess.Popen(  # noqa: S603 - a program of this test
+            [str(LITELLM), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)],
+            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(url, process, log)
+        yield url
+    finally:
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signum)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
+            urllib.request.urlopen(f"{url}/health/liveliness", timeout=5).close()  # noqa: S310 - a URL of ours
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+            break
+    pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")

@@ -1,0 +1,121 @@
+"""A server that can be told to behave badly, and a client that loads it in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from sparktop.model.load import Level, LoadEvent, RequestEnded
+from sparktop.sweep.calibration import Calibration
+from sparktop.sweep.client import LoadClient
+from sparktop.sweep.connection import ConnectionPool
+from sparktop.sweep.endpoint import resolve
+from sparktop.sweep.measure import measure_level
+from sparktop.sweep.plan import Timeouts
+from sparktop.sweep.run_log import RunLog
+from sparktop.sweep.run_record import RunRecord
+from sparktop.sweep.worker_messages import Calibrate, Calibrated, RunLoad, WorkerTarget
+from tests.sweep.stream_server import Behave, StreamServer
+
+StartServer = Callable[..., Awaitable[StreamServer]]
+QUICK = Timeouts(connect_s=5.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=30.0)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[StreamServer]:
+    """Give a server that behaves well until told otherwise."""
+    found = StreamServer()
+    await found.start()
+    yield found
+    await found.stop()
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a run in this process gave."""
+
+    record: RunRecord
+    log: RunLog
+    client: LoadClient
+
+    @property
+    def events(self) -> list[LoadEvent]:
+        """All events, tokens included."""
+        return self.record.events()
+
+    @property
+    def ends(self) -> list[RequestEnded]:
+        """How its requests ended."""
+        return [event for event in self.events if isinstance(event, RequestEnded)]
+
+
+class InProcess:
+    """The client without its process: calibrates at a well-behaved server, then makes runs."""
+
+    def __init__(self, server: StreamServer) -> None:
+        self.server = server
+        self.target = WorkerTarget(server.url, "tiny")
+        self.calibrated: Calibrated | None = None
+        self.client: LoadClient | None = None
+
+    async def load(
+        self, behave: Behave | None = None, load: RunLoad | None = None, **changes: object
+    ) -> Loaded:
+        """Make a run of `load`, or of 4 requests with 8 tokens; `behave` answers it."""
+        command = load or RunLoad("run", self.target, 4, 40, 8, timeouts=QUICK)
+        command = replace(command, **changes)  # type: ignore[arg-type]  # fields of RunLoad, by name
+        endpoint = await resolve(command.target.url, command.target.api_key, perf_counter())
+        pool = ConnectionPool(endpoint, command.timeouts.connect_s)
+        calibrate = Calibrate("calibration", command.target, command.prompt_tokens, command.output_tokens)
+        self.calibrated, recipe = await Calibration(calibrate, pool).find()
+        assert recipe is not None, self.calibrated.failure
+        self.server.asked, self.server.bodies, self.server.most_in_flight = 0, [], 0
+        if behave is not None:
+            self.server.behave = behave
+        log = RunLog(command.id, command.run)
+        self.client = LoadClient(command, pool, recipe.form, recipe.prompts, log)
+        await self.client.prepare()
+        await self.client.run()
+        record = RunRecord(command.id)
+        if (batch := log.flush(perf_counter())) is not None:
+            record.add(batch)
+        for times in log.token_times():
+            record.add(times)
+        return Loaded(record, log, self.client)
+
+
+@pytest.fixture
+async def in_process(server: StreamServer) -> AsyncIterator[InProcess]:
+    """Give the client in this process; afterwards no connection and no task of its own is left."""
+    before = asyncio.all_tasks()
+    yield InProcess(server)
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not {task for task in left if "StreamServer" not in repr(task)}
+
+
+GOOD = {"ok": 4, "tokens": 32}
+
+
+def figures(loaded: Loaded) -> dict[str, object]:
+    """Give what a level of four requests with 8 tokens counted."""
+    found = measure_level(Level("server", 4, 40, 8), loaded.events)
+    return {"ok": found.ok, "tokens": found.generated_tokens}
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Give a certificate for 127.0.0.1 that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command += ["-nodes", "-days", "2", "-subj", "/CN=spark", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(  # noqa: S603 - openssl with words of this file
+        [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=30
+    )
+    return cert, key

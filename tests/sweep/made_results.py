@@ -1,0 +1,119 @@
+"""Results of sweeps to test with: from events made by hand, and from simulated engines in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache
+
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    Level,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Tokens,
+    TokenSource,
+)
+from sparktop.simulation.calibration import GX10_PATCHED
+from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.sweep.level_results import level_result
+from sparktop.sweep.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+
+BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)
+
+
+def request(
+    name: str,
+    start: float,
+    *,
+    run: int = 0,
+    tokens: int = 4,
+    step: float = 0.25,
+    served_by: str | None = None,
+) -> Iterator[LoadEvent]:
+    """Tell a request of 100 prompt tokens whose first token comes after a second, then one each step."""
+    yield RequestStarted(name, start, run, 100)
+    yield ResponseStarted(name, start + 0.5)
+    yield FirstToken(name, start + 1)
+    for number in range(1, tokens):
+        yield Tokens(name, start + 1 + number * step)
+    end = start + 1 + (tokens - 1) * step
+    yield RequestEnded(
+        name,
+        end,
+        EndReason.LENGTH,
+        prompt_tokens=100,
+        token_source=TokenSource.TOKEN_IDS,
+        served_by=served_by,
+    )
+
+
+def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25) -> LevelResult:
+    """Give a level whose second run's steps are 1 % longer, the third's 2 %."""
+    events = [
+        event
+        for run in range(runs)
+        for number in range(concurrency)
+        for event in request(f"{run}-{number}", 10.0 * run, run=run, step=step * (1 + run / 100))
+    ]
+    return level_result(Level("a", concurrency, 100, 4, runs=runs), events)
+
+
+def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None = None) -> SweepResult:
+    """Give a finished sweep."""
+    found = targets or (("a", (made_level(),)),)
+    concurrency = sorted({level.concurrency for _, levels in found for level in levels})
+    return SweepResult(
+        started_at=BEGAN,
+        finished_at=BEGAN,
+        sparktop="1.0",
+        status="done",
+        plan=PlanResult(
+            targets=tuple(name for name, _ in found),
+            concurrency=tuple(concurrency),
+            pp=100,
+            tg=4,
+            runs=3,
+            preset=preset,
+        ),
+        targets=tuple(
+            TargetResult(name=name, url=f"http://127.0.0.1/{name}", model="m", levels=tuple(levels))
+            for name, levels in found
+        ),
+    )
+
+
+def made_series(
+    name: str, by_concurrency: dict[int, tuple[float, ...]], metric: str = "decode_tps"
+) -> Series:
+    """Give a series with one metric: the values of its runs by concurrency."""
+    levels = tuple(
+        SeriesLevel(Load(concurrency, 100, 4), {metric: Figure(sum(values) / len(values), values)})
+        for concurrency, values in by_concurrency.items()
+    )
+    return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
+
+
+@cache
+def simulated_level(concurrency: int, pp: int, tg: int, runs: int) -> LevelResult:
+    """Give a level of a simulated engine of one GX10: bursts in virtual time."""
+    level = Level("solo", concurrency, pp, tg, runs=runs)
+    time = VirtualTime([Engine(GX10_PATCHED)])
+    loop = ClosedLoop(time, DirectWay(time), level, stagger_s=1.0)
+    loop.start()
+    time.run()
+    return level_result(level, loop.events)
+
+
+def simulated_sweep(
+    name: str, concurrency: Iterable[int], lengths: Iterable[int], tg: int, runs: int
+) -> SweepResult:
+    """Give a sweep of two simulated targets that are the same engine."""
+    levels = [simulated_level(c, pp, tg, runs) for c in concurrency for pp in lengths]
+    return made_sweep(("solo", levels), ("other", levels), preset=name).model_copy(update={"simulated": True})

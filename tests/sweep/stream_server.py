@@ -1,0 +1,249 @@
+"""A small OpenAI-like server that can be told to behave badly, request by request.
+
+Run as a program it serves until its standard input ends, hangs in mid-stream, and prints its port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Behave = Callable[["Asked"], Awaitable[None]]
+OK_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request for a completion, and the way to answer it."""
+
+    number: int
+    """Counted from 0 over all completions."""
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    writer: asyncio.StreamWriter
+    server: StreamServer
+    close: bool = False
+    """Set to close the connection after the answer."""
+
+    @property
+    def tokens(self) -> int:
+        """How many are to be made."""
+        return int(self.body["max_tokens"])
+
+    @property
+    def prompt(self) -> str:
+        """The prompt, in either interface."""
+        return str(self.body["prompt"] if "prompt" in self.body else self.body["messages"][0]["content"])
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The prompt's length as this server counts it."""
+        return self.server.count(self.prompt) + self.server.template_tokens
+
+    def write(self, data: bytes | str) -> None:
+        """Write bytes as they are."""
+        self.writer.write(data.encode() if isinstance(data, str) else data)
+
+    def start(self, headers: str = "") -> None:
+        """Write the head of a stream in chunks."""
+        self.write(f"{OK_HEAD}Transfer-Encoding: chunked\r\n{headers}\r\n")
+
+    def chunk(self, data: bytes | str) -> None:
+        """Write one chunk of the body."""
+        raw = data.encode() if isinstance(data, str) else data
+        self.write(b"%x\r\n%s\r\n" % (len(raw), raw))
+
+    def event(self, found: object) -> None:
+        """Write one event as a chunk of its own."""
+        self.chunk(f"data: {json.dumps(found, separators=(',', ':'))}\n\n")
+
+    def end(self) -> None:
+        """Write what ends a stream and its body."""
+        self.chunk("data: [DONE]\n\n")
+        self.write("0\r\n\r\n")
+
+    def token(
+        self, ids: Sequence[int] | None = (7,), *, text: str = " word", finish: str | None = None
+    ) -> dict[str, Any]:
+        """Give the event of a chunk."""
+        choice: dict[str, Any] = {"index": 0, "finish_reason": finish}
+        if "messages" in self.body:
+            choice["delta"] = {"content": text}
+        else:
+            choice["text"] = text
+        if ids is not None and self.body.get("return_token_ids"):
+            choice["token_ids"] = list(ids)
+        return {"id": "cmpl-1", "object": "chunk", "model": self.body["model"], "choices": [choice]}
+
+    def usage(self, generated: int | None = None) -> dict[str, Any]:
+        """Give the event that counts the request."""
+        made = self.tokens if generated is None else generated
+        used = {"prompt_tokens": self.prompt_tokens, "completion_tokens": made}
+        return {"id": "cmpl-1", "object": "chunk", "choices": [], "usage": used}
+
+    async def stream(self, *, ids: bool = True, headers: str = "", usage: bool = True) -> None:
+        """Answer as a good server does: one token an event."""
+        self.start(headers)
+        for index in range(self.tokens):
+            last = index == self.tokens - 1
+            self.event(self.token((7,) if ids else None, finish="length" if last else None))
+            await self.server.step()
+        if usage and self.body.get("stream_options"):
+            self.event(self.usage())
+        self.end()
+
+    def refuse(self, status: int, words: str, headers: str = "") -> None:
+        """Answer with another status."""
+        raw = json.dumps({"error": {"message": words, "code": status}}).encode()
+        head = f"HTTP/1.1 {status} No\r\nContent-Type: application/json\r\nContent-Length: {len(raw)}\r\n"
+        self.write(f"{head}{headers}\r\n".encode() + raw)
+
+
+@dataclass(slots=True)
+class StreamServer:
+    """The server; `behave` answers each completion."""
+
+    behave: Behave = field(default=lambda asked: asked.stream())
+    models: tuple[str, ...] = ("tiny",)
+    template_tokens: int = 5
+    has_tokenize: bool = True
+    port: int = 0
+    asked: int = 0
+    """Completions so far."""
+    in_flight: int = 0
+    most_in_flight: int = 0
+    connections: int = 0
+    """Open now."""
+    opened: int = 0
+    """Connections so far."""
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    """Of all completions."""
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set to let `hang` go on."""
+    someone_waits: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a completion hangs."""
+    all_gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no connection is open."""
+    _server: asyncio.Server | None = None
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def count(self, text: str) -> int:
+        """Count tokens: a word is one for each eight letters begun, a mark is one."""
+        total = 0
+        for word in text.replace(".", " .").replace(",", " ,").replace(":", " :").split():
+            total += (len(word) + 7) // 8
+        return total
+
+    async def step(self) -> None:
+        """Let the loop turn once."""
+        await asyncio.sleep(0)
+
+    async def hang(self) -> None:
+        """Wait until the test lets go."""
+        self.someone_waits.set()
+        await self.held.wait()
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048, limit=1 << 22)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Close everything."""
+        self.held.set()
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        self.opened += 1
+        self.all_gone.clear()
+        try:
+            while await self._answer(reader, writer):
+                pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self.connections -= 1
+            if not self.connections:
+                self.all_gone.set()
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.split("\r\n")
+        _, path, _ = first.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        raw = await reader.readexactly(int(headers.get("content-length", "0")))
+        body = json.loads(raw) if raw else {}
+        if not path.endswith("/completions"):
+            self._small(path, body, writer)
+            return True
+        asked = Asked(self.asked, path, headers, body, writer, self)
+        self.asked += 1
+        self.bodies.append(body)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await self.behave(asked)
+        finally:
+            self.in_flight -= 1
+        return not asked.close
+
+    def _small(self, path: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        found: dict[str, Any] | None = None
+        if path.endswith("/v1/models"):
+            found = {"object": "list", "data": [{"id": name} for name in self.models]}
+        elif path.endswith("/tokenize") and self.has_tokenize:
+            if "messages" in body:
+                found = {"count": self.count(body["messages"][0]["content"]) + self.template_tokens}
+            elif body.get("add_special_tokens") is False:
+                found = {"count": self.count(body["prompt"])}
+            else:
+                found = {"count": self.count(body["prompt"]) + self.template_tokens}
+        raw = json.dumps(found or {"detail": "Not Found"}).encode()
+        status = "200 OK" if found else "404 Not Found"
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(raw)}\r\n\r\n".encode() + raw)
+
+
+async def _serve_one_that_hangs() -> None:
+    server = StreamServer(behave=hang_after_three)
+    await server.start()
+    sys.stdout.write(f"{server.port}\n")
+    sys.stdout.flush()
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
+    await ended.wait()
+
+
+async def hang_after_three(asked: Asked) -> None:
+    """Send three tokens, then nothing more; calibrations are answered whole."""
+    if asked.number == 0:
+        await asked.stream()
+        return
+    asked.start()
+    for _ in range(3):
+        asked.event(asked.token())
+    await asked.writer.drain()
+    await asked.server.hang()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve_one_that_hangs())

@@ -1,0 +1,249 @@
+"""The load that the client makes: how much at once, when, and with what in it."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from sparktop.model.load import (
+    EndReason,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+    RunEnded,
+    RunStarted,
+)
+from sparktop.sweep.plan import Api, Timeouts
+from sparktop.sweep.request_errors import count_errors
+from sparktop.sweep.worker_messages import WorkerTarget
+from tests.sweep.conftest import InProcess
+from tests.sweep.stream_server import Asked
+
+
+def most_at_once(starts_and_ends: list[object]) -> int:
+    most = now = 0
+    for event in starts_and_ends:
+        if isinstance(event, RequestStarted):
+            now += 1
+        elif isinstance(event, RequestEnded):
+            now -= 1
+        most = max(most, now)
+    return most
+
+
+async def test_a_burst_starts_all_before_any_answer(in_process: InProcess) -> None:
+    """A burst has all its requests in flight before the first answer comes, each once."""
+    everyone = asyncio.Event()
+
+    async def behave(asked: Asked) -> None:
+        if asked.server.in_flight == 12:
+            everyone.set()
+        await everyone.wait()
+        await asked.stream()
+
+    loaded = await in_process.load(behave, concurrency=12)
+    assert in_process.server.asked == 12
+    assert loaded.log.most_in_flight == 12
+    assert isinstance(loaded.events[0], RunStarted)
+    assert isinstance(loaded.events[-1], RunEnded)
+    assert len({end.request_id for end in loaded.ends}) == 12
+
+
+async def test_connections_are_open_before_the_first_request(in_process: InProcess) -> None:
+    """When the first body is written all connections of the run are open."""
+    opened: list[int] = []
+
+    async def behave(asked: Asked) -> None:
+        opened.append(asked.server.opened)
+        await asked.stream()
+
+    await in_process.load(behave, concurrency=10)
+    # One is the calibration's.
+    assert set(opened) == {11}
+
+
+@pytest.mark.parametrize("mode", LoadMode)
+async def test_never_more_than_the_concurrency(in_process: InProcess, mode: LoadMode) -> None:
+    """No more requests are in flight than asked for, as the client and as the server see it."""
+    loaded = await in_process.load(
+        mode=mode, concurrency=5, requests=23 if mode is LoadMode.STEADY else None, ramp_s=0.0
+    )
+    assert in_process.server.most_in_flight <= 5
+    assert most_at_once(list(loaded.events)) == 5
+    assert len(loaded.ends) == (23 if mode is LoadMode.STEADY else 5)
+
+
+async def test_a_steady_run_replaces_what_ended(in_process: InProcess) -> None:
+    """In a closed loop the next request of a slot starts after the end of the one before, at once."""
+    loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=1, requests=6)
+    times = [event.at for event in loaded.events if isinstance(event, RequestStarted | RequestEnded)]
+    assert len(times) == 12
+    assert all(before <= after for before, after in pairwise(times))
+
+
+async def test_a_steady_run_ends_with_its_time(in_process: InProcess) -> None:
+    """After the duration nothing is started; what is in flight may end, or is called off on request."""
+    loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=2, duration_s=0.2, ramp_s=0.05)
+    assert {end.reason for end in loaded.ends} == {EndReason.LENGTH}
+    assert len(loaded.ends) >= 2
+
+    async def hang(asked: Asked) -> None:
+        asked.start()
+        asked.event(asked.token())
+        await asked.server.hang()
+
+    in_process.server.behave = lambda asked: asked.stream()
+    loaded = await in_process.load(
+        hang, mode=LoadMode.STEADY, concurrency=2, duration_s=0.2, ramp_s=0.0, drain=False
+    )
+    assert [end.reason for end in loaded.ends] == [EndReason.ABORT] * 2
+    assert not loaded.client.cancelled
+
+
+async def test_a_staggered_start(in_process: InProcess) -> None:
+    """The first requests of a steady run start one after the other over the ramp."""
+    waiting = asyncio.Event()
+
+    async def behave(asked: Asked) -> None:
+        if asked.number == 3:
+            waiting.set()
+        await waiting.wait()
+        await asked.stream()
+
+    loaded = await in_process.load(behave, mode=LoadMode.STEADY, concurrency=4, requests=4, ramp_s=0.4)
+    starts = [event.at for event in loaded.events if isinstance(event, RequestStarted)]
+    assert starts[-1] - starts[0] >= 0.29
+
+
+async def test_cancelling_ends_all_in_flight(in_process: InProcess) -> None:
+    """A run that is called off ends each request in flight with abort and keeps the tokens that came."""
+
+    async def behave(asked: Asked) -> None:
+        asked.start()
+        asked.event(asked.token())
+        await asked.writer.drain()
+        if asked.number == 31:
+            assert in_process.client is not None
+            asyncio.get_running_loop().call_later(0.05, in_process.client.cancel)
+        await asked.server.hang()
+
+    loaded = await in_process.load(behave, concurrency=32)
+    assert loaded.client.cancelled
+    assert [end.reason for end in loaded.ends] == [EndReason.ABORT] * 32
+    assert loaded.log.in_flight == 0
+    assert loaded.log.tokens == 32
+
+
+async def test_nothing_listens(in_process: InProcess) -> None:
+    """A server that is gone when the run begins gives a refused request each, and none was started."""
+
+    async def behave(asked: Asked) -> None:
+        await asked.stream()
+
+    server = in_process.server
+    original = in_process.load
+
+    async def gone(asked: Asked) -> None:
+        await asked.stream()
+        asked.close = True
+        if asked.number == 0 and server._server is not None:
+            server._server.close()
+
+    # The calibration's one completion closes the listener behind it.
+    server.behave = gone
+    loaded = await original(None)
+    assert count_errors(loaded.events) == {"refused": 4}
+    assert loaded.log.started == 0
+    assert {end.error.message for end in loaded.ends if end.error} == {
+        f"nothing listens on 127.0.0.1:{server.port} (connection refused)"
+    }
+
+
+async def test_a_failing_server_is_not_hammered(in_process: InProcess) -> None:
+    """In a steady run a slot whose request failed at once waits half a second before the next."""
+    loaded = await in_process.load(_refuse, mode=LoadMode.STEADY, concurrency=2, duration_s=0.3, ramp_s=0.0)
+    assert count_errors(loaded.events) == {"http:500": 2}
+
+
+async def _refuse(asked: Asked) -> None:
+    asked.refuse(500, "no")
+
+
+@pytest.mark.parametrize("api", Api)
+async def test_prompts_are_new_and_exactly_as_long_as_asked(in_process: InProcess, api: Api) -> None:
+    """Every prompt differs from its first words on, and has the length that the server counts."""
+    server = in_process.server
+    target = WorkerTarget(server.url, "tiny", api)
+    loaded = await in_process.load(target=target, concurrency=40, prompt_tokens=100)
+    prompts = [
+        body["prompt"] if api is Api.COMPLETIONS else body["messages"][0]["content"] for body in server.bodies
+    ]
+    assert {server.count(prompt) + server.template_tokens for prompt in prompts} == {100}
+    assert len({tuple(prompt.split()[1:5]) for prompt in prompts}) == 40
+    assert {end.prompt_tokens for end in loaded.ends} == {100}
+    assert in_process.calibrated is not None
+    assert in_process.calibrated.prompt is not None
+    assert in_process.calibrated.prompt.exact
+
+
+async def test_prompts_of_a_server_that_counts_no_texts(in_process: InProcess) -> None:
+    """Without /tokenize the usage of two or three requests tells the length, and the result says so."""
+    in_process.server.has_tokenize = False
+    loaded = await in_process.load(concurrency=20, prompt_tokens=200)
+    assert in_process.calibrated is not None
+    assert in_process.calibrated.prompt is not None
+    assert in_process.calibrated.prompt.source == "usage"
+    lengths = [end.prompt_tokens for end in loaded.ends if end.prompt_tokens is not None]
+    assert len(lengths) == 20
+    assert all(abs(length - 200) <= 10 for length in lengths)
+
+
+async def test_what_a_body_asks_for(in_process: InProcess) -> None:
+    """A body asks for an exact length, for ids, usage and a salt of its own."""
+    await in_process.load(cache_salt="run-1")
+    bodies = in_process.server.bodies
+    assert {body["cache_salt"] for body in bodies} == {f"run-1-{number}" for number in range(4)}
+    for body in bodies:
+        assert (body["max_tokens"], body["min_tokens"], body["ignore_eos"]) == (8, 8, True)
+        assert body["return_token_ids"] is True
+        assert body["stream_options"] == {"include_usage": True}
+
+
+async def test_the_same_seed_gives_the_same_prompts(in_process: InProcess) -> None:
+    """Seed, run and salt decide the prompts; another run has others."""
+    runs = []
+    for run_id in ("a", "a", "b"):
+        await in_process.load(id=run_id)
+        runs.append(sorted(str(body["messages"]) for body in in_process.server.bodies))
+    assert runs[0] == runs[1]
+    assert not set(runs[0]) & set(runs[2])
+
+
+@pytest.mark.parametrize("names_it", [True, False])
+async def test_a_refused_field_is_left_out(in_process: InProcess, names_it: bool) -> None:  # noqa: FBT001 - a table
+    """A field that the server refuses is found once, before the run, and left out of it; that is said."""
+
+    async def behave(asked: Asked) -> None:
+        if "min_tokens" in asked.body:
+            words = "extra fields: ['min_tokens']" if names_it else "bad request"
+            asked.refuse(400, words)
+        else:
+            await asked.stream()
+
+    in_process.server.behave = behave
+    loaded = await in_process.load(cache_salt="s")
+    assert count_errors(loaded.events) == {}
+    assert in_process.calibrated is not None
+    assert set(in_process.calibrated.dropped_fields) == {"min_tokens"}
+    assert all("min_tokens" not in body and "ignore_eos" in body for body in in_process.server.bodies)
+
+
+async def test_requests_that_could_not_be_written_whole(in_process: InProcess) -> None:
+    """A body larger than the socket's buffer arrives whole."""
+    loaded = await in_process.load(
+        concurrency=2, prompt_tokens=150_000, timeouts=Timeouts(first_token_s=50.0)
+    )
+    assert [end.reason for end in loaded.ends] == [EndReason.LENGTH] * 2
+    assert {end.prompt_tokens for end in loaded.ends} == {150_000}

@@ -1,0 +1,277 @@
+"""Comparisons: winners, percentages, what runs bear out, and what a reader must be told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.sweep.compare import NOISE_FLOOR_PERCENT, compare
+from sparktop.sweep.comparison_notes import NO_TEST
+from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
+from sparktop.sweep.ratio import ratio_of
+from sparktop.sweep.references import load_reference
+from sparktop.sweep.series import Figure, Load, LoadShape, Series, SeriesLevel
+from tests.sweep.made_results import made_series
+
+FAST, SLOW = (110.0, 111.0, 112.0), (100.0, 101.0, 102.0)
+NEAR = (101.0, 102.0, 103.0)
+"""Within the floor of SLOW, with runs too close together for chance."""
+
+
+def row_of(comparison: ComparisonResult, concurrency: int, metric: str = "decode_tps") -> ComparisonRow:
+    found = [row for row in comparison.rows if (row.metric, row.concurrency) == (metric, concurrency)]
+    (row,) = found
+    return row
+
+
+def test_the_reference_alone_says_what_its_table_says() -> None:
+    """All 21 winners, each percentage within a point, against solo up to the crossover and then cluster."""
+    reference = load_reference("spark-topologies-2026-03")
+    found = compare(reference.series, table=reference.rule)
+    stated = {
+        (metric, concurrency): (told.winner, told.percent)
+        for metric, by_concurrency in reference.stated_winners.items()
+        for concurrency, told in by_concurrency.items()
+    }
+    assert len(stated) == 21
+    assert {(row.metric, row.concurrency): row.winner for row in found.rows} == {
+        key: winner for key, (winner, _) in stated.items()
+    }
+    for row in found.rows:
+        assert row.percent == pytest.approx(stated[row.metric, row.concurrency][1], abs=1)
+        assert row.winner_vs == "table"
+        assert row.significant is None
+    assert row_of(found, 32).against == "solo"
+    assert row_of(found, 64).against == "cluster-tp2"
+    assert NO_TEST in found.notes
+
+
+def test_the_reference_has_its_three_crossovers() -> None:
+    """Shuffle overtakes at 64 in decode, at 16 in prefill, at 8 in TTFT."""
+    found = compare(load_reference("spark-topologies-2026-03").series)
+    assert [(one.metric, one.between, one.from_, one.to) for one in found.crossovers] == [
+        ("decode_tps", (32, 64), "cluster-tp2", "simple-shuffle"),
+        ("prefill_tps", (8, 16), "cluster-tp2", "simple-shuffle"),
+        ("ttft_ms", (4, 8), "cluster-tp2", "simple-shuffle"),
+    ]
+
+
+def test_a_recipes_own_changes_come_out() -> None:
+    """+46.4, +53.9, +73.6 and +10.1 %, as its table says against others."""
+    reference = load_reference("gx10-concurrency-first")
+    stated = reference.stated_changes
+    assert stated is not None
+    found = compare(reference.series, baseline=stated.baseline_of)
+    for name, by_concurrency in stated.percent.items():
+        for concurrency, percent in by_concurrency.items():
+            row = row_of(found, concurrency)
+            against = row.values[name]
+            ours = row.values[stated.baseline_of]
+            assert against is not None
+            assert ours is not None
+            assert 100 * (ours / against - 1) == pytest.approx(percent, abs=0.05)
+
+
+def test_welchs_interval_by_hand() -> None:
+    """Variances of 0.01, three runs each: 4 degrees of freedom, t = 2.776, half = 2.776 x 0.08165."""
+    first = tuple(math.exp(value) for value in (0.5, 0.6, 0.7))
+    second = tuple(math.exp(value) for value in (0.0, 0.1, 0.2))
+    found = ratio_of(Figure(fmean(first), first), Figure(fmean(second), second))
+    assert found is not None
+    assert found.ci95 is not None
+    assert math.log(found.ci95[0]) == pytest.approx(0.5 - 2.7764 * 0.081650, abs=1e-4)
+    assert math.log(found.ci95[1]) == pytest.approx(0.5 + 2.7764 * 0.081650, abs=1e-4)
+
+
+RUNS = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=6).map(tuple)
+
+
+@settings(max_examples=150, deadline=None)
+@given(RUNS, RUNS)
+def test_a_ratio_the_other_way_round_is_its_inverse(
+    first: tuple[float, ...], second: tuple[float, ...]
+) -> None:
+    """Which one is named first changes neither the interval nor what is called."""
+    one, other = Figure(fmean(first), first), Figure(fmean(second), second)
+    there, back = ratio_of(one, other), ratio_of(other, one)
+    assert there is not None
+    assert back is not None
+    assert there.ci95 is not None
+    assert back.ci95 is not None
+    assert there.ratio * back.ratio == pytest.approx(1)
+    if there.ci95[0] > 1e-12 and there.ci95[1] < 1e12:
+        assert there.ci95[0] * back.ci95[1] == pytest.approx(1)
+
+
+def test_a_difference_beyond_noise_is_called() -> None:
+    """10 % with runs that spread by 1 %."""
+    row = row_of(compare([made_series("a", {1: FAST}), made_series("b", {1: SLOW})]), 1)
+    assert (row.winner, row.winner_vs, row.against, row.significant) == ("a", "runner-up", "b", True)
+    assert row.percent == pytest.approx(100 * (111 / 101 - 1))
+    assert row.ratio_ci95 is not None
+    assert row.ratio_ci95[0] > 1
+
+
+def test_a_difference_within_the_floor_is_not_called() -> None:
+    """Runs this close exclude chance, but identical servers differ by more than 1 %."""
+    row = row_of(compare([made_series("a", {1: NEAR * 9}), made_series("b", {1: SLOW * 9})]), 1)
+    assert row.ratio_ci95 is not None
+    assert row.ratio_ci95[0] > 1
+    assert row.significant is False
+    assert abs(row.percent or 0) < NOISE_FLOOR_PERCENT
+
+
+def test_a_large_difference_of_scattered_runs_is_not_called() -> None:
+    """20 % that the runs' own spread could make."""
+    row = row_of(compare([made_series("a", {1: (80, 160)}), made_series("b", {1: (70, 130)})]), 1)
+    assert row.percent == pytest.approx(20)
+    assert row.significant is False
+
+
+@pytest.mark.parametrize("values", [(111.0,), ()], ids=["one run", "a table's mean"])
+def test_single_runs_are_not_tested(values: tuple[float, ...]) -> None:
+    """`significant` is null, and a note names the figures whose rows have no runs."""
+    level = SeriesLevel(Load(1), {"decode_tps": Figure(111.0, values)})
+    single = Series("one", (level,), "f", "t")
+    row = row_of(compare([single, made_series("b", {1: SLOW})]), 1)
+    assert (row.winner, row.significant, row.ratio_ci95) == ("one", None, None)
+    both = compare([single, made_series("b", {1: SLOW, 2: SLOW}), made_series("c", {1: SLOW, 2: FAST})])
+    assert [row.significant for row in both.rows] == [None, True]
+    assert f"{NO_TEST} for rows marked * (Decode)" in both.notes
+
+
+def test_less_is_better_for_latencies() -> None:
+    """The winner waits least, and its percentage is below 0."""
+    found = compare([made_series("a", {1: FAST}, "ttft_ms"), made_series("b", {1: SLOW}, "ttft_ms")])
+    row = row_of(found, 1, "ttft_ms")
+    assert row.winner == "b"
+    assert row.percent == pytest.approx(100 * (101 / 111 - 1))
+
+
+def test_with_a_baseline_percentages_are_against_it() -> None:
+    """All others have their change; a baseline that wins is held against the runner-up."""
+    series = [
+        made_series("a", {1: FAST, 2: SLOW}),
+        made_series("b", {1: SLOW, 2: FAST}),
+        made_series("c", {1: NEAR}),
+    ]
+    found = compare(series, baseline="b")
+    first, second = row_of(found, 1), row_of(found, 2)
+    assert (first.winner, first.winner_vs, first.against) == ("a", "baseline", "b")
+    assert (second.winner, second.winner_vs, second.against) == ("b", "runner-up", "a")
+    assert set(first.changes) == {"a", "c"}
+    assert first.changes["a"].percent == pytest.approx(100 * (111 / 101 - 1))
+    assert (first.changes["a"].significant, first.changes["c"].significant) == (True, False)
+
+
+def test_a_crossover_needs_two_winners() -> None:
+    """A level that shows no difference has none: the crossover spans it."""
+    found = compare(
+        [made_series("a", {1: FAST, 2: NEAR, 4: SLOW}), made_series("b", {1: SLOW, 2: SLOW, 4: FAST})]
+    )
+    assert row_of(found, 2).significant is False
+    assert [(one.between, one.from_, one.to) for one in found.crossovers] == [((1, 4), "a", "b")]
+
+
+def test_equal_means_have_no_winner() -> None:
+    """Nobody is ahead by nothing."""
+    assert row_of(compare([made_series("a", {1: SLOW}), made_series("b", {1: SLOW})]), 1).winner is None
+
+
+def test_two_of_the_same_raise_the_floor() -> None:
+    """An A/A pair that differs by 12 % leaves 10 % unproven."""
+    series = [
+        made_series("a", {1: FAST}),
+        made_series("b", {1: SLOW}),
+        made_series("s1", {1: (90.0, 90.1)}),
+        made_series("s2", {1: (100.8, 100.9)}),
+    ]
+    assert row_of(compare(series[:2]), 1).significant is True
+    found = compare(series, same=("s1", "s2"))
+    assert row_of(found, 1).winner == "a"
+    assert row_of(found, 1).significant is False
+    assert found.noise_floor_percent["decode_tps"] == pytest.approx(10.7, abs=0.1)
+    assert any("s1 and s2 are the same" in note for note in found.notes)
+
+
+def test_two_targets_of_one_sweep_at_one_address_are_such_a_pair() -> None:
+    """The same address in two files is not: between them somebody may have changed the server."""
+    first = replace(made_series("a", {1: FAST}), source="f", address="http://x")
+    second = replace(made_series("b", {1: SLOW}), source="f", address="http://x")
+    assert compare([first, second]).noise_floor_percent["decode_tps"] > NOISE_FLOOR_PERCENT
+    assert (
+        compare([first, replace(second, source="g")]).noise_floor_percent["decode_tps"] == NOISE_FLOOR_PERCENT
+    )
+
+
+def test_levels_of_several_prompt_lengths_meet_their_like() -> None:
+    """c1 with 5,000 tokens is not held against c1 with 20,000."""
+
+    def lengths(name: str, factor: float) -> Series:
+        levels = tuple(
+            SeriesLevel(Load(1, pp, 256), {"decode_tps": Figure(factor * 1e5 / pp)}) for pp in (5000, 20_000)
+        )
+        return Series(name, levels, name, "t")
+
+    found = compare([lengths("a", 1.0), lengths("b", 2.0)])
+    assert [(row.pp, row.tg, row.winner) for row in found.rows] == [(5000, 256, "b"), (20_000, 256, "b")]
+    assert [row.percent for row in found.rows] == [pytest.approx(100)] * 2
+
+
+def test_values_at_or_below_zero_have_no_ratio() -> None:
+    """There is no percentage of nothing."""
+    row = row_of(compare([made_series("a", {1: (0.0, 0.0)}), made_series("b", {1: SLOW})]), 1)
+    assert (row.winner, row.percent, row.significant) == ("b", None, None)
+
+
+def test_other_windows_loads_models_and_lengths_are_told() -> None:
+    """Two series that are not alike are not laid side by side without a word."""
+    first = replace(made_series("a", {1: FAST}), shape=LoadShape.BURST)
+    level = SeriesLevel(
+        Load(1, 9, 9), {"decode_tps": Figure(1.0)}, validity=("errors",), sm_clock_mhz={"n": 2000}
+    )
+    second = Series(
+        "b",
+        (level,),
+        "g",
+        "t",
+        "other",
+        LoadShape.CLOSED_LOOP,
+        {"decode_tps": "own"},
+        simulated=True,
+        notes=("x",),
+    )
+    third = replace(first, name="c", levels=(replace(first.levels[0], sm_clock_mhz={"n": 1900.0}),))
+    notes = "\n".join(compare([first, second, third]).notes)
+    assert "not the same window everywhere, see the definitions: Decode" in notes
+    assert "not alike: requests came: bursts" in notes
+    assert "not alike: model: m (a, c); other (b)" in notes
+    assert "not alike: prompt / output tokens: 100 / 4 (a, c); 9 / 9 (b)" in notes
+    assert "simulated: b" in notes
+    assert "clock_shift: c1: SM clock of n 1900 to 2000 MHz" in notes
+    assert "b: in doubt: c1 errors" in notes
+    assert "b: x" in notes
+
+
+def test_like_series_have_no_note() -> None:
+    """Nothing is told where nothing is odd."""
+    assert compare([made_series("a", {1: FAST}), made_series("b", {1: SLOW})]).notes == ()
+
+
+def test_definition_labels_are_kept() -> None:
+    """Each series' own words stand beside ours."""
+    own = replace(made_series("b", {1: SLOW}), definitions={"decode_tps": "own words"})
+    found = compare([made_series("a", {1: FAST}), own]).definitions["decode_tps"]
+    assert found["b"] == "own words"
+    assert found["a"].startswith("tokens after each request's first")
+
+
+def test_one_series_has_nothing_to_compare() -> None:
+    """No row, no winner."""
+    assert compare([made_series("a", {1: FAST})]).rows == ()
+    assert compare([]).rows == ()

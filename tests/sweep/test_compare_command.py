@@ -1,0 +1,167 @@
+"""`sparktop compare` as a command: what it prints, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.sweep.references import load_reference
+from sparktop.sweep.result_store import save, sweeps_folder
+from tests.sweep.made_results import made_level, made_sweep
+
+RESULTS = Path(__file__).parent.parent / "data" / "results"
+TOPOLOGIES = "ref:spark-topologies-2026-03"
+
+
+@pytest.fixture(autouse=True)
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a test a store of its own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["compare", *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every winner of its three tables with the percentage that it states, within a point."""
+    code, out, err = printed(capsys, TOPOLOGIES)
+    assert (code, err) == (0, "")
+    told = re.findall(r"^\| c(\d+) .*`([a-z0-9-]+)` \(([+-]\d+)%\) +\|$", out, flags=re.MULTILINE)
+    stated = load_reference(TOPOLOGIES).stated_winners
+    expected = [
+        (concurrency, winner.winner, winner.percent)
+        for metric in ("decode_tps", "prefill_tps", "ttft_ms")
+        for concurrency, winner in stated[metric].items()
+    ]
+    assert len(told) == len(expected) == 21
+    for (concurrency, winner, percent), (at, name, as_stated) in zip(told, expected, strict=True):
+        assert (int(concurrency), winner) == (at, name)
+        assert abs(int(percent) - as_stated) <= 1
+    assert "- single run, no test possible\n" in out
+
+
+def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """The object of a sweep's file: baseline, rows, crossovers."""
+    code, out, err = printed(capsys, TOPOLOGIES, "--format", "json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert {"baseline", "rows", "crossovers"} <= set(told)
+    assert told["baseline"] is None
+    assert {"metric", "concurrency", "values", "winner", "winner_vs", "percent", "significant"} <= set(
+        told["rows"][0]
+    )
+    assert told["rows"][0]["significant"] is None
+    assert told["rows"][0]["winner_vs"] == "table"
+    assert told["crossovers"][0] == {
+        "metric": "decode_tps",
+        "between": [32, 64],
+        "from": "cluster-tp2",
+        "to": "simple-shuffle",
+    }
+
+
+def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Five tools and a reference, their definitions kept."""
+    save(tmp_path / "own.json", made_sweep())
+    files = [str(path) for path in sorted(RESULTS.glob("*.json"))]
+    code, out, _ = printed(capsys, *files, str(tmp_path / "own.json"), TOPOLOGIES)
+    assert code == 0
+    for tool in ("aiperf 0.13.0", "guidellm 0.8.1", "llama-benchy 0.4.0", "vllm bench serve", "sparktop 1.0"):
+        assert f"`{tool}`" in out
+    assert "not the same window everywhere" in out
+    assert "role-only" not in out  # the detailed file is made anew: its own TTFT is nowhere
+
+
+def test_with_a_baseline_others_stand_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Theirs, ours, delta."""
+    code, out, _ = printed(capsys, "ref:gx10-concurrency-first", "--baseline", "gx10-patched")
+    assert code == 0
+    assert re.search(r"\| `spark-arena-vanilla` +\| +c10 \| +104.3 \| +160.5 \| \+53.9% \|", out)
+
+
+def test_the_same_thing_twice_sets_the_floor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Named with --same."""
+    for name, step in (("a", 0.25), ("b", 0.26)):
+        save(tmp_path / f"{name}.json", made_sweep((name, [made_level(step=step)])))
+    words = [str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--same", "a", "b"]
+    code, out, _ = printed(capsys, *words, "--format", "json")
+    assert code == 0
+    assert json.loads(out)["noise_floor_percent"]["decode_tps"] == pytest.approx(4, abs=0.1)
+
+
+def test_the_list_has_references_and_stored_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the names that files hold."""
+    folder = sweeps_folder(os.environ)
+    folder.mkdir(parents=True)
+    save(folder / "20260322T180405Z-x.json", made_sweep())
+    (folder / "20260323T180405Z-y.json").touch()
+    code, out, _ = printed(capsys, "--list")
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines[:4]][2] == TOPOLOGIES
+    assert lines[4].endswith("2026-03-22 18:04  a  done")
+    assert "is empty" in lines[5]
+    code, out, _ = printed(capsys, "--list", str(folder / "20260322T180405Z-x.json"))
+    assert out == "a  sparktop 1.0  m  c2\n"
+
+
+def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Whole, with nothing on standard output."""
+    code, out, _ = printed(capsys, TOPOLOGIES, "-o", str(tmp_path / "c.md"))
+    assert (code, out) == (0, "")
+    assert (tmp_path / "c.md").read_text(encoding="utf-8").startswith("## sparktop compare\n")
+
+
+def test_options_may_stand_between_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """--same takes two words and leaves the rest."""
+    words = [TOPOLOGIES, "--same", "solo", "least-busy", "ref:spark-vllm-blog", "--format", "json"]
+    code, out, _ = printed(capsys, *words)
+    assert code == 0
+    assert any("spark-tuned" in row["values"] for row in json.loads(out)["rows"])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "nothing to compare"),
+        (["/none.json"], "/none.json: cannot be read: No such file or directory"),
+        (["ref:none"], "no reference 'none'"),
+        ([TOPOLOGIES, "--baseline", "sollo"], "nothing here is called 'sollo': did you mean 'solo'?"),
+        ([TOPOLOGIES, "--same", "solo", "solo"], "--same needs two different names"),
+        ([TOPOLOGIES, "--format", "xml"], "invalid choice"),
+        ([str(RESULTS)], "cannot be read: Is a directory"),
+        ([str(RESULTS / "llama-benchy-0.4.0-progress.jsonl")], "is the progress of a run"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line_and_exit_2(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    """What, where and what to do; nothing on standard output."""
+    code, out, err = printed(capsys, *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("sparktop: ")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_one_bad_file_among_good_ones_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nothing is compared by halves."""
+    (tmp_path / "cut.json").write_text('{"schema": "sparktop.sweep/1", "plan"', encoding="utf-8")
+    code, out, err = printed(capsys, TOPOLOGIES, str(tmp_path / "cut.json"))
+    assert (code, out) == (2, "")
+    assert "cut.json: line 1, column" in err
+
+
+def test_one_series_has_nothing_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said; nothing failed."""
+    code, out, _ = printed(capsys, "ref:spark-vllm-blog")
+    assert code == 0
+    assert "Nothing to compare" in out

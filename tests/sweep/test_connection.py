@@ -1,0 +1,152 @@
+"""Connections: what is written arrives whole, what is read is stamped in order, and all of them close."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from sparktop.sweep.connection import Connection, ConnectionPool
+from sparktop.sweep.endpoint import resolve
+
+
+class Noting:
+    """A reader that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[float, bytes]] = []
+        self.ended = asyncio.Event()
+
+    def take(self, at: float, data: bytes) -> None:
+        """Keep a read."""
+        self.reads.append((at, data))
+
+    def lost(self, at: float, error: Exception | None) -> None:  # noqa: ARG002 - only that it came
+        """Keep the end."""
+        self.reads.append((at, b""))
+        self.ended.set()
+
+
+async def listen(serve: object, tls: ssl.SSLContext | None = None) -> tuple[asyncio.Server, str]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)  # type: ignore[arg-type]  # a coroutine
+    scheme = "https" if tls else "http"
+    return server, f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_what_the_socket_does_not_take_follows() -> None:
+    """A request larger than any socket buffer arrives whole and in order."""
+    request = b"".join(b"%08d" % number for number in range(3_000_000))
+    may_read, whole = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await may_read.wait()
+        whole.set_result(await reader.readexactly(len(request)))
+        writer.close()
+
+    server, url = await listen(serve)
+    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    await pool.fill(1)
+    connection = pool.take()
+    assert isinstance(connection, Connection)
+    noting = Noting()
+    connection.reader = noting
+    before = perf_counter()
+    stamp = connection.send(request)
+    assert before <= stamp <= perf_counter()
+    may_read.set()
+    assert await whole == request
+    await noting.ended.wait()
+    server.close()
+
+
+async def test_reads_are_heard_in_order() -> None:
+    """Reads and the end of a connection come in their order, each with the moment of its arrival."""
+    sent = asyncio.Event()
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for piece in (b"a", b"b", b"c"):
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+        sent.set()
+
+    server, url = await listen(serve)
+    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    connection = await pool.open()
+    noting = Noting()
+    connection.reader = noting
+    await noting.ended.wait()
+    assert b"".join(data for _, data in noting.reads) == b"abc"
+    assert noting.reads[-1][1] == b""
+    stamps = [at for at, _ in noting.reads]
+    assert stamps == sorted(stamps)
+    assert not connection.open
+    server.close()
+
+
+async def test_a_closed_connection_is_not_handed_out() -> None:
+    """A connection that its server closed while nobody used it is passed over."""
+    ended: list[asyncio.StreamWriter] = []
+    closed = asyncio.Event()
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended.append(writer)
+        if len(ended) == 2:
+            closed.set()
+
+    server, url = await listen(serve)
+    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    assert await pool.fill(2) == []
+    await closed.wait()
+    noting = Noting()
+    for connection in pool._idle:
+        connection.reader = noting
+    ended[0].transport.abort()
+    await noting.ended.wait()
+    handed_out = pool.take()
+    assert handed_out is not None
+    assert handed_out.open
+    assert pool.take() is None
+    handed_out.abort()
+    ended[1].transport.abort()
+    server.close()
+
+
+async def test_why_connections_do_not_open() -> None:
+    """Those that do not open are told with their reasons, and the others are there."""
+    server, url = await listen(lambda _, writer: writer.close())
+    server.close()
+    await server.wait_closed()
+    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    errors = await pool.fill(3)
+    assert [type(error) for error in errors] == [ConnectionRefusedError] * 3
+    assert pool.connect_ms == []
+
+
+async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) -> None:
+    """TLS with a certificate that cannot be verified does not open; a trusted one carries requests."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    heard = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.set_result(await reader.readexactly(5))
+        writer.close()
+
+    server, url = await listen(serve, context)
+    endpoint = await resolve(url, None, 0.0)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await ConnectionPool(endpoint, 5.0).open()
+    assert endpoint.tls is not None
+    endpoint.tls.load_verify_locations(certificate[0])
+    pool = ConnectionPool(endpoint, 5.0)
+    connection = await pool.open()
+    connection.reader = noting = Noting()
+    connection.send(b"hello")
+    assert await heard == b"hello"
+    await noting.ended.wait()
+    assert len(pool.connect_ms) == 1
+    server.close()

@@ -1,0 +1,52 @@
+"""URLs are taken apart once, and what cannot be used is told before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.sweep.endpoint import Endpoint, EndpointError, resolve
+
+
+async def test_an_address_in_its_parts() -> None:
+    """Scheme, port and path come from the URL; a trailing /v1 and slashes are none of the path."""
+    found = await resolve("http://127.0.0.1:8000/some path/v1/", None, 0.0)
+    assert (found.host, found.path, found.tls) == ("127.0.0.1", "/some%20path", None)
+    assert found.addresses[0][1:] == ("127.0.0.1", 8000)
+    assert (await resolve("https://127.0.0.1", None, 0.0)).addresses[0][2] == 443
+
+
+async def test_a_head_holds_what_a_server_needs() -> None:
+    """A head names host, key and length, and asks for nothing packed."""
+    found = await resolve("http://[::1]:8000", "key-1", 0.0)
+    head = found.head("POST", "/v1/completions", 12).decode()
+    assert head.startswith("POST /v1/completions HTTP/1.1\r\nHost: [::1]:8000\r\n")
+    assert head.endswith("\r\n\r\n")
+    for line in ("Authorization: Bearer key-1", "Content-Length: 12", "Accept-Encoding: identity"):
+        assert f"\r\n{line}\r\n" in head
+    assert "key-1" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "word"),
+    [
+        ("ftp://a", None, "unreachable"),
+        ("nonsense", None, "unreachable"),
+        ("http://a:99999", None, "unreachable"),
+        ("http://[::1", None, "unreachable"),
+        ("http://127.0.0.1", "ke\ny", "unreachable"),
+        ("http://127.0.0.1", "schlüssel", "unreachable"),
+        ("http://" + "a" * 70 + ".invalid", None, "dns"),
+    ],
+)
+async def test_what_cannot_be_used_is_told(url: str, key: str | None, word: str) -> None:
+    """A wrong scheme, port or key, and a name that cannot exist, end in one line each."""
+    with pytest.raises(EndpointError) as caught:
+        await resolve(url, key, 0.0)
+    assert caught.value.failure.word == word
+    assert caught.value.failure.message.isprintable()
+
+
+def test_line_ends_in_a_path_stay_in_the_path() -> None:
+    """A path is quoted, so that no URL can add a field to the head."""
+    endpoint = Endpoint("w", "h", "", (), None, None, "h:1")
+    assert endpoint.head("GET", "/x", 0).count(b"\r\n\r\n") == 1

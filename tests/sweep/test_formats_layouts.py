@@ -1,0 +1,203 @@
+"""Layouts of published tables: the references' own figures in them, and runs of every preset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sparktop.sweep.compare import compare
+from sparktop.sweep.formats import layouts, markdown
+from sparktop.sweep.formats.grid import Grid, escaped
+from sparktop.sweep.presets import BUILT_IN
+from sparktop.sweep.references import load_reference
+from sparktop.sweep.series import Load, Series, series_of
+from tests.sweep.made_results import made_series, simulated_sweep
+
+PRESETS = {preset.name: preset for preset in BUILT_IN}
+MOST_SIMULATED = 256
+"""A burst of a thousand takes seconds even in virtual time, and changes no layout."""
+
+
+def series(reference: str, name: str) -> Series:
+    (found,) = [one for one in load_reference(reference).series if one.name == name]
+    return found
+
+
+def cells(grid: Grid, row: int) -> list[str]:
+    return [escaped(cell) for cell in grid.rows[row]]
+
+
+def heads(grid: Grid) -> list[str]:
+    return [escaped(head) for head in grid.heads]
+
+
+def topology_table() -> Grid:
+    reference = load_reference("spark-topologies-2026-03")
+    found = compare(reference.series, table=reference.rule)
+    return layouts.winners(found, "decode_tps", [one.name for one in reference.series])
+
+
+def spread_table() -> Grid:
+    topology = "spark-topologies-2026-03"
+    return layouts.spread(series(topology, "simple-shuffle"), series(topology, "least-busy"))
+
+
+def gap_table() -> Grid:
+    topology = "spark-topologies-2026-03"
+    pair = series(topology, "simple-shuffle"), series(topology, "least-busy")
+    return layouts.gap(*pair, Load(64, 1024, 128))
+
+
+def recipe_table() -> Grid:
+    recipe = series("gx10-concurrency-first", "gx10-patched")
+    return layouts.by_concurrency(recipe, layouts.THROUGHPUT, "Performance")
+
+
+def others_table() -> Grid:
+    found = compare(load_reference("gx10-concurrency-first").series, baseline="gx10-patched")
+    return layouts.versus(found, "decode_tps")
+
+
+def service_table() -> Grid:
+    return layouts.by_concurrency(series("spark-vllm-blog", "spark-tuned"), layouts.SERVING, "Serving")
+
+
+def before_after_table() -> Grid:
+    guide = "spark-dgx-benchmark"
+    after = [series(guide, f"spark-{name}") for name in ("interactive", "batch-scaling", "long-context")]
+    return layouts.before_after([series(guide, "spark-before-tuning")], after)
+
+
+def machines_table() -> Grid:
+    guide = "spark-dgx-benchmark"
+    ours = [series(guide, "spark-batch-scaling"), series(guide, "spark-long-context")]
+    return layouts.machines({"Spark": ours, "4090": [series(guide, "rtx-4090-estimated")]})
+
+
+GUIDE = "spark-dgx-benchmark"
+TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
+    (
+        "topologies",
+        topology_table,
+        7,
+        ["c64", "315.2", "471.8", "567.9", "338.4", "`simple-shuffle` (+20%)"],
+    ),
+    ("spread", spread_table, 2, ["c64", "48.02", "64.11", "1.3×"]),
+    ("gap", gap_table, 3, ["TTFT (ms)", "4,940", "7,360", "-32.9%"]),
+    ("recipe", recipe_table, 11, ["c256", "5,391", "285.8", "1,024"]),
+    ("others", others_table, 4, ["`spark-arena-vanilla`", "c10", "104.3", "160.5", "+53.9%"]),
+    ("service", service_table, 4, ["c64", "4,158", "444.0", "322", "131.0", "16,400"]),
+    (
+        "interactive",
+        lambda: layouts.interactive(series(GUIDE, "spark-interactive")),
+        4,
+        ["Completion", "256 tokens"],
+    ),
+    ("batches", lambda: layouts.batch_scaling(series(GUIDE, "spark-batch-scaling")), 5, ["16", "183.4"]),
+    (
+        "contexts",
+        lambda: layouts.contexts(series(GUIDE, "spark-long-context")),
+        3,
+        ["`long`", "39,026", "14,702", "14.1"],
+    ),
+    ("before and after", before_after_table, 13, ["c16 Output (tok/s)", "186.0", "183.4", "-1.4%"]),
+    ("machines", machines_table, 2, ["`4090`", "45.0 to 55.0", "250.0 to 300.0 (c16)", "–", "–"]),
+]
+"""Each published table: how it is made, its rows, its last row."""
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "last"), [one[1:] for one in TABLES], ids=[one[0] for one in TABLES]
+)
+def test_a_published_table_comes_out_of_its_layout(
+    make: Callable[[], Grid], rows: int, last: list[str]
+) -> None:
+    """Its rows in its order, its figures as they were printed."""
+    grid = make()
+    assert len(grid.rows) == rows
+    assert cells(grid, -1) == last
+    assert all(len(row) == len(grid.heads) for row in grid.rows)
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Callable[[str], list[Series]]:
+    """Give both series of a preset's run on simulated engines."""
+
+    def run(name: str) -> list[Series]:
+        preset = PRESETS[name]
+        concurrency = [one for one in preset.concurrency or () if one <= MOST_SIMULATED]
+        runs = min(preset.runs or 1, 2)
+        lengths = preset.prompt_lengths or ()
+        return series_of(simulated_sweep(name, concurrency, lengths, preset.tg or 1, runs))
+
+    return run
+
+
+def test_there_are_eight_presets() -> None:
+    """All of them are run below."""
+    assert len(PRESETS) == 8
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[str], list[Series]]) -> None:
+    """Same heads as the published tables; rows wherever the preset has such levels."""
+    first, second = simulated(name)
+    levels, alone = len(first.levels), sum(level.load.concurrency == 1 for level in first.levels)
+    found = compare([first, second], baseline=first.name)
+    throughput = layouts.by_concurrency(first, layouts.THROUGHPUT, "Performance")
+    assert heads(throughput)[:3] == heads(recipe_table())[:3]
+    assert len(throughput.rows) == levels
+    assert heads(layouts.by_concurrency(first, layouts.SERVING, "Serving")) == heads(service_table())
+    table = layouts.winners(found, "decode_tps", [first.name, second.name])
+    assert heads(table) == ["Concurrency", "`solo`", "`other`", "Winner"]
+    assert len(table.rows) == levels
+    assert len(layouts.versus(found, "decode_tps").rows) == levels
+    assert len(layouts.gap(first, second, first.levels[0].load).rows) >= 8
+    assert len(layouts.batch_scaling(first).rows) == levels
+    assert len(layouts.interactive(first).rows) == (4 if alone else 0)
+    assert len(layouts.contexts(first).rows) == alone
+    assert len(layouts.before_after([first], [second]).rows) >= 8 * levels
+    assert len(layouts.machines({"a": [first], "b": [second]}).rows) == 2
+    assert len(layouts.spread(first, second).rows) in {0, levels}
+
+
+def test_long_contexts_are_laid_out_by_prompt(simulated: Callable[[str], list[Series]]) -> None:
+    """Three prompts of one user, decoding slower as they grow."""
+    grid = layouts.contexts(simulated("long-context")[0])
+    assert [cells(grid, number)[1] for number in range(3)] == ["5,000", "20,000", "39,000"]
+    speeds = [float(cells(grid, number)[3]) for number in range(3)]
+    assert speeds == sorted(speeds, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("topology", "### Decode (tok/s, higher is better)"),
+        ("long-context", "### Long contexts, one user"),
+        ("interactive", "### Interactive, one user"),
+        ("batch-scaling", "### Batch scaling"),
+    ],
+)
+def test_markdown_of_a_preset_leads_with_its_table(name: str, head: str) -> None:
+    """The layout that the preset is for comes first."""
+    preset = PRESETS[name]
+    concurrency = [one for one in preset.concurrency or () if one <= 16]
+    result = simulated_sweep(name, concurrency, preset.prompt_lengths or (), preset.tg or 1, 2)
+    if name != "topology":
+        result = result.model_copy(update={"targets": result.targets[:1]})
+    text = markdown.render(result)
+    assert text[text.index("### ") :].startswith(head)
+
+
+def test_an_untested_row_beside_tested_ones_is_marked() -> None:
+    """A star for a single run, words for no difference, a percentage for a difference."""
+    runs, near = (100.0, 101.0, 102.0), (101.0, 102.0, 103.0)
+    first = made_series("a", {1: (150.0, 151.0), 2: near, 4: (150.0,)})
+    found = compare([first, made_series("b", {1: runs, 2: runs, 4: runs})])
+    table = layouts.winners(found, "decode_tps", ["a", "b"])
+    assert [cells(table, number)[-1] for number in range(3)] == [
+        "`a` (+49%)",
+        "no difference shown",
+        "`a` (+49%)*",
+    ]

@@ -1,0 +1,84 @@
+"""When a running sweep stops itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.sweep.guard import SILENT_S, GuardWatch
+from sparktop.sweep.plan import Guard
+from sparktop.sweep.server_side import NodePoint
+
+GIB = 2**30
+WATCH = GuardWatch(Guard(min_headroom_gib=8.0, max_gpu_c=92.0, max_error_share=0.5))
+GONE = Failure(FailureKind.REFUSED, "nothing listens there", 100.0)
+
+
+def point(headroom_gib: float | None = 40.0, gpu_c: float | None = 60.0) -> NodePoint:
+    headroom = None if headroom_gib is None else int(headroom_gib * GIB)
+    return NodePoint(1.0, gpu_c, 50.0, 2000.0, 0.0, headroom)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (point(headroom_gib=7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
+        (point(gpu_c=93.0), "93 °C, the limit is 92 °C"),
+    ],
+)
+def test_memory_and_heat_have_limits(seen: NodePoint, words: str) -> None:
+    """Beyond its limit each gives a sentence with the machine, the figure and the limit."""
+    reason = WATCH.look_at_node("spark-a", seen)
+    assert reason is not None
+    assert "spark-a" in reason
+    assert words in reason
+
+
+@pytest.mark.parametrize("seen", [point(), point(8.0, 92.0), point(None, None)])
+def test_what_is_at_its_limit_or_unknown_stops_nothing(seen: NodePoint) -> None:
+    """A limit may be reached, and what no driver tells is no reason."""
+    assert WATCH.look_at_node("spark-a", seen) is None
+
+
+def test_without_limits_nothing_stops() -> None:
+    """A guard without figures lets any machine go on."""
+    assert GuardWatch(Guard()).look_at_node("spark-a", point(0.1, 120.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("ended", "failed", "stops"), [(9, 9, False), (10, 5, False), (10, 6, True), (1000, 400, False)]
+)
+def test_failures_have_a_share(ended: int, failed: int, *, stops: bool) -> None:
+    """More than half of ten and more stop the sweep; a few at the start do not."""
+    reason = WATCH.look_at_requests("solo", ended, failed, "HTTP 500")
+    assert (reason is not None) == stops
+    if reason:
+        assert f"{failed} of {ended}" in reason
+        assert "HTTP 500" in reason
+
+
+@pytest.mark.parametrize(
+    ("ok", "words", "stops"),
+    [
+        (0, ["refused"], True),
+        (0, ["refused", "truncated", "timeout:connect"], True),
+        (1, ["refused"], False),
+        (0, ["refused", "http:500"], False),
+        (0, [], False),
+    ],
+)
+def test_a_run_without_a_server_is_the_last(ok: int, words: list[str], *, stops: bool) -> None:
+    """Only where nothing was answered, and nothing but a missing server explains it."""
+    assert (WATCH.look_at_run("solo", ok, words, "refused") is not None) == stops
+
+
+def test_silence_needs_both_page_and_stream() -> None:
+    """A page that does not come stops the sweep only when no token comes either, for long enough."""
+    silence = (100.0, GONE)
+    late = 100.0 + SILENT_S
+    assert WATCH.look_at_silence("solo", None, 0.0, late) is None
+    assert WATCH.look_at_silence("solo", silence, heard_at=90.0, now=late - 1) is None
+    assert WATCH.look_at_silence("solo", silence, heard_at=late - 2, now=late) is None
+    reason = WATCH.look_at_silence("solo", silence, heard_at=90.0, now=late)
+    assert reason is not None
+    assert "nothing listens there" in reason

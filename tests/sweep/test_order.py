@@ -1,0 +1,121 @@
+"""The order of levels, targets and runs, and how long all of it will take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.load import LoadMode
+from sparktop.sweep.estimate import Estimate
+from sparktop.sweep.order import Load, Stint, loads, stints
+from sparktop.sweep.plan import Order, Plan, SweepTarget
+
+TARGETS = tuple(SweepTarget(name, f"http://{name}:8000") for name in ("a", "b", "c"))
+PLAN = Plan(TARGETS[:2], concurrency=(1, 4), runs=3, pp=128)
+
+
+def told(plan: Plan) -> list[tuple[str, int, tuple[int, ...] | None]]:
+    return [(one.target.name, one.load.concurrency, one.runs) for one in stints(plan)]
+
+
+def test_ascending_goes_target_by_target() -> None:
+    """Each target has all its levels, from the first concurrency to the last, before the next begins."""
+    runs = (0, 1, 2)
+    assert told(PLAN) == [("a", 1, runs), ("a", 4, runs), ("b", 1, runs), ("b", 4, runs)]
+
+
+def test_abba_interleaves_the_runs_of_a_level() -> None:
+    """Runs go A B, B A, A B, and those of one target that follow one another are one stint."""
+    plan = replace(PLAN, order=Order.ABBA, concurrency=(4,))
+    assert told(plan) == [("a", 4, (0,)), ("b", 4, (0, 1)), ("a", 4, (1, 2)), ("b", 4, (2,))]
+
+
+def test_every_prompt_length_meets_every_concurrency() -> None:
+    """Of several lengths each level is made with each."""
+    plan = replace(PLAN, prompt_lengths=(10, 20))
+    assert loads(plan) == [Load(10, 1), Load(10, 4), Load(20, 1), Load(20, 4)]
+
+
+@given(
+    st.integers(1, 3), st.integers(1, 6), st.lists(st.integers(1, 64), min_size=1, max_size=3, unique=True)
+)
+@settings(max_examples=60)
+def test_abba_makes_each_run_once_and_marks_both_ends(
+    targets: int, runs: int, concurrency: list[int]
+) -> None:
+    """Whatever the order, each level begins once, ends once, and has each of its runs once, ascending."""
+    plan = Plan(TARGETS[:targets], tuple(concurrency), runs=runs, order=Order.ABBA)
+    by_level: dict[tuple[str, Load], list[Stint]] = {}
+    for stint in stints(plan):
+        by_level.setdefault((stint.target.name, stint.load), []).append(stint)
+    assert len(by_level) == targets * len(concurrency)
+    for parts in by_level.values():
+        assert [run for part in parts for run in part.runs or ()] == list(range(runs))
+        assert [part.first for part in parts] == [True] + [False] * (len(parts) - 1)
+        assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
+
+
+@given(st.integers(2, 3), st.integers(1, 4))
+@settings(max_examples=20)
+def test_abba_puts_drift_on_nobodys_side(targets: int, pairs: int) -> None:
+    """With an even number of runs the mean place of each target in the order is the same."""
+    plan = Plan(TARGETS[:targets], (4,), runs=2 * pairs, order=Order.ABBA)
+    places: Counter[str] = Counter()
+    turn = 0
+    for stint in stints(plan):
+        for _ in stint.runs or ():
+            places[stint.target.name] += turn
+            turn += 1
+    assert len(set(places.values())) == 1
+
+
+def test_a_level_bounded_by_requests_has_as_many_runs_as_that_takes() -> None:
+    """Ten requests at c = 4 are three bursts; in steady mode the run itself is bounded."""
+    plan = replace(PLAN, requests=10)
+    assert [plan.runs_of(c) for c in (1, 4, 16)] == [10, 3, 1]
+    assert replace(plan, mode=LoadMode.STEADY).runs_of(4) == 3
+
+
+def test_a_level_bounded_by_seconds_does_not_tell_its_runs() -> None:
+    """Only the time decides how many bursts fit."""
+    assert {one.runs for one in stints(replace(PLAN, duration_s=20.0))} == {None}
+
+
+def test_nothing_is_foretold_before_the_first_run() -> None:
+    """Nobody knows how fast a server is that was never asked."""
+    assert Estimate(PLAN).left_s(list(stints(PLAN))) is None
+
+
+def test_what_is_left_counts_runs_and_warm_ups() -> None:
+    """With every level known it is their times added up, a warm-up for each level that begins."""
+    estimate = Estimate(PLAN)
+    for target in ("a", "b"):
+        estimate.learn_run(target, Load(128, 1), 1.0)
+        estimate.learn_run(target, Load(128, 4), 2.0)
+    left = list(stints(PLAN))
+    assert estimate.left_s(left) == pytest.approx(2 * (4 * 1.0 + 4 * 2.0))
+    assert estimate.left_s(left[1:]) == pytest.approx(4 * 2.0 + 4 * 1.0 + 4 * 2.0)
+    estimate.learn_pause(0.5)
+    assert estimate.left_s(left) == pytest.approx(24.0 + 4 * 0.5)
+
+
+def test_a_steady_run_lasts_as_long_as_the_plan_says() -> None:
+    """No run has to be made to know that."""
+    plan = replace(PLAN, mode=LoadMode.STEADY, duration_s=30.0, runs=1, warmup=False)
+    assert Estimate(plan).left_s(list(stints(plan))) == pytest.approx(4 * 30.0)
+
+
+@given(st.floats(0.01, 100.0), st.sampled_from([2, 8, 64, 512]))
+@settings(max_examples=40)
+def test_a_larger_load_never_takes_less_nor_more_than_its_share(seconds: float, concurrency: int) -> None:
+    """What is foretold from a smaller load lies between the same time and time in proportion."""
+    estimate = Estimate(PLAN)
+    estimate.learn_run("a", Load(128, 1), seconds)
+    foretold = estimate.run_s("a", Load(128, concurrency))
+    assert foretold is not None
+    assert seconds <= foretold <= seconds * concurrency
+    assert estimate.run_s("b", Load(128, concurrency)) == foretold

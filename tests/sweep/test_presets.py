@@ -1,0 +1,103 @@
+"""Presets and the plans made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadMode
+from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.sweep.plan import Order, SloCondition, SweepTarget
+from sparktop.sweep.presets import BUILT_IN, STEADY_S, Wishes, all_presets, find_preset, make_plan
+
+SOLO = SweepTarget("solo", "http://127.0.0.1:8000")
+SHAPES = {
+    "quick": ((1, 4, 16), (128,), 64, 3),
+    "topology": ((1, 2, 4, 8, 16, 32, 64), (1024,), 128, 3),
+    "arena": ((1, 2, 5, 10), (2048,), 128, 3),
+    "wide": ((1, 2, 4, 5, 8, 10, 16, 32, 64, 128, 256), (1024,), 128, 1),
+    "interactive": ((1,), (105,), 256, 3),
+    "batch-scaling": ((1, 2, 4, 8, 16), (105,), 256, 3),
+    "long-context": ((1,), (5000, 20000, 39000), 256, 1),
+    "agents": ((64, 128, 256, 512, 1024), (128,), 128, 1),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_preset_has_the_shape_of_its_table(name: str) -> None:
+    """Concurrency, prompt lengths, tokens and runs of each built-in preset are the published ones."""
+    plan = make_plan(find_preset(name), [SOLO])
+    assert (plan.concurrency, plan.lengths, plan.tg, plan.runs) == SHAPES[name]
+    assert (plan.mode, plan.order, plan.preset) == (LoadMode.BURST, Order.ASCENDING, name)
+
+
+def test_there_are_no_other_presets() -> None:
+    """The eight of the table are all."""
+    assert [one.name for one in BUILT_IN] == list(SHAPES)
+
+
+def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> None:
+    """One of the same name is used, others stay, and what it leaves open is as in any plan."""
+    own = SweepSettings("quick", concurrency=(3,), tg=10)
+    assert all_presets([own])["quick"] is own
+    assert set(all_presets([own])) == set(SHAPES)
+    plan = make_plan(find_preset("quick", [own]), [SOLO])
+    assert (plan.concurrency, plan.tg, plan.pp, plan.runs) == ((3,), 10, 128, 3)
+
+
+def test_an_unknown_preset_names_the_nearest() -> None:
+    """A slip of the finger is told the right word; a strange word is told all of them."""
+    with pytest.raises(UsageError, match="did you mean 'topology'"):
+        find_preset("topolgy")
+    with pytest.raises(UsageError, match=r"known: quick, topology"):
+        find_preset("zzz")
+
+
+def test_wishes_go_before_the_preset() -> None:
+    """What somebody asks for holds; the rest stays."""
+    wishes = Wishes(concurrency=(7,), prompt_lengths=(11, 13), seed=5, order=Order.ABBA, runs=4)
+    plan = make_plan(find_preset("quick"), [SOLO], wishes)
+    assert (plan.concurrency, plan.lengths, plan.pp, plan.seed) == ((7,), (11, 13), 11, 5)
+    assert (plan.order, plan.runs, plan.tg) == (Order.ABBA, 4, 64)
+
+
+def test_runs_that_somebody_asks_for_go_before_the_presets_requests() -> None:
+    """A preset that counts requests gives way to a number of runs."""
+    preset = SweepSettings("mine", concurrency=(8,), requests=100)
+    assert make_plan(preset, [SOLO]).runs_of(8) == 13
+    assert make_plan(preset, [SOLO], Wishes(runs=2)).runs_of(8) == 2
+
+
+def test_a_steady_sweep_lasts_some_time() -> None:
+    """Without a duration a steady run lasts half a minute; with a number of requests it needs none."""
+    steady = Wishes(mode=LoadMode.STEADY)
+    assert make_plan(find_preset("quick"), [SOLO], steady).duration_s == STEADY_S
+    bounded = Wishes(mode=LoadMode.STEADY, requests=50)
+    assert make_plan(find_preset("quick"), [SOLO], bounded).duration_s is None
+
+
+def test_the_guard_of_the_configuration_is_in_the_plan() -> None:
+    """Its limits hold, and failures have a limit without being named."""
+    plan = make_plan(find_preset("quick"), [SOLO], guard=GuardLimits(8.0, 92.0))
+    assert (plan.guard.min_headroom_gib, plan.guard.max_gpu_c) == (8.0, 92.0)
+    assert 0 < plan.guard.max_error_share < 1
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        (Wishes(order=Order.ABBA, slo=(SloCondition("ttft_p50_ms", 1.0),)), "--slo"),
+        (Wishes(order=Order.ABBA, duration_s=10.0), "--runs"),
+        (Wishes(duration_s=10.0, requests=5), "not by both"),
+    ],
+)
+def test_parts_that_contradict_each_other_are_told(wishes: Wishes, words: str) -> None:
+    """No plan is made of them, and one line says which and what to do."""
+    with pytest.raises(UsageError, match=words):
+        make_plan(find_preset("quick"), [SOLO], wishes)
+
+
+def test_two_targets_need_two_names() -> None:
+    """Results are told by name, so names are unique."""
+    with pytest.raises(UsageError, match="same name"):
+        make_plan(find_preset("quick"), [SOLO, SOLO])

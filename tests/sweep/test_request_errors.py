@@ -1,0 +1,79 @@
+"""Failures are counted under words that tell them apart."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from dataclasses import dataclass
+
+import pytest
+
+from sparktop.model.failure import FailureKind
+from sparktop.sweep.request_errors import connect_failure, event_failure, request_failure, status_failure
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, as far as messages need it."""
+
+    where: str = "spark-a:8000"
+    router: bool = False
+
+
+@pytest.mark.parametrize(
+    ("error", "word", "kind"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "no"), "refused", FailureKind.REFUSED),
+        (TimeoutError(), "timeout:connect", FailureKind.TIMEOUT),
+        (OSError(errno.ETIMEDOUT, "no"), "timeout:connect", FailureKind.TIMEOUT),
+        (socket.gaierror(-2, "no"), "dns", FailureKind.DNS),
+        (OSError(errno.EMFILE, "no"), "descriptors", FailureKind.UNSUPPORTED),
+        (OSError(errno.EHOSTUNREACH, "no"), "unreachable", FailureKind.UNREACHABLE),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong"), "tls", FailureKind.TLS),
+    ],
+)
+def test_why_no_connection_opened(error: OSError, word: str, kind: FailureKind) -> None:
+    """Each way in which a connection can fail to open has a word and a kind."""
+    found = connect_failure(error, 1.0, where="spark-a:8000")
+    assert (found.word, found.kind, found.at) == (word, kind, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "router", "word", "kind"),
+    [
+        (500, "", False, "http:500", FailureKind.HTTP),
+        (503, "loading", False, "http:503", FailureKind.LOADING),
+        (401, "", False, "http:401", FailureKind.UNAUTHORIZED),
+        (404, "Not Found", False, "http:404", FailureKind.NOT_FOUND),
+        (404, "The model `x` does not exist.", False, "wrong_model", FailureKind.NOT_FOUND),
+        (400, "Invalid model name passed in model=x", True, "wrong_model", FailureKind.NOT_FOUND),
+        (400, "min_tokens must be positive", False, "http:400", FailureKind.HTTP),
+        (500, "No deployments available for selected model", True, "router_rejection", FailureKind.HTTP),
+        (500, "No deployments available for selected model", False, "http:500", FailureKind.HTTP),
+    ],
+)
+def test_what_a_status_means(
+    status: int,
+    words: str,
+    router: bool,  # noqa: FBT001 - one column of the table above
+    word: str,
+    kind: FailureKind,
+) -> None:
+    """A status is counted with its number, unless it says that model or backends are missing."""
+    found = status_failure(status, words, 1.0, Place(router=router), None)
+    assert (found.word, found.kind, found.status) == (word, kind, status)
+
+
+def test_a_router_may_reject_inside_a_stream() -> None:
+    """A router that finds no backend after its answer began has rejected the request all the same."""
+    words = "No deployments available for selected model"
+    assert event_failure(words, 1.0, Place(router=True)).word == "router_rejection"
+    assert event_failure(words, 1.0, Place()).word == "error_event"
+
+
+def test_messages_are_one_clean_line() -> None:
+    """Whatever a server says, the message is one printable line of bounded length."""
+    found = request_failure("http:500", "a\x1b[31m\nb" * 500, 1.0, 500)
+    assert found.message.isprintable()
+    assert len(found.message) <= 200

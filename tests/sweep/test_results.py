@@ -1,0 +1,320 @@
+"""The result file of a sweep: what it holds, how it is written, read and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from sparktop.errors import OutputError, UsageError
+from sparktop.model.failure import FailureKind
+from sparktop.model.load import EndReason, Level, RequestEnded, RequestStarted
+from sparktop.sweep import level_results, result_store
+from sparktop.sweep.compare import compare
+from sparktop.sweep.level_results import level_result
+from sparktop.sweep.request_errors import RequestFailure
+from sparktop.sweep.result_file import read_json
+from sparktop.sweep.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.series import series_of
+from tests.sweep.made_results import BEGAN, made_level, made_sweep, request
+
+CONTRACT = {
+    "": "schema started_at finished_at sparktop simulated status stop_reason plan client targets comparison "
+    "slo",
+    "plan": "targets concurrency pp tg runs mode duration_s order api seed warmup tokens_from",
+    "client": "loop cpu_percent loop_lag_ms connect_ms trustworthy reasons",
+    "target": "name url kind engine model error levels",
+    "level": "concurrency runs duration_s requests tokens prefill_tps decode_tps pure_decode_tps "
+    "sustained_tps peak_tps output_tps total_tps ttfr_ms ttft_ms itl_ms tpot_ms e2e_ms stream_tps served_by "
+    "router_overhead_ms server hardware padding_percent roofline_percent validity balance",
+    "requests": "ok failed cancelled errors",
+    "rate": "mean std values ci95",
+    "latency": "mean std p50 p90 p95 p99 max count",
+}
+
+
+def as_json(result: SweepResult) -> Any:  # noqa: ANN401 - it may be any JSON
+    return json.loads(json.dumps(result.to_json(), allow_nan=False))
+
+
+def test_the_file_has_every_key_of_the_contract() -> None:
+    """Whatever is known or not, no key is missing."""
+    told = as_json(made_sweep())
+    level = told["targets"][0]["levels"][0]
+    parts = {
+        "": told,
+        "plan": told["plan"],
+        "client": told["client"],
+        "target": told["targets"][0],
+        "level": level,
+        "requests": level["requests"],
+        "rate": level["decode_tps"],
+        "latency": level["ttft_ms"],
+    }
+    missing = [
+        (name, key) for name, keys in CONTRACT.items() for key in keys.split() if key not in parts[name]
+    ]
+    assert missing == []
+    assert told["schema"] == "sparktop.sweep/1"
+    assert told["started_at"] == "2026-03-22T18:04:05.678Z"
+
+
+def test_what_is_unknown_is_null() -> None:
+    """A sweep without a level knows no figure, and says neither 0 nor nothing."""
+    told = as_json(SweepResult(started_at=BEGAN, sparktop="1", plan=PlanResult()))
+    assert told["finished_at"] is None
+    assert told["status"] is None
+    level = as_json(made_sweep(("a", [LevelResult(concurrency=1)])))["targets"][0]["levels"][0]
+    assert level["decode_tps"] is None
+    assert level["server"] is None
+    assert level["tokens"] == {"prompt": None, "generated": None}
+
+
+def test_a_file_that_is_read_is_the_result_that_was_written(tmp_path: Path) -> None:
+    """Writing and reading lose nothing."""
+    result = made_sweep(("a", [made_level(2), made_level(4)]), ("b", [made_level(2)]))
+    path = tmp_path / "r.json"
+    result_store.save(path, result)
+    assert result_store.load(path) == result
+
+
+def test_a_comparison_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Rows, changes, crossovers with their "from", definitions."""
+    slow, fast = made_level(2, step=0.5), made_level(2)
+    later = [made_level(4), made_level(4, step=0.5)]
+    result = made_sweep(("a", [slow, later[0]]), ("b", [fast, later[1]]))
+    compared = result.model_copy(update={"comparison": compare(series_of(result), baseline="a")})
+    assert compared.comparison is not None
+    assert compared.comparison.crossovers
+    path = tmp_path / "r.json"
+    result_store.save(path, compared)
+    assert json.loads(path.read_text(encoding="utf-8"))["comparison"]["crossovers"][0]["from"] == "b"
+    assert result_store.load(path) == compared
+
+
+def test_a_later_versions_keys_are_passed_over_and_missing_ones_unknown() -> None:
+    """Neighbouring versions read each other's files."""
+    told = as_json(made_sweep())
+    told["new"] = {"x": 1}
+    told["targets"][0]["levels"][0]["new"] = 1
+    del told["targets"][0]["levels"][0]["peak_tps"]
+    del told["client"]
+    read = result_store.parse(told, "f")
+    assert read.targets[0].levels[0].peak_tps is None
+    assert read.targets[0].levels[0].decode_tps == made_level().decode_tps
+    assert read.client.trustworthy is None
+
+
+def test_text_of_a_file_is_clean_and_numbers_are_readings(tmp_path: Path) -> None:
+    """Escapes go, NaN and infinities are unknown, in known and in free parts."""
+    told = as_json(made_sweep())
+    told["targets"][0]["name"] = "a\x1b[31m\u202e\n"
+    told["targets"][0]["levels"][0]["roofline_percent"] = float("nan")
+    told["targets"][0]["levels"][0]["padding_percent"] = 1e300
+    told["targets"][0]["levels"][0]["balance"] = {"hint\x07": ["\x1b]0;x", {"deep": float("inf")}]}
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(told), encoding="utf-8")
+    target = result_store.load(path).targets[0]
+    assert target.name == "a [31m"
+    assert target.levels[0].roofline_percent is None
+    assert target.levels[0].padding_percent is None
+    assert target.levels[0].balance == {"hint": ["]0;x", {"deep": None}]}
+
+
+def test_a_level_of_the_same_load_takes_the_others_place() -> None:
+    """A level that is measured again is there once; other prompt lengths are other levels."""
+    first, again = made_level(2), made_level(2, step=0.5)
+    longer = made_level(2).model_copy(update={"pp": 4000})
+    result = made_sweep(("a", [])).with_level("a", first).with_level("a", longer).with_level("a", again)
+    assert result.targets[0].levels == (longer, again)
+    with pytest.raises(ValueError, match="no target b"):
+        result.with_level("b", first)
+
+
+def test_a_result_never_changes_under_who_holds_it() -> None:
+    """A level more makes a new result."""
+    result = made_sweep(("a", []))
+    assert result.with_level("a", made_level()) is not result
+    assert result.targets[0].levels == ()
+    with pytest.raises(ValidationError):
+        result.status = "failed"
+
+
+def test_a_level_counts_errors_by_their_words_and_keeps_run_means() -> None:
+    """`http:500` is not `http`; each run has its own mean for a comparison."""
+    failure = RequestFailure(FailureKind.HTTP, "no", 1.0, "http:500", 500)
+    events = [
+        *request("a", 0.0, served_by="x"),
+        RequestStarted("b", 0.0, 0, 100),
+        RequestEnded("b", 1.0, EndReason.ERROR, error=failure),
+        *request("c", 20.0, run=1, step=0.5),
+    ]
+    level = level_result(Level("t", 2, 100, 4, runs=2), events)
+    assert level.requests.errors == {"http:500": 1}
+    assert level.requests.ok == 2
+    assert level.served_by == {"x": 1}
+    assert level.tpot_ms is not None
+    assert level.tpot_ms.run_means == pytest.approx((250, 500))
+    assert level.itl_ms is not None
+    assert level.itl_ms.run_means == pytest.approx((250, 500))
+    assert level.ttft_ms is not None
+    assert level.ttft_ms.mean == pytest.approx(1000)
+    assert level.each is not None
+    assert level.each.run == (0, 1)
+    assert level.each.stream_tps == pytest.approx((4, 2))
+
+
+def test_very_many_requests_are_not_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit only the figures are kept."""
+    monkeypatch.setattr(level_results, "MOST_EACH", 5)
+    assert made_level(2).each is None
+    monkeypatch.setattr(level_results, "MOST_EACH", 6)
+    assert made_level(2).each is not None
+
+
+def test_the_store_is_below_the_data_home() -> None:
+    """As the base directory specification says, relative paths ignored."""
+    assert result_store.sweeps_folder({"XDG_DATA_HOME": "/d"}) == Path("/d/sparktop/sweeps")
+    assert result_store.sweeps_folder({"XDG_DATA_HOME": "d", "HOME": "/h"}) == Path(
+        "/h/.local/share/sparktop/sweeps"
+    )
+
+
+def test_sweeps_of_one_moment_have_files_of_their_own(tmp_path: Path) -> None:
+    """A name holds time and label, nothing that leads out of the folder."""
+    paths = [result_store.new_file(tmp_path / "s", BEGAN, "../a b") for _ in range(3)]
+    stem = "20260322T180405Z-a-b"
+    assert [path.name for path in paths] == [f"{stem}.json", f"{stem}-2.json", f"{stem}-3.json"]
+    assert {path.parent for path in paths} == {tmp_path / "s"}
+
+
+def test_a_write_that_fails_leaves_the_last_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk costs the new level, not the ones before, and leaves nothing behind."""
+    path = tmp_path / "r.json"
+    first = made_sweep()
+    result_store.save(path, first)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"r\.json: cannot be written: No space left on device"):
+        result_store.save(path, made_sweep(("b", [])))
+    assert result_store.load(path) == first
+    assert [one.name for one in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    """A file where the folder should be."""
+    (tmp_path / "s").write_text("", encoding="utf-8")
+    with pytest.raises(OutputError, match="cannot keep results there"):
+        result_store.new_file(tmp_path / "s", BEGAN)
+
+
+def test_the_list_tells_every_file_the_broken_ones_too(tmp_path: Path) -> None:
+    """Oldest first; a sweep that was killed early is told, parts in the making are not."""
+    result_store.save(tmp_path / "20260101T000000Z-a.json", made_sweep())
+    (tmp_path / "20260102T000000Z-b.json").touch()
+    (tmp_path / "20260103T000000Z-c.json").write_text('{"schema": "sparktop.sweep/9"}', encoding="utf-8")
+    (tmp_path / ".20260104T000000Z-d.json").write_text("{", encoding="utf-8")
+    first, second, third = result_store.stored(tmp_path)
+    assert first.result == made_sweep()
+    assert second.problem is not None
+    assert "is empty" in second.problem
+    assert third.problem is not None
+    assert "sparktop.sweep/9" in third.problem
+    assert result_store.stored(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b'{"schema": "sparktop.sweep/1", ', "line 1, column 32"),
+        (b"\xff\xfe{}", "byte 0 is no UTF-8"),
+        (b"[" * 100_000, "no JSON that can be read"),
+        (b'{"schema": "sparktop.snapshot/1"}', 'its schema is "sparktop.snapshot/1"'),
+        (b"[1, 2]", "it names no schema"),
+        (b'{"schema": "sparktop.sweep/1"}', "started_at: Field required (and 2 more)"),
+    ],
+    ids=["empty", "cut", "no UTF-8", "deep", "snapshot", "list", "keys missing"],
+)
+def test_a_bad_file_is_one_line_with_its_name(tmp_path: Path, content: bytes, words: str) -> None:
+    """What, where and what to do; never a traceback."""
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        result_store.load(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert words in message
+    assert "\n" not in message
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_over_the_cap_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte too much is told, not swallowed."""
+    monkeypatch.setattr("sparktop.sweep.result_file.MOST_BYTES", 10)
+    (tmp_path / "big.json").write_bytes(b"[" + b" " * 20 + b"]")
+    with pytest.raises(UsageError, match="is over 0 MiB"):
+        read_json(tmp_path / "big.json")
+
+
+def test_lines_of_json_are_a_list(tmp_path: Path) -> None:
+    """Tools that add a line a run are read like those that write one document."""
+    path = tmp_path / "lines.json"
+    path.write_text('{"a": 1}\n{"a": NaN}\n\n', encoding="utf-8")
+    assert read_json(path) == [{"a": 1}, {"a": None}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_result_with_any_part_changed_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
+    """Whatever stands in a place, there is a result of clean text or one line."""
+    told = as_json(made_sweep())
+    holder: Any = told
+    for _ in range(data.draw(st.integers(0, 4))):
+        inner = [key for key in _keys(holder) if isinstance(holder[key], dict | list) and holder[key]]
+        if not inner:
+            break
+        holder = holder[data.draw(st.sampled_from(inner))]
+    holder[data.draw(st.sampled_from(_keys(holder)))] = data.draw(JSON)
+    read = read_or_refused(told)
+    if isinstance(read, str):
+        assert read.startswith("f.json: ")
+        assert read.isprintable()
+    else:
+        assert read_or_refused(as_json(read)) == read
+
+
+def read_or_refused(told: object) -> SweepResult | str:
+    try:
+        return result_store.parse(told, "f.json")
+    except UsageError as error:
+        return str(error)
+
+
+def _keys(holder: Any) -> list[Any]:  # noqa: ANN401 - it may be any JSON
+    return list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+
+
+def test_a_target_is_found_by_its_name_and_replaced() -> None:
+    """One that was not reached keeps its error."""
+    result = made_sweep(("a", []), ("b", []))
+    gone = TargetResult(name="b", url="u", error="nothing listens there")
+    assert result.with_target(gone).target("b") == gone
+    assert len(result.with_target(gone).targets) == 2
+    assert result.target("c") is None

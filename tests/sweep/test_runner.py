@@ -1,0 +1,211 @@
+"""Sweeps of simulated servers, from the plan to the result, with the real load generator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded, RequestStarted
+from sparktop.model.targets import ModelFacts
+from sparktop.simulation.calibration import MODEL
+from sparktop.sweep.measure import measure_level
+from sparktop.sweep.plan import Order, SloCondition
+from sparktop.sweep.progress import (
+    LevelMeasured,
+    LoadTold,
+    Phase,
+    PhaseChanged,
+    ProgressFold,
+    RunTold,
+    SweepEnded,
+)
+from sparktop.sweep.results import SweepResult
+from tests.sweep.watched_servers import QUICK, watched
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+
+async def test_our_counts_are_the_servers_own() -> None:
+    """Over every level tokens and prompts equal the growth of the server's counters, exactly."""
+    async with watched() as servers:
+        result = await servers.runner(servers.plan()).run()
+    assert (result.status, result.stop_reason, result.simulated) == ("done", None, True)
+    (target,) = result.targets
+    assert (target.engine, target.model, target.error) == ("vllm", MODEL, None)
+    assert [level.concurrency for level in target.levels] == [1, 4]
+    for level in target.levels:
+        requests = 2 * level.concurrency
+        assert level.requests.ok == requests
+        assert (level.tokens.prompt, level.tokens.generated) == (64 * requests, 16 * requests)
+        assert level.server is not None
+        assert (level.server.prompt_tokens, level.server.generation_tokens) == (64 * requests, 16 * requests)
+        assert level.server.prefix_cache_hit_percent == 0
+        codes = {one.code for one in level.validity}
+        assert codes >= {"too_short", "few_runs"}
+        assert not codes & {"count_mismatch", "foreign_traffic", "cache_hits", "short_output", "restarted"}
+    assert [(one.target, one.concurrency, one.run) for one in result.ran] == [
+        ("spark-a", 1, 0),
+        ("spark-a", 1, 1),
+        ("spark-a", 4, 0),
+        ("spark-a", 4, 1),
+    ]
+
+
+async def test_each_level_is_saved_as_it_is_done() -> None:
+    """What is on disk after a level is whole: it reads back, and lacks only what is still to come."""
+    async with watched() as servers:
+        result = await servers.runner(servers.plan()).run()
+    assert [len(one.targets[0].levels) for one in servers.saved] == [1, 2, 2]
+    assert [one.status for one in servers.saved] == [None, None, "done"]
+    assert SweepResult.model_validate(result.to_json()).to_json() == result.to_json()
+
+
+async def test_the_events_tell_the_whole_sweep() -> None:
+    """Starts and ends of requests pair up, and the figures made of them are the result's."""
+    async with watched() as servers:
+        await servers.runner(servers.plan(concurrency=(4,))).run()
+    assert isinstance(servers.events[-1], SweepEnded)
+    live = [told for told in servers.events if isinstance(told, LoadTold)]
+    runs = [told for told in servers.events if isinstance(told, RunTold)]
+    assert [(told.run, told.warm_up) for told in runs] == [(0, True), (0, False), (1, False)]
+    for kind in (RequestStarted, RequestEnded):
+        assert sum(isinstance(one, kind) for told in live for one in told.events) == 12
+    assert sum(one.tokens for told in live for one in told.bins) == 3 * 4 * 16
+    ends = [one for told in live for one in told.events if isinstance(one, LevelStarted | LevelEnded)]
+    assert [type(one) for one in ends] == [LevelStarted, LevelEnded]
+    (measured,) = [told for told in servers.events if isinstance(told, LevelMeasured)]
+    events = [one for told in runs if not told.warm_up for one in told.events]
+    figures = measure_level(ends[0].level, events)
+    assert figures.decode_tps is not None
+    assert measured.level.decode_tps is not None
+    assert measured.level.decode_tps.values == figures.decode_tps.values
+
+
+async def test_progress_follows_the_events() -> None:
+    """Phase, level, requests and what is left are known at each moment; nothing is in flight at the end."""
+    async with watched() as servers:
+        await servers.runner(servers.plan()).run()
+    fold = ProgressFold()
+    seen = [fold.take(event) for event in servers.events]
+    phases = [told.phase for told in servers.events if isinstance(told, PhaseChanged)]
+    assert phases[:3] == [Phase.PREPARING, Phase.SETTLING, Phase.WARMING_UP]
+    assert max(one.in_flight for one in seen) <= 4
+    assert {one.ended for one in seen if one.load and one.load.concurrency == 4} >= {0, 8}
+    assert all(one.failed == 0 for one in seen)
+    assert any(one.ttft_p50_ms for one in seen)
+    known = [one.eta_s for one in seen if one.eta_s is not None]
+    assert known
+    assert seen[-1].in_flight == 0
+    assert (seen[-1].phase, seen[-1].levels_done) == (Phase.ENDED, 2)
+
+
+async def test_a_router_is_measured_with_who_served() -> None:
+    """Its answers name backends; those add up to the requests and to the servers' own counts."""
+    async with watched(2, strategy="simple-shuffle") as servers:
+        plan = servers.plan(concurrency=(1, 8), order=Order.ABBA)
+        result = await servers.runner(plan).run()
+    proxy = result.target("proxy")
+    assert proxy is not None
+    assert proxy.engine == "litellm"
+    for level in proxy.levels:
+        assert sum(level.served_by.values()) == 2 * level.concurrency
+        assert set(level.served_by) <= {"spark-a", "spark-b"}
+        assert level.server is not None
+        assert level.server.generation_tokens == level.tokens.generated
+        assert level.server.prompt_tokens == level.tokens.prompt
+        assert level.balance is not None
+        test = level.balance["runs_test"]
+        assert isinstance(test, dict)
+        assert test["requests"] == 2 * level.concurrency
+    single = proxy.levels[0]
+    direct = [
+        level.ttft_ms.p50
+        for name in ("spark-a", "spark-b")
+        for level in (result.target(name) or proxy).levels
+        if level.concurrency == 1 and level.ttft_ms is not None and level.ttft_ms.p50 is not None
+    ]
+    assert single.ttft_ms is not None
+    assert single.ttft_ms.p50 is not None
+    assert single.router_overhead_ms == pytest.approx(single.ttft_ms.p50 - sum(direct) / 2)
+    order = [one.target for one in result.ran if one.concurrency == 8]
+    assert order == ["spark-a", "spark-b", "proxy", "proxy", "spark-b", "spark-a"]
+
+
+async def test_a_steady_level_keeps_its_concurrency() -> None:
+    """A closed loop over a time: more requests than slots, never more than c in flight, counts exact."""
+    async with watched() as servers:
+        plan = servers.plan(concurrency=(4,), mode=LoadMode.STEADY, duration_s=1.5, runs=1)
+        result = await servers.runner(plan).run()
+    (level,) = result.targets[0].levels
+    assert level.requests.ok > 8
+    assert level.sustained_tps is not None
+    assert level.decode_tps is None
+    assert level.server is not None
+    assert level.server.generation_tokens == level.tokens.generated
+    told = [one for one in servers.events if isinstance(one, LoadTold)]
+    assert max(one.in_flight for one in told) == 4
+
+
+async def test_a_level_bounded_by_requests_has_them() -> None:
+    """Ten requests at c = 4 are three bursts."""
+    async with watched() as servers:
+        result = await servers.runner(servers.plan(concurrency=(4,), requests=10)).run()
+    (level,) = result.targets[0].levels
+    assert (level.runs, level.requests.ok) == (3, 12)
+
+
+async def test_a_level_bounded_by_seconds_fills_them() -> None:
+    """Bursts follow one another until the time is over; the last one ends in peace."""
+    async with watched() as servers:
+        plan = servers.plan(concurrency=(4,), duration_s=0.5, warmup=False)
+        result = await servers.runner(plan).run()
+    (level,) = result.targets[0].levels
+    assert level.runs > 1
+    assert level.requests.ok == 4 * level.runs
+    assert level.requests.cancelled == 0
+
+
+async def test_several_prompt_lengths_are_several_levels() -> None:
+    """Each has its own exact prompts."""
+    async with watched() as servers:
+        plan = servers.plan(concurrency=(2,), prompt_lengths=(40, 80, 300), pp=40)
+        result = await servers.runner(plan).run()
+    levels = result.targets[0].levels
+    assert [(level.pp, level.tokens.prompt) for level in levels] == [(40, 160), (80, 320), (300, 1200)]
+    assert result.plan.pp is None
+
+
+async def test_more_requests_than_slots_are_a_queue() -> None:
+    """The level says so where the server's looks show requests that waited."""
+    slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
+    async with watched(profile=slow) as servers:
+        plan = servers.plan(concurrency=(6,), tg=30, warmup=False)
+        result = await servers.runner(plan).run()
+    (level,) = result.targets[0].levels
+    assert level.server is not None
+    assert level.server.running_max == 2
+    assert level.server.waiting_max == 4
+    assert "queue_limited" in {one.code for one in level.validity}
+
+
+async def test_the_search_for_the_most_agents_ends_at_the_slots() -> None:
+    """With two slots and a limit on TTFT the answer is two: a third request waits for another's end."""
+    slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=2e-3, weights_all_s=3e-3))
+    async with watched(profile=slow) as servers:
+        conditions = (SloCondition("ttft_p90_ms", 80.0),)
+        plan = servers.plan(concurrency=(2,), tg=64, runs=2, slo=conditions, warmup=False)
+        result = await servers.runner(plan).run()
+    assert result.slo is not None
+    assert result.slo.conditions == ("ttft_p90_ms ≤ 80",)
+    assert result.slo.holds_to["spark-a"].concurrency == 2
+    assert result.slo.holds_to["spark-a"].interval == (2, 2)
+    assert [level.concurrency for level in result.targets[0].levels] == [2, 4, 3]
+
+
+async def test_padding_follows_from_the_captured_graphs() -> None:
+    """Three requests run in the graph of 4; beyond the largest graph nothing is known."""
+    async with watched() as servers:
+        facts = {MODEL: ModelFacts(2.55, (1, 2, 4))}
+        result = await servers.runner(servers.plan(concurrency=(3, 8)), facts).run()
+    assert [level.padding_percent for level in result.targets[0].levels] == [25.0, None]

@@ -1,0 +1,232 @@
+"""What servers and machines tell during a sweep: rest, growth, restarts, and who is behind a target."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import GpuReading, MemoryReading, NodeSample
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.store import SourceKey
+from sparktop.sweep.level_record import LevelRecord
+from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.preparation import PreparedTarget
+from sparktop.sweep.results import LevelResult, TargetResult
+from sparktop.sweep.router_side import router_overhead_ms
+from sparktop.sweep.sample_feed import ListeningStore
+from sparktop.sweep.server_side import (
+    ServerLog,
+    is_mdns,
+    node_point,
+    node_side,
+    server_point,
+    together,
+    watched_backends,
+    watched_nodes,
+)
+from sparktop.sweep.worker_messages import WorkerTarget
+
+KEY = SourceKey.backend("a")
+SOLO = SweepTarget("a", "http://10.0.0.1:8000", nodes=("n1",))
+
+
+def sample(
+    at: float, running: float | None = 0.0, tokens: float = 100.0, start: float | None = 1.0
+) -> EngineSample:
+    lane = LaneSample(
+        "0",
+        running=running,
+        waiting=None if running is None else 0.0,
+        generation_tokens=tokens,
+        prompt_tokens=tokens / 2,
+        finished={"stop": 3.0, "length": 4.0},
+    )
+    return EngineSample(at, "vllm", (lane,), start_time=start)
+
+
+async def test_rest_takes_two_looks_that_agree() -> None:
+    """After the last request: idle twice with the same counters; the newer look is what counts."""
+    log = ServerLog()
+    for one in (sample(1.0), sample(2.0, running=3.0, tokens=150.0), sample(3.0, tokens=180.0)):
+        log.hear(KEY, one)
+    waiting = asyncio.create_task(log.settled(["a"], 2.5, 30.0, lambda: False))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    log.hear(KEY, sample(4.0, tokens=184.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    log.hear(KEY, sample(5.0, tokens=184.0))
+    found = await waiting
+    assert found is not None
+    assert (found["a"].at, found["a"].counters.generation_tokens) == (5.0, 184.0)
+
+
+async def test_looks_from_before_do_not_count() -> None:
+    """Two that agree but are older than the last request tell nothing."""
+    log = ServerLog()
+    log.hear(KEY, sample(1.0))
+    log.hear(KEY, sample(2.0))
+    assert await log.settled(["a"], 1.5, 0.0, lambda: False) is None
+    assert await log.settled(["a"], 0.5, 0.0, lambda: False) is not None
+
+
+async def test_who_does_not_tell_its_load_is_not_waited_for() -> None:
+    """A server without gauges is left out at once; one that was never heard too."""
+    log = ServerLog()
+    log.hear(KEY, sample(1.0, running=None))
+    assert await log.settled(["a", "unheard"], 0.0, 30.0, lambda: False) == {}
+
+
+async def test_stopping_ends_the_wait() -> None:
+    """Whoever calls off the sweep does not wait for rest."""
+    log = ServerLog()
+    log.hear(KEY, sample(1.0, running=2.0))
+    stopped: list[bool] = []
+    waiting = asyncio.create_task(log.settled(["a"], 0.0, 30.0, lambda: bool(stopped)))
+    await asyncio.sleep(0)
+    stopped.append(True)
+    log.wake()
+    assert await waiting is None
+
+
+def test_silence_begins_with_the_first_failure_and_ends_with_a_page() -> None:
+    """Later failures do not move its beginning."""
+    log = ServerLog()
+    for at in (5.0, 6.0):
+        log.hear(KEY, Failure(FailureKind.TIMEOUT, f"late at {at}", at))
+    found = log.silence("a")
+    assert found is not None
+    assert (found[0], found[1].message) == (5.0, "late at 6.0")
+    log.hear(KEY, sample(7.0))
+    assert log.silence("a") is None
+
+
+def test_what_is_forgotten_leaves_the_newest_look() -> None:
+    """A level's looks go with it; where a server stands is still known."""
+    log = ServerLog()
+    for at in (1.0, 2.0, 3.0):
+        log.hear(KEY, sample(at))
+    log.forget(10.0)
+    assert [one.at for one in log.servers("a", [(0.0, 10.0)])] == [3.0]
+
+
+def test_figures_of_servers_are_added_up_over_time() -> None:
+    """At each look the newest of every server; nothing before all have told."""
+    a = [server_point(sample(at, running)) for at, running in ((1.0, 1.0), (3.0, 5.0))]
+    b = [server_point(sample(at, running)) for at, running in ((2.0, 10.0), (4.0, 2.0))]
+    assert together({"a": a, "b": b}, lambda point: point.running) == [11.0, 15.0, 7.0]
+    assert together({"a": a, "b": []}, lambda point: point.running) == []
+
+
+def test_a_lane_that_does_not_tell_makes_the_sum_unknown() -> None:
+    """Half of a server's tokens are not its tokens."""
+    one = sample(1.0)
+    both = replace(one, lanes=(*one.lanes, LaneSample("1", running=1.0)))
+    point = server_point(both)
+    assert point.counters.generation_tokens is None
+    assert point.running == 1.0
+    assert server_point(one).counters.finished == 7.0
+
+
+def record() -> LevelRecord:
+    plan = Plan((SOLO,))
+    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), backends=("a",))
+    return LevelRecord(plan, prepared, plan.level(SOLO, 4))
+
+
+@pytest.mark.parametrize(
+    ("later", "fell", "grown"),
+    [
+        (sample(9.0, tokens=160.0), False, 60.0),
+        (sample(9.0, tokens=40.0), True, -60.0),
+        (sample(9.0, tokens=160.0, start=5.0), True, 60.0),
+    ],
+)
+def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, *, fell: bool) -> None:
+    """A smaller counter or a newer start time; stints of a level add up."""
+    made = record()
+    made.add_growth({"a": server_point(sample(1.0))}, {"a": server_point(later)})
+    assert (made.fell, made.growth["a"].generation_tokens) == (fell, grown)
+    made.add_growth({"a": server_point(later)}, {"a": server_point(replace(later, at=10.0))})
+    assert made.growth["a"].generation_tokens == grown
+    assert made.growth["a"].finished == 0.0
+
+
+def test_a_machines_level_is_extremes_and_means() -> None:
+    """The hottest GPU, all power, the mean clock, the worst reason; unknown stays unknown."""
+    gpus = (
+        GpuReading(0, temperature_c=60.0, power_w=40.0, sm_clock_mhz=2400, throttled_percent={"a": 1.0}),
+        GpuReading(1, temperature_c=70.0, power_w=50.0, sm_clock_mhz=2000, throttled_percent={"b": 9.0}),
+    )
+    one = node_point(NodeSample(1.0, memory=MemoryReading(headroom_bytes=10), gpus=gpus))
+    two = node_point(NodeSample(2.0, memory=MemoryReading(headroom_bytes=30), gpus=gpus[:1]))
+    side = node_side([one, two])
+    assert (side.gpu_c_max, side.power_w_mean, side.sm_clock_mhz_mean) == (70.0, 65.0, 2300.0)
+    assert (side.throttled_percent, side.headroom_min_bytes) == (5.0, 10)
+    nothing = node_side([node_point(NodeSample(1.0))])
+    assert set(nothing.model_dump().values()) == {None}
+
+
+def test_who_is_behind_a_target_is_found_by_address() -> None:
+    """A server under whatever name, a router's backends, and the machines of both."""
+    watch = Watch(
+        nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),
+        backends=(
+            BackendTarget("one", SOLO.url, nodes=("n1",)),
+            BackendTarget("two", "http://10.0.0.2:8000"),
+        ),
+        routers=(RouterTarget("proxy", "http://10.0.0.9:4000", backends=("one", "two")),),
+    )
+    snapshot = ListeningStore(watch).snapshot()
+    assert watched_backends(SOLO, snapshot) == ("one",)
+    assert watched_nodes(SOLO, snapshot) == ("n1",)
+    proxy = SweepTarget("p", "http://10.0.0.9:4000", TargetKind.ROUTER)
+    assert watched_backends(proxy, snapshot) == ("one", "two")
+    named = replace(proxy, backends={"x": "http://10.0.0.2:8000", "gone": "http://10.0.0.3:8000"})
+    assert watched_backends(named, snapshot) == ("two",)
+    assert watched_backends(replace(SOLO, name="q", url="http://q:1"), snapshot) == ()
+
+
+def test_listeners_hear_what_the_store_took() -> None:
+    """In order, until they leave."""
+    store = ListeningStore(Watch(backends=(BackendTarget("a", SOLO.url),)))
+    heard: list[object] = []
+    end = store.listen(lambda key, reading: heard.append((key, reading)))
+    one = sample(1.0)
+    store.accept(KEY, one)
+    end()
+    store.accept(KEY, sample(2.0))
+    assert heard == [(KEY, one)]
+
+
+def test_multicast_names_are_known_by_their_ending() -> None:
+    """With a dot at the end too; an address or another domain is none."""
+    assert [is_mdns(url) for url in ("http://spark.local:8000", "http://a.local.:1", "http://local.x:1")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def level(concurrency: int, ttft_ms: float) -> LevelResult:
+    latency = {"mean": ttft_ms, "p50": ttft_ms}
+    return LevelResult.model_validate({"concurrency": concurrency, "ttft_ms": latency})
+
+
+def test_a_router_is_held_against_its_backends_share() -> None:
+    """A c of 8 over two backends against their own c of 4; without such a level it is unknown."""
+    behind = {"a": "http://10.0.0.1:8000", "b": "http://10.0.0.2:8000"}
+    proxy = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER, backends=behind)
+    results = {
+        name: TargetResult(name=name, url=url, levels=(level(1, 100.0), level(4, 200.0 + 20 * (name == "b"))))
+        for name, url in behind.items()
+    }
+    assert router_overhead_ms(proxy, level(8, 250.0), results, behind) == pytest.approx(40.0)
+    assert router_overhead_ms(proxy, level(1, 103.0), results, behind) == pytest.approx(3.0)
+    assert router_overhead_ms(proxy, level(16, 250.0), results, behind) is None
+    assert router_overhead_ms(proxy, level(7, 250.0), results, behind) is None
+    assert router_overhead_ms(SOLO, level(8, 250.0), results, behind) is None

@@ -1,0 +1,111 @@
+"""Which backend answered, and whether the order of choices looks like chance."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise, permutations
+from statistics import fmean, pvariance
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.sweep.served_by import BackendNames, _expected_runs, binomial_p, routing_test
+
+
+def runs_of(sequence: tuple[str, ...]) -> int:
+    return 1 + sum(one != other for one, other in pairwise(sequence))
+
+
+@pytest.mark.parametrize("kinds", ["aabb", "aaab", "aabbcc", "aaabbc", "abcd", "aaaabb"])
+def test_the_expected_runs_are_those_of_all_orders(kinds: str) -> None:
+    """Mean and variance equal those over every order of the same totals, for two kinds and more."""
+    found = [runs_of(order) for order in permutations(kinds)]
+    mean, variance = _expected_runs(Counter(kinds), len(kinds))
+    assert mean == pytest.approx(fmean(found))
+    assert variance == pytest.approx(pvariance(found))
+
+
+@pytest.mark.parametrize(
+    ("hits", "total", "p"),
+    [(5, 10, 1.0), (10, 10, 2 / 1024), (8, 10, 2 * (45 + 10 + 1) / 1024), (0, 1, 1.0)],
+)
+def test_the_binomial_test_is_exact(hits: int, total: int, p: float) -> None:
+    """Small cases counted by hand."""
+    assert binomial_p(hits, total, 0.5) == pytest.approx(p)
+
+
+def test_the_binomial_test_holds_for_thousands_of_requests() -> None:
+    """No overflow, and the right order of magnitude."""
+    assert binomial_p(2500, 5000, 0.5) == pytest.approx(1.0)
+    assert binomial_p(3000, 5000, 0.5) < 1e-40
+
+
+def test_turns_are_alternating() -> None:
+    """Round-robin has more stretches than chance gives."""
+    assert routing_test("ab" * 20).word == "alternating"
+    assert routing_test("abc" * 15).word == "alternating"
+
+
+def test_waves_are_bunched() -> None:
+    """Eight to one, then eight to the other: a burst that herds."""
+    found = routing_test(("a" * 8 + "b" * 8) * 3)
+    assert found.word == "bunched"
+    assert found.totals_p == pytest.approx(1.0)
+    assert "chance" in found.sentence
+
+
+def test_random_routing_is_called_random() -> None:
+    """At most about 5 % of random orders are called anything else."""
+    chance = random.Random(7)  # noqa: S311 - chance, no secret
+    words = Counter(routing_test(chance.choices("ab", k=64)).word for _ in range(400))
+    assert words["random"] >= 400 * 0.92
+
+
+def test_uneven_totals_are_told_with_their_chance() -> None:
+    """All but a few to one backend comes by chance about never."""
+    found = routing_test("a" * 50 + "b" * 4)
+    assert found.totals_p is not None
+    assert found.totals_p < 1e-6
+    assert "totals as uneven" in found.sentence
+
+
+@pytest.mark.parametrize("sequence", ["", "aaaaaaaaaaaaaaaa", "abab"])
+def test_too_little_is_unknown(sequence: str) -> None:
+    """Nothing, one backend or a handful of requests tell no order."""
+    found = routing_test(sequence)
+    assert (found.word, found.runs_p) == ("unknown", None)
+
+
+@given(st.text("abc", min_size=0, max_size=60), st.permutations("abc"))
+@settings(max_examples=80)
+def test_names_do_not_matter(sequence: str, names: list[str]) -> None:
+    """Swapping the backends' names changes nothing but the words."""
+    renamed = sequence.translate(str.maketrans("abc", "".join(names)))
+    first, second = routing_test(sequence), routing_test(renamed)
+    assert (first.word, first.runs, first.runs_p) == (second.word, second.runs, second.runs_p)
+    assert first.totals_p == pytest.approx(second.totals_p)
+
+
+NAMES = BackendNames(
+    router_url="http://10.0.0.9:4000",
+    backends={"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.9:8001"},
+    deployments={"id-1": "spark-a"},
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("id-1", "spark-a"),
+        ("spark-b", "spark-b"),
+        ("http://10.0.0.1:8000/v1", "spark-a"),
+        ("http://localhost:8001/v1", "spark-b"),
+        ("somebody\x1b[31m", "somebody [31m"),
+        (None, None),
+    ],
+)
+def test_a_routers_word_becomes_a_backends_name(told: str | None, name: str | None) -> None:
+    """By its id, its name, or its address as the router sees it; a stranger keeps its word, cleaned."""
+    assert NAMES.name(told) == name

@@ -1,0 +1,104 @@
+"""Events are the same however the bytes of their stream were split."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparktop.sweep import sse
+from sparktop.sweep.sse import EventSplitter, EventTooLargeError
+
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [b"", b"", b":", b": comment", b"data", b"data:", b"data: ", b"data:x", b"event: ping", b"id: 4"]
+        ),
+        st.text(alphabet="aé€😀 :", max_size=6).map(lambda text: b"data: " + text.encode()),
+    ),
+    max_size=12,
+)
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+
+
+def events_of(*reads: bytes) -> list[bytes]:
+    splitter = EventSplitter()
+    return [event for read in reads for event in splitter.feed(read)]
+
+
+def by_the_standard(stream: bytes) -> list[bytes]:
+    """Read a whole stream line by line, as the standard tells it."""
+    text = stream.removeprefix(b"\xef\xbb\xbf")
+    found, data = [], None
+    for line in re.split(rb"\r\n|\n|\r", text)[:-1]:
+        name, _, value = line.partition(b":")
+        if not line:
+            if data is not None:
+                found.append(data)
+            data = None
+        elif name == b"data":
+            value = value.removeprefix(b" ")
+            data = value if data is None else data + b"\n" + value
+    return found
+
+
+def pieces_of(stream: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({cut % (len(stream) + 1) for cut in cuts})
+    return [stream[begin:end] for begin, end in zip([0, *places], [*places, len(stream)], strict=True)]
+
+
+@given(
+    st.lists(st.tuples(LINES, ENDS), max_size=6),
+    st.lists(st.integers(0, 10_000), max_size=12),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_split_gives_the_events_of_the_standard(
+    parts: list[tuple[list[bytes], bytes]], cuts: list[int], mark: bytes
+) -> None:
+    """Whatever the line ends, comments and places of the cuts: the events are those of the whole stream."""
+    stream = mark + b"".join(line + end for lines, end in parts for line in lines)
+    assert events_of(*pieces_of(stream, cuts)) == by_the_standard(stream)
+
+
+@given(st.lists(st.binary(max_size=4).filter(lambda piece: b"\0" not in piece), max_size=40))
+@example([b"\r", b"\n", b"data: x\r", b"\n\r", b"\n"])
+@settings(max_examples=200, deadline=None)
+def test_garbage_splits_like_the_whole(reads: list[bytes]) -> None:
+    """Bytes of any kind, also line ends alone, give the same events in one read and in many."""
+    assert events_of(*reads) == by_the_standard(b"".join(reads))
+
+
+def test_bytes_one_by_one() -> None:
+    """A stream that comes byte by byte, UTF-8 split inside a letter, gives its events whole."""
+    stream = 'data: {"a":"é😀"}\r\n\r\n: ping\r\ndata: [DONE]\r\n\r\n'.encode()
+    found = events_of(*(stream[index : index + 1] for index in range(len(stream))))
+    assert found == ['{"a":"é😀"}'.encode(), b"[DONE]"]
+
+
+def test_an_event_is_given_with_the_read_that_ends_it() -> None:
+    """With CR alone as line end an event waits for nothing after its empty line."""
+    splitter = EventSplitter()
+    assert splitter.feed(b": hello\n\n") == []
+    assert splitter.feed(b"data: a\r\r") == [b"a"]
+    assert splitter.feed(b"\ndata: b\n\n") == [b"b"]
+
+
+@pytest.mark.parametrize(
+    "stream", [b'event: error\ndata: {"message":"no"}\n\n', b'error: {"message":"no"}\n\n']
+)
+def test_errors_by_field_or_name_become_error_objects(stream: bytes) -> None:
+    """An error told by the event's name or by llama.cpp's own field reads like an error object."""
+    assert events_of(stream) == [b'{"error":{"message":"no"}}']
+
+
+def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that grows beyond any sense ends the stream instead of the memory."""
+    monkeypatch.setattr(sse, "LARGEST_EVENT_BYTES", 1000)
+    splitter = EventSplitter()
+    for _ in range(10):
+        assert splitter.feed(b"data: " + b"x" * 94) == []
+    with pytest.raises(EventTooLargeError):
+        splitter.feed(b"x")

@@ -1,0 +1,253 @@
+"""`sparktop sweep` as a process: what it prints, keeps, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparktop.sweep.result_store import load, stored, sweeps_folder
+from tests.sweep.stream_server import Asked, StreamServer
+from tests.sweep.watched_servers import watched
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
+SMALL = ["--pp", "40", "--tg", "9", "--runs", "1"]
+"""A calibration asks for fewer tokens, so its requests can be told from those of a run."""
+
+
+class Command:
+    """Starts the command in a home of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "XDG_DATA_HOME": str(home / "data"),
+            "TERM": "dumb",
+        }
+        self.folder = sweeps_folder(self.env)
+        self.home = home
+
+    async def start(self, *words: str) -> asyncio.subprocess.Process:
+        """Start a sweep."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "sparktop",
+            "sweep",
+            *words,
+            env=self.env,
+            cwd=self.home,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def run(self, *words: str) -> tuple[int, str, str]:
+        """Make a sweep; give exit code, standard output and standard error."""
+        process = await self.start(*words)
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[StreamServer]:
+    found = StreamServer()
+    await found.start()
+    yield found
+    await found.stop()
+
+
+async def lines_until(process: asyncio.subprocess.Process, words: str) -> None:
+    """Read standard error up to a line with these words."""
+    assert process.stderr is not None
+    seen = []
+    while line := (await process.stderr.readline()).decode():
+        seen.append(line)
+        if words in line:
+            return
+    raise AssertionError(f"no line with {words!r} in {seen}")
+
+
+def hang_after_the_first_level(server: StreamServer) -> None:
+    """Answer all but what comes after the one request of the first level."""
+    measured = 0
+
+    async def answer(asked: Asked) -> None:
+        nonlocal measured
+        measured += asked.tokens == 9
+        if measured > 1:
+            await server.hang()
+        await asked.stream()
+
+    server.behave = answer
+
+
+async def test_json_is_all_there_is_on_standard_output(command: Command) -> None:
+    """The result in its schema; messages on standard error; the same result in the store."""
+    async with watched() as servers:
+        url = servers.targets[0].url
+        words = ["--target", f"solo={url}", "-c", "1,2", *SMALL, "--seed", "7"]
+        code, out, err = await command.run(*words)
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["schema"], told["status"], told["plan"]["seed"]) == ("sparktop.sweep/1", "done", 7)
+    assert [one["name"] for one in told["targets"]] == ["solo"]
+    levels = told["targets"][0]["levels"]
+    assert [level["concurrency"] for level in levels] == [1, 2]
+    for level in levels:
+        assert level["server"]["generation_tokens"] == level["tokens"]["generated"]
+        assert level["server"]["prompt_tokens"] == level["tokens"]["prompt"]
+    assert "\x1b" not in err
+    assert "solo: c = 2" in err
+    (kept,) = stored(command.folder)
+    assert kept.result is not None
+    assert kept.result.to_json() == told
+    assert str(kept.path) in err
+
+
+async def test_names_presets_and_limits_come_from_the_configuration(command: Command) -> None:
+    """A preset of the file, its targets by name, a router with its backends, and a guard in the plan."""
+    async with watched(2, strategy="round-robin") as servers:
+        first, second, proxy = servers.targets
+        config = command.home / "sparktop.toml"
+        config.write_text(
+            f"""interval_s = 0.25
+[[backends]]
+name = "spark-a"
+url = "{first.url}"
+[[backends]]
+name = "spark-b"
+url = "{second.url}"
+[[routers]]
+name = "proxy"
+url = "{proxy.url}"
+backends = ["spark-a", "spark-b"]
+deployments = {{ "id-spark-a" = "spark-a", "id-spark-b" = "spark-b" }}
+[[sweeps]]
+name = "evening"
+targets = ["proxy"]
+concurrency = [4]
+pp = 40
+tg = 8
+runs = 2
+[guard]
+max_gpu_c = 200
+"""
+        )
+        code, out, err = await command.run("--preset", "evening")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["plan"]["preset"] == "evening"
+    (target,) = told["targets"]
+    assert (target["name"], target["kind"]) == ("proxy", "router")
+    assert target["levels"][0]["served_by"] == {"spark-a": 4, "spark-b": 4}
+
+
+async def test_a_router_is_found_out_without_a_configuration(command: Command) -> None:
+    """A URL with a LiteLLM behind it is a router, and its deployments are who served."""
+    async with watched(2, strategy="round-robin") as servers:
+        url = servers.targets[-1].url
+        code, out, err = await command.run(url, "-c", "4", *SMALL)
+    assert code == 0, err
+    (target,) = json.loads(out)["targets"]
+    assert target["kind"] == "router"
+    assert sum(target["levels"][0]["served_by"].values()) == 4
+
+
+async def test_a_file_gets_the_format_of_its_name(command: Command, server: StreamServer) -> None:
+    """Markdown into report.md, and nothing on standard output."""
+    report = command.home / "report.md"
+    code, out, err = await command.run(server.url, "-c", "1", *SMALL, "-o", str(report))
+    assert (code, out) == (0, ""), err
+    assert report.read_text().startswith("## sparktop sweep")
+
+
+async def test_nothing_listens_there(command: Command, server: StreamServer) -> None:
+    """Exit code 3, one line why, and a result that says the same."""
+    await server.stop()
+    code, out, err = await command.run(server.url, "-c", "1", *SMALL)
+    assert (code, out != "") == (3, True)
+    assert json.loads(out)["status"] == "failed"
+    assert "connection refused" in err
+    assert "Traceback" not in err
+
+
+async def test_too_many_failures_are_a_bad_result(command: Command, server: StreamServer) -> None:
+    """Exit code 1 above --max-errors, 0 below it; the result is there in both cases."""
+
+    async def answer(asked: Asked) -> None:
+        if asked.tokens == 9 and asked.number % 5 == 0:
+            asked.refuse(500, "out of order")
+        else:
+            await asked.stream()
+
+    server.behave = answer
+    words = [server.url, "-c", "20", *SMALL]
+    code, out, err = await command.run(*words)
+    assert code == 1, err
+    assert "requests failed: more than 1.0%" in err
+    assert json.loads(out)["targets"][0]["levels"][0]["requests"]["errors"] == {"http:500": 4}
+    code, _, err = await command.run(*words, "--max-errors", "0.5")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+async def test_a_signal_keeps_what_is_done(
+    command: Command, server: StreamServer, signum: signal.Signals
+) -> None:
+    """Exit code 130; the finished level and the cut one are in the result, nothing is left in flight."""
+    hang_after_the_first_level(server)
+    process = await command.start(server.url, "-c", "1,4", *SMALL, "--no-warm-up")
+    await lines_until(process, "c = 1")
+    await server.someone_waits.wait()
+    process.send_signal(signum)
+    out, err = await process.communicate()
+    assert process.returncode == 130, err.decode()
+    told = json.loads(out)
+    assert told["status"] == "cancelled"
+    assert told["targets"][0]["levels"][0]["requests"]["ok"] == 1
+    (kept,) = stored(command.folder)
+    assert kept.result is not None
+    assert kept.result.status == "cancelled"
+    server.held.set()
+    await server.all_gone.wait()
+
+
+async def test_a_killed_sweep_loses_the_level_in_flight_at_most(
+    command: Command, server: StreamServer
+) -> None:
+    """SIGKILL: what was finished reads back, and the load generator ends with its parent."""
+    hang_after_the_first_level(server)
+    process = await command.start(server.url, "-c", "1,4", *SMALL, "--no-warm-up")
+    await lines_until(process, "c = 1")
+    await server.someone_waits.wait()
+    process.kill()
+    await process.wait()
+    (path,) = command.folder.glob("*.json")
+    kept = load(path)
+    assert (kept.status, kept.finished_at) == (None, None)
+    assert [level.concurrency for level in kept.targets[0].levels] == [1]
+    server.held.set()
+    await server.all_gone.wait()
+
+
+async def test_a_place_that_cannot_be_written_is_told_before_any_load(
+    command: Command, server: StreamServer
+) -> None:
+    """Exit code 1 and no request at all."""
+    code, out, err = await command.run(server.url, "-o", str(command.home / "no" / "folder.json"))
+    assert (code, out, server.asked) == (1, "", 0)
+    assert "there is no folder" in err

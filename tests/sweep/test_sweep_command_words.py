@@ -1,0 +1,218 @@
+"""What the words of `sparktop sweep` mean, and what it says while it runs."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.commands import sweep_targets
+from sparktop.commands.sweep import chosen_format, counts
+from sparktop.commands.sweep_line import SweepLine, duration, level_line, progress_line
+from sparktop.commands.sweep_targets import choose_targets, named_target
+from sparktop.errors import UsageError
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.sweep.order import Load
+from sparktop.sweep.plan import TargetKind
+from sparktop.sweep.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
+from sparktop.sweep.results import LevelResult, Rate, Requests, Validity
+
+WATCH = Watch(
+    nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),
+    backends=(
+        BackendTarget("spark-a", "http://10.0.0.1:8000", nodes=("n1",), api_key="k"),
+        BackendTarget("spark-b", "http://10.0.0.2:8000", nodes=("n2",)),
+    ),
+    routers=(RouterTarget("proxy", "http://10.0.0.9:4000", backends=("spark-a", "spark-b")),),
+    interval_s=1.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--preset", "topolgy"], "did you mean 'topology'"),
+        (["--slo", "speed=3"], "no figure 'speed'"),
+        (["-c", "1,0"], "whole number"),
+        (["-c", "1,,2"], "whole number"),
+        (["--target", "nourl"], "NAME=URL"),
+        (["--order", "abba", "--duration", "5", "127.0.0.1:1"], "--runs"),
+        (["--format", "llama-benchy", "127.0.0.1:1", "127.0.0.1:2"], "holds one target"),
+        (["10.0.0.1:9750"], "agent"),
+        (["x y"], "no TARGET"),
+    ],
+)
+def test_what_cannot_be_used_is_exit_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what is wrong; nothing is on standard output, nothing was sent."""
+    monkeypatch.delenv("SPARKTOP_CONFIG", raising=False)
+    assert main(["sweep", *words]) == 2
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.out == ""
+
+
+def test_a_stranger_is_not_loaded_without_a_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither here nor in the configuration, nobody to ask and no --yes: exit 2 says what to do."""
+    monkeypatch.setattr(sweep_targets, "own_hosts", frozenset)
+    assert main(["sweep", "127.0.0.1:1"]) == 2
+    assert "--yes" in capsys.readouterr().err
+
+
+class Typed(io.StringIO):
+    """A terminal somebody types at."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question names the target; anything but yes sends nothing."""
+    monkeypatch.setattr(sweep_targets, "own_hosts", frozenset)
+    screen = Typed()
+    monkeypatch.setattr(sys, "stdin", Typed("n\n"))
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert main(["sweep", "127.0.0.1:1"]) == 2
+    assert "http://127.0.0.1:1: neither on this machine nor in the configuration. Put load on it?" in (
+        screen.getvalue()
+    )
+
+
+async def test_names_of_the_configuration_are_targets() -> None:
+    """With their keys, machines and backends; only what they need is watched, and often."""
+    chosen = await choose_targets(["proxy", "spark-a"], [], WATCH, "m")
+    proxy, spark = chosen.targets
+    assert (proxy.kind, dict(proxy.backends)) == (
+        TargetKind.ROUTER,
+        {"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.2:8000"},
+    )
+    assert (spark.api_key, spark.nodes, spark.model, spark.known) == ("k", ("n1",), "m", True)
+    assert {one.name for one in chosen.watch.backends} == {"spark-a", "spark-b"}
+    assert [one.name for one in chosen.watch.nodes] == ["n1"]
+    assert chosen.watch.interval_s == 0.5
+
+
+async def test_a_url_of_the_configuration_is_its_entry() -> None:
+    """Written as a URL or under a name of its own, its key and machines are used."""
+    chosen = await choose_targets([], [("mine", "http://10.0.0.1:8000/v1")], WATCH, None)
+    (target,) = chosen.targets
+    assert (target.name, target.api_key, target.known) == ("mine", "k", True)
+    assert [one.name for one in chosen.watch.backends] == ["spark-a"]
+
+
+async def test_without_words_everything_configured_is_meant() -> None:
+    """Backends first, then routers."""
+    chosen = await choose_targets([], [], WATCH, None)
+    assert [one.name for one in chosen.targets] == ["spark-a", "spark-b", "proxy"]
+
+
+async def test_one_word_twice_is_one_target() -> None:
+    """Nothing is measured twice by a slip."""
+    chosen = await choose_targets(["spark-a", "spark-a"], [], WATCH, None)
+    assert len(chosen.targets) == 1
+
+
+def test_pairs_and_lists_are_read() -> None:
+    """NAME=URL may hold further signs; numbers come in their order, each once."""
+    assert named_target("a = http://h:1/x=y") == ("a", "http://h:1/x=y")
+    assert counts(100)("4,1,4") == (4, 1)
+    with pytest.raises(UsageError, match="NAME=URL"):
+        named_target("=http://h:1")
+
+
+@pytest.mark.parametrize(
+    ("asked", "file", "is_terminal", "form"),
+    [
+        ("csv", "x.md", True, "csv"),
+        (None, "x.md", False, "md"),
+        (None, "x.csv", False, "csv"),
+        (None, "x.out", True, "json"),
+        (None, None, True, "md"),
+        (None, None, False, "json"),
+    ],
+)
+def test_the_format_is_the_readers(
+    asked: str | None, file: str | None, form: str, *, is_terminal: bool
+) -> None:
+    """What was asked for, else the file's suffix, else tables for a person and JSON for a program."""
+    from pathlib import Path
+
+    assert chosen_format(asked, Path(file) if file else None, is_terminal=is_terminal) == form
+
+
+LEVEL = LevelResult(
+    concurrency=16,
+    pp=128,
+    requests=Requests(ok=46, failed=2),
+    decode_tps=Rate(mean=183.4),
+    validity=(Validity(code="errors", message="2 of 48"),),
+)
+
+
+def test_the_live_line_has_the_figures_of_the_moment() -> None:
+    """Level, run, in flight, tokens per second, TTFT, failures and what is left; unknown is a dash."""
+    now = Progress(Phase.RUNNING, "solo", Load(128, 16), 1, 3, 16, 183.44, 412.0, 20, 1, 900, 130.0)
+    assert progress_line(now) == (
+        "solo · c=16 · run 2/3 · 16 in flight · 183 t/s · TTFT p50 412 ms · 1 failed · eta 2 min 10 s"
+    )
+    assert "– t/s · TTFT p50 – ms" in progress_line(Progress(Phase.RUNNING, "solo", Load(128, 16), 0))
+    assert progress_line(Progress(Phase.SETTLING)) == "settling"
+
+
+def test_a_finished_level_is_one_line() -> None:
+    """With its doubts by their codes."""
+    assert level_line("solo", LEVEL) == (
+        "solo: c = 16, pp 128 · prefill – t/s · decode 183 t/s · TTFT p50 – ms · 2 of 48 failed "
+        "· doubts: errors"
+    )
+
+
+def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
+    """Messages stand above it; nothing else begins a new line; it is drawn five times a second at most."""
+    screen = io.StringIO()
+    at = [0.0]
+    line = SweepLine(live=True, width=40, stream=screen, clock=lambda: at[-1])
+    line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
+    for moment in (0.1, 0.15, 0.21, 0.3):
+        at.append(moment)
+        line.hear(LoadTold("solo", Load(128, 16), ()))
+    line.hear(Notice("a line\x1b[31m"))
+    told = screen.getvalue()
+    assert told.count("\n") == 1
+    assert "sparktop: a line [31m\n" in told
+    assert told.count("\r\x1b[K") == 3
+    assert all(len(part) < 40 for part in told.replace("\x1b[K", "").split("\r"))
+
+
+def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
+    """A log holds messages and finished levels, nothing that moves."""
+    log = io.StringIO()
+    line = SweepLine(live=False, stream=log)
+    line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
+    line.hear(LoadTold("solo", Load(128, 16), ()))
+    line.hear(LevelMeasured("solo", LEVEL, None))  # type: ignore[arg-type]  # the line does not read it
+    assert log.getvalue() == f"sparktop: {level_line('solo', LEVEL)}\n"
+
+
+def test_a_terminal_that_is_gone_ends_nothing() -> None:
+    """After SIGHUP writing fails; the sweep is still to be saved."""
+    screen = io.StringIO()
+    line = SweepLine(live=True, stream=screen)
+    screen.close()
+    line.hear(Notice("one"))
+    line.hear(Notice("two"))
+    assert line.stream is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (59.4, "59 s"), (130, "2 min 10 s"), (7300, "2 h 1 min")]
+)
+def test_times_are_told_as_people_say_them(seconds: float, words: str) -> None:
+    """Seconds, then minutes, then hours."""
+    assert duration(seconds) == words

@@ -1,0 +1,67 @@
+"""Curves as text."""
+
+from __future__ import annotations
+
+from sparktop.sweep.plots import plots
+from sparktop.sweep.references import load_reference
+from sparktop.sweep.series import Series
+from tests.sweep.made_results import made_series
+
+TOPOLOGIES = load_reference("spark-topologies-2026-03").series
+
+
+def test_three_figures_are_drawn_against_concurrency() -> None:
+    """Decode, prefill and TTFT, with every series' mark under each."""
+    text = plots(TOPOLOGIES)
+    for title in ("Decode (tok/s)", "Prefill (tok/s)", "TTFT (ms)"):
+        assert f"{title} against concurrency" in text
+    assert text.count("● solo   ▲ cluster-tp2   ■ simple-shuffle   ◆ least-busy") == 3
+    assert "\x1b" not in text
+
+
+def test_every_level_has_its_place_on_the_axis() -> None:
+    """All concurrencies are named, and every point is drawn."""
+    one = made_series("a", {1: (10.0,), 2: (20.0,), 16: (90.0,)})
+    text = plots([one])
+    (axis,) = [line for line in text.splitlines() if line.split() == ["1", "2", "16"]]
+    assert axis
+    assert text.count("●") == 4
+
+
+def test_plots_keep_their_width() -> None:
+    """No line is wider than asked for."""
+    assert all(len(line) <= 60 for line in plots(TOPOLOGIES, 60).splitlines())
+    assert all(len(line) <= 120 for line in plots(TOPOLOGIES, 120).splitlines())
+
+
+def test_colour_is_asked_for() -> None:
+    """Only then escapes are written."""
+    assert "\x1b[" in plots(TOPOLOGIES[:1], colour=True)
+
+
+def test_one_level_is_no_curve() -> None:
+    """Nor is a series without one of the metrics."""
+    assert plots([made_series("a", {1: (10.0,)})]) == ""
+    assert plots([]) == ""
+    assert plots([Series("a", (), "f", "t")]) == ""
+
+
+def test_output_is_drawn_where_decode_is_unknown() -> None:
+    """A closed loop of another tool has that only; beside decode it would say the same twice."""
+    alone = made_series("a", {1: (10.0,), 2: (20.0,)}, "output_tps")
+    assert "Output (tok/s)" in plots([alone])
+    assert "Output (tok/s)" not in plots([alone, made_series("b", {1: (10.0,), 2: (20.0,)})])
+
+
+def test_drawing_twice_gives_the_same() -> None:
+    """The library's one figure keeps nothing from the plot before."""
+    first = plots(TOPOLOGIES)
+    plots([made_series("x", {1: (1.0,), 512: (9.0,)})])
+    assert plots(TOPOLOGIES) == first
+
+
+def test_names_in_a_plot_are_clean_and_short() -> None:
+    """A name cannot move the cursor or fill the screen."""
+    text = plots([made_series("\x1b[2Jx" + "y" * 500, {1: (10.0,), 2: (20.0,)})])
+    assert "\x1b" not in text
+    assert "y" * 30 not in text

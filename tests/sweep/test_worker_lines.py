@@ -1,0 +1,174 @@
+"""Commands and messages come out of their lines as they went in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    RunEnded,
+    RunStarted,
+    Tokens,
+    TokenSource,
+)
+from sparktop.sweep.plan import Api, Timeouts
+from sparktop.sweep.request_errors import RequestFailure, request_failure
+from sparktop.sweep.run_record import RunRecord
+from sparktop.sweep.worker_lines import (
+    WorkerProtocolError,
+    decode_command,
+    decode_message,
+    encode_command,
+    encode_message,
+)
+from sparktop.sweep.worker_messages import (
+    Batch,
+    Calibrate,
+    Calibrated,
+    Cancel,
+    ClientHealth,
+    Command,
+    LagFigures,
+    PromptLength,
+    Quit,
+    Ready,
+    Refused,
+    RequestTokens,
+    RunFinished,
+    RunLoad,
+    TokenBin,
+    TokenTimes,
+    WorkerEnded,
+    WorkerMessage,
+    WorkerTarget,
+)
+
+TARGET = WorkerTarget("http://a:1", 'm"\x1b\n', Api.COMPLETIONS, "key", router=True)
+FAILURE = request_failure("http:500", "no", 1.25, 500)
+HEALTH = ClientHealth("uvloop", 12.5, LagFigures(1.0, 0.5, 2.0, 3.0, 9), None, 4, 4)
+COMMANDS: list[Command] = [
+    Calibrate("c", TARGET, 128, 64, 7, Timeouts(1.0, 2.0, 3.0, 4.0)),
+    RunLoad(
+        "r", TARGET, 8, 128, 64, LoadMode.STEADY, 2, 100, 9.5, 0.1, drain=False, cache_salt="s", warm_up=True
+    ),
+    RunLoad("r", WorkerTarget("u"), 8, 128, 64),
+    Cancel(),
+    Quit(),
+]
+MESSAGES: list[WorkerMessage] = [
+    Ready(3, "uvloop", None),
+    Calibrated(
+        "c", "m", ("m", "n"), "m", {"ignore_eos": "no"}, TokenSource.USAGE,
+        PromptLength(9, 9, exact=True, source="usage"),
+        8, 8, "a", 2, 18, 9, 0.5,
+    ),
+    Calibrated("c", None, (), None, {}, None, None, None, None, None, 0, 0, 0, None, FAILURE),
+    RunFinished(
+        "r", 1, 1.5, 2.5, cancelled=True, warm_up=False, started=4, ended=4, failed=1, tokens=9, health=HEALTH
+    ),
+    Refused("r", FAILURE),
+    WorkerEnded(-9, FAILURE),
+    WorkerEnded(0, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_survives_its_line(command: Command) -> None:
+    """Each command is one line and comes out as it went in."""
+    line = encode_command(command)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode_command(line) == command
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_survives_its_line(message: WorkerMessage) -> None:
+    """Each message is one line and comes out as it went in."""
+    line = encode_message(message)
+    assert line.count(b"\n") == 1
+    assert decode_message(line) == message
+
+
+TIMES = st.floats(0, 1e7, allow_nan=False)
+READS = st.lists(st.tuples(TIMES, st.integers(1, 9)), min_size=1, max_size=20)
+ENDS = st.builds(
+    RequestEnded,
+    st.just("q"),
+    TIMES,
+    st.sampled_from([EndReason.STOP, EndReason.ABORT]),
+    st.none(),
+    st.none() | st.integers(0),
+    st.none() | st.integers(0),
+    st.none() | st.integers(0),
+    st.none() | st.sampled_from(TokenSource),
+    st.none() | st.text(max_size=5),
+)
+
+
+@given(READS, st.integers(0, 20), ENDS, TIMES)
+@settings(max_examples=100, deadline=None)
+def test_a_run_survives_its_lines_exactly(
+    reads: list[tuple[float, int]], answer_from: int, end: RequestEnded, at: float
+) -> None:
+    """Events and token times come back to the last bit, every token before the end of its request."""
+    first = FirstToken("q", reads[0][0], reads[0][1], answer_from > 0)
+    events = (
+        RunStarted(at, 3),
+        RequestStarted("q", at, 3, 9),
+        ResponseStarted("q", at),
+        first,
+        end,
+        RunEnded(at, 3),
+    )
+    tokens = RequestTokens([when for when, _ in reads], [count for _, count in reads], answer_from)
+    record = RunRecord("r")
+    for message in (
+        Batch("r", at, 1, events, (TokenBin(0.1, None, 2), TokenBin(0.1, "a", 3), TokenBin(0.1, "a", 1))),
+        TokenTimes("r", {"q": tokens}),
+        Batch("other", at, 5, (RunStarted(at, 0),), ()),
+    ):
+        record.add(decode_message(encode_message(message)))
+    later = [
+        Tokens("q", when, count, index < answer_from) for index, (when, count) in enumerate(reads) if index
+    ]
+    assert record.events() == [*events[:4], *later, end, events[-1]]
+    assert record.bins == {(0.1, None): 2, (0.1, "a"): 4}
+    assert record.in_flight == 1
+
+
+def test_a_failure_keeps_its_word() -> None:
+    """The failure of a request comes back with kind, word and status; one without a word gets its kind's."""
+    for error in (FAILURE, Failure(FailureKind.REFUSED, "no", 1.0)):
+        end = RequestEnded("q", 1.0, EndReason.ERROR, error)
+        found = decode_message(encode_message(Batch("r", 1.0, 0, (end,), ())))
+        assert isinstance(found, Batch)
+        (event,) = found.events
+        assert isinstance(event, RequestEnded)
+        assert isinstance(event.error, RequestFailure)
+        assert (event.error.kind, event.error.message) == (error.kind, error.message)
+        assert event.error.word == ("http:500" if error is FAILURE else "refused")
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{}", b"[]", b"3", b"{", b'{"is":"nonsense"}', b'{"is":"load"}', b'{"is":"batch","id":3}']
+)
+def test_lines_that_do_not_fit_are_refused(line: bytes) -> None:
+    """What is no line of this version is an error, whichever side reads it."""
+    with pytest.raises(WorkerProtocolError):
+        decode_command(line)
+    with pytest.raises(WorkerProtocolError):
+        decode_message(line)
+
+
+def test_a_key_stands_in_no_repr() -> None:
+    """A target's key is sent, and printed nowhere."""
+    assert b'"key"' in encode_command(COMMANDS[0])
+    assert "key" not in repr(TARGET).replace("api_key", "")
