@@ -9,22 +9,38 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
+from sparktop.analysis.deployments import address_of
+from sparktop.model.engine import EngineSample
+from sparktop.model.failure import Failure
+from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.text import clean
 from sparktop.store import Reading, SourceKey, SourceKind, Store
+from sparktop.ways import RealWays, Ways
 
 if TYPE_CHECKING:
     import psutil
 
-    from sparktop.discovery import Found
-    from sparktop.sources.http_session import SharedSession
+    from sparktop.sources.load_cadence import LoadCadence
     from sparktop.sources.scheduler import PollGroup
     from sparktop.sources.source import Source
+
+__all__ = [
+    "DISCOVER_AGAIN_S",
+    "SELF_EVERY_S",
+    "Monitor",
+    "RealWays",
+    "ShowsProcesses",
+    "TellsInterval",
+    "Ways",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +51,11 @@ ROUTER_INTERVALS = 5.0
 DISCOVER_AGAIN_S = 30.0
 """Hosts where nothing was found are looked at again after this."""
 SELF_EVERY_S = 2.0
+QUICKEN_EVERY_S = 1.0
+"""How often it is decided how often to look at loaded groups."""
+TRY_WITHIN_S = 3.0
+"""What the first answer of a server that a router named may take."""
+_READING = ("sparktop.sources.scheduler", "sparktop.sources.load_cadence", "sparktop.sources.behind_router")
 
 
 @runtime_checkable
@@ -49,86 +70,6 @@ class TellsInterval(Protocol):
     """A source that tells the other end how often it is asked."""
 
     interval_s: float | None
-
-
-class Ways(Protocol):
-    """How sources are made; tests give their own."""
-
-    def modules(self, watch: Watch) -> Sequence[str]:
-        """Name what the other methods import, so that it can be loaded beforehand in a thread."""
-        ...
-
-    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give the sources of one group."""
-        ...
-
-    def node(self, target: NodeTarget) -> Source:
-        """Give the source of a node."""
-        ...
-
-    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Give the sources of routers."""
-        ...
-
-    async def discover(self, hosts: Sequence[str]) -> Found:
-        """Tell what listens on the usual ports of `hosts`."""
-        ...
-
-
-class RealWays:
-    """The ways in that this version has."""
-
-    def __init__(self) -> None:
-        """Make nothing yet."""
-        self._agents: SharedSession | None = None
-
-    def modules(self, watch: Watch) -> Sequence[str]:
-        """Name no more than `watch` needs: httpx alone costs as much as an empty screen."""
-        names = ["sparktop.sources.engine_http"]
-        names += sorted({f"sparktop.sources.{node.via}" for node in watch.nodes})
-        if watch.routers:
-            names.append("sparktop.sources.router")
-        if watch.discover:
-            names += ["sparktop.discovery", "httpx"]
-        return names
-
-    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give HTTP sources that share one session."""
-        from sparktop.sources.engine_http import EngineSource
-        from sparktop.sources.http_session import SharedSession
-
-        session = SharedSession()
-        return [EngineSource(target, session=session) for target in targets]
-
-    def node(self, target: NodeTarget) -> Source:
-        """Give the source of this machine, or of another one through its agent or ssh."""
-        if target.via == "agent":
-            from sparktop.sources.agent import AgentSource
-            from sparktop.sources.http_session import SharedSession
-
-            self._agents = self._agents or SharedSession()
-            return AgentSource(target, session=self._agents)
-        if target.via == "ssh":
-            from sparktop.sources.ssh import SshSource
-
-            return SshSource(target)
-        from sparktop.sources.local import LocalSource
-
-        return LocalSource(target.name)
-
-    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Give HTTP sources that share one session."""
-        from sparktop.sources.http_session import SharedSession
-        from sparktop.sources.router import RouterSource
-
-        session = SharedSession()
-        return [RouterSource(target, session=session) for target in targets]
-
-    async def discover(self, hosts: Sequence[str]) -> Found:
-        """Try the usual ports of `hosts`."""
-        from sparktop.discovery import discover
-
-        return await discover(hosts)
 
 
 class Monitor:
@@ -159,6 +100,15 @@ class Monitor:
         """Each with its interval as a multiple of ours."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False
+        self._cadence: LoadCadence | None = None
+        """Made when reading starts: it knows samples, whose modules load late."""
+        self._backend_groups: list[PollGroup] = []
+        self._quickened_at = -math.inf
+        self._backends: dict[str, BackendTarget] = {}
+        """All that are polled."""
+        self._routers: dict[str, RouterTarget] = {}
+        self._tried: set[str] = set()
+        """URLs from routers that are being tried, or did not answer a short while ago."""
 
     @property
     def interval_s(self) -> float:
@@ -176,6 +126,8 @@ class Monitor:
         self._interval_s = self._store.interval_s = interval_s
         for group, multiple in self._groups:
             group.set_interval(interval_s * multiple)
+        if self._cadence is not None:
+            self._cadence.forget()
         self._tell_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
@@ -188,10 +140,13 @@ class Monitor:
         if self._running:
             return
         self._running = True
-        modules = (*self._ways.modules(self._watch), "sparktop.sources.scheduler", "psutil")
+        modules = (*self._ways.modules(self._watch), *_READING, "psutil")
         await asyncio.to_thread(_load, modules)
         if not self._running:  # stopped while loading
             return
+        from sparktop.sources.load_cadence import LoadCadence
+
+        self._cadence = LoadCadence()
         watch = self._watch
         for name, targets in _grouped(watch):
             self._poll_backends(name, targets)
@@ -209,16 +164,21 @@ class Monitor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
-        self._groups.clear()
-        self._sources.clear()
+        for kept in (self._groups, self._backend_groups, self._sources, self._backends, self._routers):
+            kept.clear()
+        self._tried.clear()
         self._told.clear()
         self._nodes = list(self._watch.nodes)
 
     def _poll_backends(self, name: str, targets: Sequence[BackendTarget]) -> None:
-        self._poll(name, SourceKind.BACKEND, self._ways.backends(targets), 1.0)
+        self._backends.update({target.name: target for target in targets})
+        group = self._poll(name, SourceKind.BACKEND, self._ways.backends(targets), 1.0)
+        if group is not None:
+            self._backend_groups.append(group)
 
     def _poll_routers(self, name: str, targets: Sequence[RouterTarget]) -> None:
         if targets:
+            self._routers.update({target.name: target for target in targets})
             self._poll(name, SourceKind.ROUTER, self._ways.routers(targets), ROUTER_INTERVALS)
 
     def _poll_nodes(self, name: str, targets: Sequence[NodeTarget]) -> None:
@@ -235,16 +195,19 @@ class Monitor:
                 if isinstance(source, TellsInterval):
                     source.interval_s = self._interval_s * NODE_INTERVALS
 
-    def _poll(self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float) -> None:
+    def _poll(
+        self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
+    ) -> PollGroup | None:
         from sparktop.sources.scheduler import PollGroup
 
         if not sources:
-            return
+            return None
         for source in sources:
             self._sources[SourceKey(kind, source.name)] = source
         group = PollGroup(name, sources, self._interval_s * multiple, partial(self._deliver, kind))
         self._groups.append((group, multiple))
         self._spawn(group.run())
+        return group
 
     def _deliver(self, kind: SourceKind, name: str, reading: Reading, took_ms: float | None) -> None:
         """Hand a reading to the store, and the source's identity where that is new."""
@@ -254,6 +217,56 @@ class Monitor:
             self._told[key] = identity
             self._store.identify(key, identity)
         self._store.accept(key, reading, took_ms)
+        if kind is SourceKind.BACKEND:
+            self._quicken(name, reading)
+        elif kind is SourceKind.ROUTER and isinstance(reading, RouterSample):
+            self._look_behind(name, reading)
+
+    def _quicken(self, name: str, reading: Reading) -> None:
+        """Look at loaded groups more often while their balance is judged, and at others as often as asked."""
+        if self._cadence is None:
+            return
+        self._cadence.note(name, reading)
+        if reading.at - self._quickened_at < QUICKEN_EVERY_S:
+            return
+        self._quickened_at = reading.at
+        parts = self._cadence.decide(self._store.judged_together(), reading.at, self._interval_s)
+        for group in self._backend_groups:
+            group.quicken(parts)
+
+    def _look_behind(self, name: str, sample: RouterSample) -> None:
+        """Try the servers that a router names where the config names none."""
+        from sparktop.sources.behind_router import behind_router
+
+        router = self._routers.get(name)
+        if router is None or router.backends or not sample.deployments:
+            return
+        urls = [target.url for target in self._backends.values()]
+        found = behind_router(router, sample.deployments, watched_urls=urls, taken=self._backends)
+        for host in found.elsewhere:
+            hint = "is no address of this network, so it is not asked: [[backends]] in the config watches it"
+            self._store.note(name, f"sends to {clean(host, 100)}, which {hint}")
+        new = [target for target in found.targets if target.url not in self._tried]
+        if new:
+            self._tried.update(target.url for target in new)
+            self._spawn(self._try(name, new))
+
+    async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
+        """Ask servers once and watch those that answer; others may be asked again after a while."""
+        sources = self._ways.backends(targets)
+        try:
+            readings = await asyncio.gather(*(source.poll(TRY_WITHIN_S) for source in sources))
+        finally:
+            await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
+        answers = list(zip(targets, readings, strict=True))
+        self._watch_found([target for target, reading in answers if isinstance(reading, EngineSample)], {})
+        failed = [(target, reading) for target, reading in answers if isinstance(reading, Failure)]
+        for target, failure in failed:
+            message = f"sends to {target.url}, which is not watched: {failure.message}"
+            self._store.note(router, clean(message, 300))
+        if failed:
+            await self._sleep(DISCOVER_AGAIN_S)
+            self._tried.difference_update(target.url for target, _ in failed)
 
     async def _discover(self, hosts: list[str]) -> None:
         """Look at `hosts` until each of them has a server to watch; an agent alone is watched meanwhile."""
@@ -296,12 +309,12 @@ class Monitor:
 
     def _watch_found(self, backends: Iterable[BackendTarget], nodes: Mapping[str, str]) -> None:
         """Start to watch what is not watched yet, under this or another name."""
-        watched = {target.url for target in self._watch.backends}
-        names = {key.name for key in self._sources if key.kind is SourceKind.BACKEND}
+        known = (*self._watch.backends, *self._backends.values())
+        watched, names = {address_of(target.url) for target in known}, self._backends
         new = [
             replace(target, nodes=tuple(nodes[name] for name in target.nodes if name in nodes))
             for target in backends
-            if target.name not in names and target.url not in watched
+            if target.name not in names and address_of(target.url) not in watched
         ]
         self._store.add(*new)
         if new:

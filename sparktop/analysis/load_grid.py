@@ -57,23 +57,19 @@ def load_track(
 
     The three histories have one time axis, as those of one `HistoryTable` do.
     """
-    points = list(running.since(since_s))
-    queue = [_number(value) for _, value in waiting.since(since_s)]
-    speed = [_number(value) for _, value in generation_tps.since(since_s)]
+    times, loads = running.arrays(since_s)
+    _, queue = waiting.arrays(since_s)
+    _, speed = generation_tps.arrays(since_s)
     return LoadTrack(
         name=name,
-        times_s=[time for time, _ in points],
-        running=[_number(value) for _, value in points],
-        waiting=queue if len(queue) == len(points) and not all(map(math.isnan, queue)) else None,
-        generation_tps=speed if len(speed) == len(points) else None,
+        times_s=times,
+        running=loads,
+        waiting=queue if len(queue) == len(times) and not all(map(math.isnan, queue)) else None,
+        generation_tps=speed if len(speed) == len(times) else None,
         slots=slots,
         weight=weight,
         errors=errors,
     )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,8 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
-from sparktop.sources.http_failure import AnswerError, server_words, status_error
+from sparktop.sources.http_failure import AnswerError, status_error
+from sparktop.sources.server_words import server_words
 from sparktop.sources.router import LIVELINESS
 
 _OK = 200

@@ -99,6 +99,7 @@ _HISTOGRAMS: Histograms = (
     ("prefill", ("vllm:request_prefill_time_seconds",)),
     ("decode", ("vllm:request_decode_time_seconds",)),
     ("step_tokens", ("vllm:iteration_tokens_total",)),
+    ("answer_tokens", ("vllm:request_generation_tokens",)),
 )
 NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _CONFIG)
 """Every name that is read, as it stands on a page."""

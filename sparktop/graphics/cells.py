@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
 from typing import Literal
@@ -11,6 +12,8 @@ ELLIPSIS = "…"
 
 # Hangul vowels and finals join the syllable before them; skin tones colour the emoji before them.
 _JOINING = (("\u1160", "\u11ff"), ("\ud7b0", "\ud7fb"), ("\U0001f3fb", "\U0001f3ff"))
+_NARROW = re.compile("[ -~·–…─-◼⠀-⣿]*")
+"""Text of characters that take one cell each: ASCII, lines, blocks, braille."""
 
 
 @lru_cache(maxsize=2048)
@@ -26,10 +29,8 @@ def cell_width(text: str) -> int:
 
     Widths are those of Unicode's East Asian Width (UAX #11) with "ambiguous" as 1.
     """
-    if text.isascii():
-        # Most of what is drawn; control characters do not get here, text from outside is cleaned before.
-        return len(text) if text.isprintable() else sum(map(_char_width, text))
-    return sum(map(_char_width, text))
+    # Nearly all that is drawn: asking each character costs five times as much.
+    return len(text) if _NARROW.fullmatch(text) else sum(map(_char_width, text))
 
 
 def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left") -> str:

@@ -138,6 +138,24 @@ class Balance:
     steadiness: float | None = None
     """That mean over its standard deviation in time."""
     swing: Swing | None = None
+    requests: int | None = None
+    """Requests that the backends took in the window, by their own counters; None where one has none."""
+    requests_share: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    """Which part of them each got, 0 to 1."""
+    requests_chance: float | None = None
+    """How likely random routing gives any backend as many as the one that got most; at most 1."""
+    errors: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    """Failed requests by backend, of those that count them."""
+    e2e_s: float | None = None
+    """Median life of a request in the group, from merged buckets."""
+    length_variation: float | None = None
+    """Standard deviation over mean of the answers' lengths; 0 where all are alike."""
+    strategy: str | None = None
+    """How the router in front says that it chooses, or the config's label."""
+    sample_skew_ms: float | None = None
+    """Newest minus oldest sample of one look at all backends; the median of the last looks."""
+    lanes_of: str | None = None
+    """The server whose lanes were judged; then `backends` are its name, a slash and the lane's."""
     reasons: tuple[str, ...] = ()
     """Sentences that a person can check on the graph."""
     cause: str | None = None

@@ -77,6 +77,8 @@ class LaneSample:
     decode: Histogram | None = None
     step_tokens: Histogram | None = None
     """Tokens per engine step."""
+    answer_tokens: Histogram | None = None
+    """Generated tokens of a request, counted when it is finished."""
 
 
 LANE_COUNTERS = (
@@ -94,7 +96,7 @@ LANE_COUNTERS = (
 )
 """Fields of `LaneSample` that only grow while the server lives."""
 
-LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "step_tokens")
+LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "step_tokens", "answer_tokens")
 """Fields of `LaneSample` that hold a `Histogram`."""
 
 

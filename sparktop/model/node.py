@@ -257,3 +257,5 @@ class NodeIdentity:
     hostname: str | None = None
     sparktop: str | None = None
     """Version of the sparktop that reads it, where that is not this one."""
+    simulated: bool = False
+    """Its agent says that it makes the readings up."""

@@ -41,6 +41,16 @@ class RouterSample:
     """How it chooses a deployment, in its own words."""
     deployments: tuple[Deployment, ...] | None = None
     """None when it did not tell."""
+    cooldown_s: float | None = None
+    """For how long a deployment that failed gets nothing; None when it did not tell."""
+    cooldowns_disabled: bool | None = None
+    """True where it says that it never takes one out."""
+    failures: Mapping[str, float] | None = None
+    """Failed answers by deployment since the router's start, by its own counters; None where it has none."""
+    cooldowns: float | None = None
+    """How often it took a deployment out since its start."""
+    refusals: float | None = None
+    """Requests that it refused itself since its start, for want of a deployment."""
     note: str | None = None
     """One line on what it did not tell and what to do."""
     answer_ms: float | None = None
@@ -75,6 +85,12 @@ class RouterView:
     """Its deployments in its own words; None when it did not tell."""
     running: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
     """Running requests now, by backend of the group; None for one that does not answer or tell."""
+    cooldown_s: float | None = None
+    cooldowns_disabled: bool | None = None
+    failures: Mapping[str, float] | None = None
+    """Failed answers by deployment since the router's start; None where it has no such counter."""
+    cooldowns: float | None = None
+    refusals: float | None = None
     note: str | None = None
     poll_ms: float | None = None
     """What the last poll took, request to last byte."""

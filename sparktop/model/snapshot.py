@@ -78,6 +78,15 @@ NO_LATENCY = Latency()
 
 
 @dataclass(frozen=True, slots=True)
+class LaneHistory:
+    """The load of one lane over time, one point a look: up to four a second while its group is judged."""
+
+    running: Series = field(default_factory=Series)
+    waiting: Series = field(default_factory=Series)
+    generation_tps: Series = field(default_factory=Series)
+
+
+@dataclass(frozen=True, slots=True)
 class LaneView:
     """One data-parallel rank as shown."""
 
@@ -87,6 +96,8 @@ class LaneView:
     kv_cache_percent: float | None = None
     generation_tokens: float | None = None
     """Since the server's start."""
+    history: LaneHistory | None = None
+    """None for a server of one lane: its own history is it."""
 
 
 @dataclass(frozen=True, slots=True)

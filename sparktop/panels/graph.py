@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparktop.graphics.braille import area, stacked
 from sparktop.model.series import Series
 from sparktop.palette import LEVELS
 from sparktop.panels.rows import Row, Run, merged, spread_row
+from sparktop.panels.slots import slots_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class TimeAxis:
     """Monotonic seconds of the right edge."""
     step: float
     """Seconds a dot column."""
+    _read: dict[tuple[Series, int], list[float | None]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was read already: a group's scale and its graphs ask for the same."""
 
     @property
     def end_slot(self) -> int:
@@ -27,8 +32,12 @@ class TimeAxis:
 
     def values(self, series: Series, width: int) -> list[float | None]:
         """Give what `width` cells show of `series`: two slots a cell, aligned to even slots."""
-        count = 2 * width - (1 - self.end_slot % 2)
-        return series.slots(self.end, self.step, count)
+        kept = self._read.get((series, width))
+        if kept is None:
+            end = self.end_slot
+            kept = slots_of(series, end, self.step, 2 * width - (1 - end % 2))
+            self._read[series, width] = kept
+        return kept
 
     def span_s(self, width: int) -> float:
         """Give the seconds that `width` cells show."""

@@ -20,6 +20,14 @@ BACKEND_GOOD_HEIGHT = 8
 ROUTER_WIDTH = 60
 """Narrowest useful router panel beside another one."""
 
+BALANCE_WIDTH = 76
+"""Narrowest useful band of a group's balance beside another one: its figures and two small graphs."""
+BALANCE_HEIGHT = 5
+"""Rows of a band from which on it has graphs."""
+BALANCE_USUAL, BALANCE_MOST = 7, 9
+_BALANCE_SLIM = 3
+"""Rows of a band that has only words."""
+
 TILE_WIDTH = 38
 TILE_HEIGHT = 5
 
@@ -47,7 +55,8 @@ class Place:
     """A panel's rectangle on the board, in cells."""
 
     kind: str
-    """node, processes (of a node), router, backend, tile, table, row (of a table), events, self or empty."""
+    """node, processes (of a node), router, balance or evidence (of a group), backend, tile, table, row (of a
+    table), events, self or empty."""
     index: int
     """Which of its kind."""
     x: int
@@ -101,12 +110,14 @@ def arrange(
     *,
     tiling: Tiling = Tiling.PANELS,
     routers: int = 0,
+    groups: int = 0,
 ) -> Layout:
     """Give every panel its rectangle.
 
     Backends stand under each other as long as each is tall enough, so that their time axes line up; then in
     columns; then the board grows taller than the screen. With nothing to show there is one "empty" place.
-    Routers are slim panels above the backends, and belong to their box.
+    Routers are slim panels above the backends, and belong to their box; so does a band for each group whose
+    balance is judged, where backends keep the room that they need.
     """
     places: list[Place] = []
     y = 0
@@ -121,6 +132,8 @@ def arrange(
         y = each * rows
     if show_backends:
         places += _router_places(width, y, height, routers)
+        y = max((place.y + place.height for place in places), default=0)
+        places += _balance_places(width, y, above - y, groups, _rows_wanted(width, backends, tiling))
         y = max((place.y + place.height for place in places), default=0)
         places += _backend_places(width, y, above - y, backends, tiling)
         y = max(place.y + place.height for place in places)
@@ -137,6 +150,33 @@ def _router_places(width: int, y: int, height: int, count: int) -> list[Place]:
         return []
     columns = max(1, min(count, width // ROUTER_WIDTH))
     return _grid("router", count, columns, y, width, [4 if height >= 30 else 3] * -(-count // columns))
+
+
+def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
+    """Give the rows below which backends lose what is good to have, and those that they must have."""
+    if tiling is Tiling.TABLE:
+        return 3 + min(backends, 8), 3 + min(backends, 4)
+    if tiling is Tiling.TILES:
+        rows = -(-backends // max(1, min(backends, width // TILE_WIDTH)))
+        return rows * TILE_HEIGHT, rows * TILE_HEIGHT
+    most = max(1, width // BACKEND_MIN_WIDTH)
+    least = -(-backends // most) * BACKEND_MIN_HEIGHT
+    # Under each other if they can be: then their time axes line up.
+    return max(least, min(backends, 3) * BACKEND_GOOD_HEIGHT), least
+
+
+def _balance_places(width: int, y: int, room: int, count: int, wanted: tuple[int, int]) -> list[Place]:
+    """Give each group a band: as tall as the backends can spare, one of words alone, or none."""
+    if not count:
+        return []
+    good, least = wanted
+    columns = max(1, min(count, width // BALANCE_WIDTH))
+    rows = -(-count // columns)
+    # No more than a quarter: the backends are what the board is of.
+    each = min(BALANCE_MOST, (room - good) // rows, max(BALANCE_USUAL, room // 4))
+    if each < BALANCE_HEIGHT:
+        each = _BALANCE_SLIM if (room - least) // rows >= _BALANCE_SLIM else 0
+    return _grid("balance", count, columns, y, width, [each] * rows) if each else []
 
 
 def _backend_places(width: int, y: int, room: int, count: int, tiling: Tiling) -> list[Place]:

@@ -10,6 +10,8 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import ENGINE_PORTS
 from sparktop.panels.backend import GroupScale, backend_panel, graph_width, group_scale
 from sparktop.panels.backend_detail import backend_detail
+from sparktop.panels.balance import balance_screen, evidence_screen
+from sparktop.panels.balance_band import balance_band
 from sparktop.panels.frame import framed
 from sparktop.panels.graph import TimeAxis
 from sparktop.panels.layout import Layout, Place, Tiling, arrange
@@ -18,11 +20,13 @@ from sparktop.panels.node import node_panel
 from sparktop.panels.node_detail import drawn_node_detail
 from sparktop.panels.processes import process_panel
 from sparktop.panels.router import router_panel
-from sparktop.panels.rows import Row, blank_row, fit_row, merged, row_width
+from sparktop.panels.rows import Row, blank_row, fit_row, merged
 from sparktop.panels.table import table_heading, table_row
 from sparktop.panels.tile import tile_panel
 from sparktop.panels.view import Preset, Sort, View
 
+_TALL = frozenset({"node", "backend", "balance", "evidence"})
+"""What may need more rows than there are when it is shown alone."""
 _TILINGS = {
     Preset.WATCH: Tiling.PANELS,
     Preset.ONE: Tiling.PANELS,
@@ -109,6 +113,7 @@ class Scene:
         self.first_row = first_row
         self.snapshot = snapshot
         self.width = width
+        self._coarse = coarse
         self.selected = selected
         self.layout = self._layout(height, zoomed)
         backends = [view.history.generation_tps for view in snapshot.backends]
@@ -120,11 +125,11 @@ class Scene:
         self._scales = self._group_scales()
         self._detail: list[Row] | None = None
         self._processes_at: int | None = None
-        if zoomed is not None and zoomed.kind in {"node", "backend"} and self.keys() == [zoomed]:
+        if zoomed is not None and zoomed.kind in _TALL and self.keys() == [zoomed]:
             self._show_detail(self.layout.places[0])
 
     def _show_detail(self, place: Place) -> None:
-        """Draw the zoomed node or backend in full; where that needs more rows, the board grows."""
+        """Draw what is zoomed in full; where that needs more rows, the board grows."""
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if place.kind == "node":
             node = self.snapshot.nodes[place.index]
@@ -136,12 +141,23 @@ class Scene:
                 order=self.view.processes,
                 selected=selected,
             )
+        elif place.kind in {"balance", "evidence"}:
+            rows = self._group_rows(place)
         else:
             backend = self.snapshot.backends[place.index]
             nodes = {one.name: one for one in self.snapshot.nodes}
             rows = backend_detail(backend, nodes, *size, self._axis, selected=selected)
         self._detail = rows
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
+
+    def _group_rows(self, place: Place) -> list[Row]:
+        """Draw one group's balance, or why its word is said, on the whole board."""
+        groups = self.snapshot.balance
+        which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
+        balance, size = groups[place.index], (place.width, place.height)
+        if place.kind == "evidence":
+            return evidence_screen(balance, self.snapshot, *size, place=which)
+        return balance_screen(balance, self.snapshot, *size, place=which, coarse=self._coarse)
 
     def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
         nodes, backends = self.snapshot.nodes, self.snapshot.backends
@@ -158,6 +174,10 @@ class Scene:
                 return Layout((place,), height)
             if zoomed in routers:
                 return Layout((Place("router", routers.index(zoomed), 0, 0, self.width, height),), height)
+            groups = [balance.group for balance in self.snapshot.balance]
+            if zoomed.kind in {"balance", "evidence"} and zoomed.name in groups:
+                index = groups.index(zoomed.name)
+                return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
             if zoomed.kind in {"events", "self"}:
                 return Layout((Place(zoomed.kind, 0, 0, 0, self.width, height),), height)
         return arrange(
@@ -168,6 +188,7 @@ class Scene:
             self.view.boxes,
             tiling=_TILINGS[self.view.preset],
             routers=len(self.snapshot.routers),
+            groups=len(self.snapshot.balance),
         )
 
     def _group_scales(self) -> Mapping[str, GroupScale]:
@@ -194,6 +215,8 @@ class Scene:
             return PanelKey(place.kind, self.snapshot.nodes[place.index].name)
         if place.kind == "router":
             return PanelKey("router", self.snapshot.routers[place.index].name)
+        if place.kind in {"balance", "evidence"}:
+            return PanelKey(place.kind, self.snapshot.balance[place.index].group)
         if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)
         return PanelKey(place.kind, "")
@@ -265,6 +288,10 @@ class Scene:
             rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
         elif place.kind == "router":
             rows = router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
+        elif place.kind == "balance":
+            balance = self.snapshot.balance[place.index]
+            coarse = self._coarse
+            rows = balance_band(balance, self.snapshot, width, height, coarse=coarse, selected=selected)
         elif place.kind == "backend":
             backend = self.snapshot.backends[place.index]
             scale = self._scales[backend.group]
@@ -284,20 +311,21 @@ class Scene:
 
 def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
     """Give the board as whole rows: panels side by side, the rest blank."""
-    board: list[list[tuple[int, Row]]] = [[] for _ in range(height)]
+    board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
     for panel in drawn:
-        for offset, row in enumerate(panel.rows):
-            y = panel.place.y + offset
+        place = panel.place
+        for y, row in enumerate(panel.rows, start=place.y):
             if y < height:
-                board[y].append((panel.place.x, row))
+                board[y].append((place.x, place.width, row))
     rows: list[Row] = []
     for pieces in board:
         whole: Row = []
         at = 0
-        for x, piece in sorted(pieces, key=lambda item: item[0]):
+        # A panel's rows are as wide as its place: measuring them again is a tenth of all drawing.
+        for x, cells, piece in sorted(pieces, key=lambda item: item[0]):
             if x > at:
                 whole += blank_row(x - at)
             whole += piece
-            at = x + row_width(piece)
-        rows.append(fit_row(whole, width))
+            at = x + cells
+        rows.append(whole if at == width else fit_row(whole, width))
     return rows

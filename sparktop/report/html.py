@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html import escape
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.report import backend_tables, fleet_tables, node_tables
+from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
 from sparktop.report.table import Column, Kind, Table
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -48,8 +48,9 @@ td { border-top: 1px solid var(--line); overflow-wrap: anywhere; }
 td.name { min-width: 8rem; }
 td.word { white-space: nowrap; }
 .critical, .unreachable { color: var(--bad); font-weight: 600; }
-.warning, .loading, .preempting, .KV-full, .queueing { color: var(--warn); font-weight: 600; }
-.busy, .bored, .alive { color: var(--good); font-weight: 600; }
+.warning, .loading, .preempting, .KV-full, .queueing,
+.oscillating, .starved, .uneven { color: var(--warn); font-weight: 600; }
+.busy, .bored, .alive, .balanced { color: var(--good); font-weight: 600; }
 footer { margin-top: 2.5rem; color: var(--muted); font-size: .85rem; }
 tr:has(td.unreachable) .figure { color: var(--muted); }
 @media print { body { max-width: none; padding: 0; } h2 { break-after: avoid; } }
@@ -95,6 +96,8 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield backend_tables.backend_servers(backends, detailed=True)
     yield backend_tables.backend_counters(backends)
     yield fleet_tables.routers(snapshot)
+    yield balance_tables.balances(snapshot)
+    yield balance_tables.reasons(snapshot)
     yield node_tables.machines(nodes)
     yield node_tables.trends(nodes)
     yield node_tables.memory_parts(nodes)

@@ -1,7 +1,7 @@
 """A snapshot as JSON: schema "sparktop.snapshot/1".
 
-Every key is always there; what is unknown is null. The list that nothing fills yet (`balance`) is empty. A
-router's `deployments` are null where nobody told any; null in them is one that is no watched backend.
+Every key is always there; what is unknown is null. A router's `deployments` are null where nobody told any;
+null in them is one that is no watched backend.
 
 Latencies are objects in milliseconds. Where a histogram's buckets tell of a quantile only that it lies below
 the first edge or beyond the last one, its figure is null, and the added key `bounds` says what is known:
@@ -25,6 +25,7 @@ from sparktop.model.snapshot import (
     Snapshot,
 )
 from sparktop.model.text import clean
+from sparktop.report.json_balance import balance_json
 from sparktop.report.json_node import fields_of, node_json
 
 SCHEMA = "sparktop.snapshot/1"
@@ -50,6 +51,7 @@ _FIGURE_KEYS = (
     "uptime_s",
     "state_rule",
 )
+_ROUTER_KEYS = ("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals")
 _QUANTILES = ("p50", "p90", "p95", "p99")
 _TEXT_LIMIT = 1000
 
@@ -66,7 +68,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "nodes": [node_json(one) for one in snapshot.nodes],
         "backends": [_backend(one) for one in snapshot.backends],
         "routers": [_router(one) for one in snapshot.routers],
-        "balance": [],
+        "balance": [balance_json(one, _time) for one in snapshot.balance],
         "alerts": [_alert(one) for one in snapshot.alerts],
         "self": {
             "cpu_percent": cost.cpu_percent,
@@ -149,6 +151,7 @@ def _router(router: RouterView) -> dict[str, object]:
         "strategy": router.strategy,
         "backends": router.backends,
         "deployments": router.deployments,
+        **fields_of(router, _ROUTER_KEYS),
     }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.snapshot import Snapshot
-from sparktop.report import backend_tables, fleet_tables, node_tables
+from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
 from sparktop.report.table import Column, Kind, Table
 
 WIDTH = 100
@@ -41,16 +41,18 @@ def render(snapshot: Snapshot) -> str:
         backend_tables.backend_servers(backends, detailed=False),
         backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
         fleet_tables.routers(snapshot),
+        balance_tables.balances(snapshot),
         node_tables.machines(nodes),
         node_tables.gpus(nodes),
         node_tables.trends(nodes),
     )
+    why = balance_tables.reasons(snapshot)
     happened = fleet_tables.events(snapshot, _EVENTS)
     blocks = [
         "\n".join(_head(snapshot)),
         *("\n".join(_list_lines(one)) for one in wrong if one.rows),
         *("\n".join(_table_lines(one)) for one in figures if one.rows),
-        *("\n".join(_list_lines(one)) for one in (happened,) if one.rows),
+        *("\n".join(_list_lines(one)) for one in (why, happened) if one.rows),
     ]
     if not backends and not nodes and not snapshot.routers:
         blocks.append("Nothing is watched.")

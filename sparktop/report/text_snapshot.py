@@ -14,6 +14,7 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
+from sparktop.report.balance_tables import balance_lines
 from sparktop.report.node_lines import node_lines
 
 UNKNOWN = "–"
@@ -64,6 +65,8 @@ def render(snapshot: Snapshot, width: int) -> str:
         lines += ["no backends", *_search_lines(snapshot, width), ""]
     if snapshot.routers:
         lines += [_titles(_ROUTER_COLUMNS), *_router_lines(snapshot.routers, width), ""]
+    if snapshot.balance:
+        lines += [*balance_lines(snapshot.balance, width), ""]
     if snapshot.alerts:
         alerts = ((one.severity.value, one.subject, one.message) for one in snapshot.alerts)
         lines += [_titles(_ALERT_COLUMNS), *(_row(_ALERT_COLUMNS, one) for one in alerts)]

@@ -16,15 +16,10 @@ from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
 from sparktop.sources.http_address import host_and_port
 from sparktop.sources.http_body import BodyCollector
-from sparktop.sources.http_failure import (
-    AnswerError,
-    server_words,
-    status_error,
-    timeout_error,
-    transport_error,
-)
+from sparktop.sources.http_failure import AnswerError, status_error, timeout_error, transport_error
 from sparktop.sources.http_session import SharedSession
 from sparktop.sources.node_replies import NodeReplies
+from sparktop.sources.server_words import server_words
 from sparktop.wire import MOST_BYTES, Reply, WireError, decode
 
 SAMPLE_PATH = "/v1/sample"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 import socket
 import ssl
@@ -12,9 +11,8 @@ import aiohttp
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.sources.server_words import WORDS_LIMIT
 
-_WORDS_LIMIT = 90
-"""Characters quoted from a server's own words."""
 _TLS_RECORD = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 """How a TLS record begins (RFC 8446, 5.1): what a TLS port answers to plain HTTP."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
@@ -52,38 +50,11 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
         case 503:
             return AnswerError(FailureKind.LOADING, f"503: {where} is loading or not ready{quoted}")
         case 301 | 302 | 303 | 307 | 308:
-            goal = clean(location, _WORDS_LIMIT) or "nowhere"
+            goal = clean(location, WORDS_LIMIT) or "nowhere"
             message = f"{status}: {where} redirects to {goal}; not followed: give that address if it is right"
             return AnswerError(FailureKind.REDIRECT, message)
         case _:
             return AnswerError(FailureKind.HTTP, f"{where} answered with HTTP status {status}{quoted}")
-
-
-def server_words(body: bytes, secret: str | None) -> str:
-    """Give what an error body says, in a few clean words; "" for HTML and for nothing.
-
-    JSON as inference servers write it (`{"error": {"message": …}}`, `{"detail": …}`) is reduced to its
-    message. `secret` is blotted out should the server repeat it.
-    """
-    text = body.decode("utf-8", "replace").strip()
-    if text.startswith("<"):
-        return ""
-    if text.startswith("{"):
-        text = _json_message(text)
-    if secret:
-        text = text.replace(secret, "…")
-    return clean(text, _WORDS_LIMIT)
-
-
-def _json_message(text: str) -> str:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):  # thousands of brackets: "nested too deep" is no fault of ours
-        return text
-    for key in ("error", "message", "detail"):
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-    return found if isinstance(found, str) else text
 
 
 def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes: int) -> AnswerError:
@@ -124,7 +95,7 @@ def transport_error(error: Exception, where: str) -> AnswerError:
 def _tls_message(error: Exception, where: str) -> str:
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     if isinstance(cause, ssl.SSLCertVerificationError):
-        why = clean(cause.verify_message, _WORDS_LIMIT) or "not trusted"
+        why = clean(cause.verify_message, WORDS_LIMIT) or "not trusted"
         return f"the certificate of {where} cannot be verified: {why}"
     reason = clean(getattr(cause, "reason", None) or "no TLS", 60).replace("_", " ").lower()
     return f"TLS with {where} failed ({reason}): if it speaks plain HTTP, write http:// in its URL"

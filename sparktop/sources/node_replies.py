@@ -75,7 +75,7 @@ class NodeReplies:
             self.since = None
         self._boot_id = reply.boot_id or self._boot_id
         other_version = None if reply.sparktop == __version__ else reply.sparktop
-        identity = replace(reply.identity, sparktop=other_version)
+        identity = replace(reply.identity, sparktop=other_version, simulated=reply.simulated)
         if identity != self.identity:
             self.identity = identity
 

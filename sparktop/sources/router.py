@@ -22,13 +22,16 @@ from sparktop.sources.http_address import host_and_port, key_problem
 from sparktop.sources.http_failure import AnswerError
 from sparktop.sources.http_fetch import Answer, Fetcher
 from sparktop.sources.http_session import SharedSession
+from sparktop.sources.router_counts import RouterCounts, read_counts
 
 LIVELINESS = "/health/liveliness"
 READINESS = "/health/readiness"
 DETAILS = "/health/readiness/details"
 MODELS = "/model/info"
 SETTINGS = "/router/settings"
-PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS)
+METRICS = "/metrics/"
+"""With the slash: without it LiteLLM (1.106) sends us here."""
+PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS, METRICS)
 """Everything that is ever asked of a router."""
 
 _FACTS_AGAIN_S = 60.0
@@ -36,6 +39,9 @@ _FACTS_RETRY_S = 15.0
 """The same after an answer that did not come."""
 _FACTS_DEADLINE_S = 3.0
 """What all questions about facts may take together: the poll waits for them."""
+_COUNTS_AGAIN_S, _COUNTS_DEADLINE_S = 10.0, 1.0
+"""The same for counters of failures, of set-ups that have them."""
+_LONGEST_COOLDOWN_S = 86400.0
 _ENOUGH_DEPLOYMENTS = 256
 _ID_LIMIT = 100
 _ADDRESS_LIMIT = 300
@@ -53,6 +59,8 @@ class _Facts:
     strategy: str | None = None
     deployments: tuple[Deployment, ...] | None = None
     note: str | None = None
+    cooldown_s: float | None = None
+    cooldowns_disabled: bool | None = None
 
 
 class RouterSource:
@@ -97,7 +105,10 @@ class RouterSource:
         left_s = end - asyncio.get_running_loop().time()
         if self._facts_at is not None and self._clock() >= self._facts_at and left_s > 0:
             await self._refresh_facts(min(left_s, _FACTS_DEADLINE_S))
-        facts = self._facts
+        left_s = end - asyncio.get_running_loop().time()
+        if self._facts.deployments is not None and left_s > 0:
+            await self._refresh_counts(min(left_s, _COUNTS_DEADLINE_S))
+        facts, counts = self._facts, self._counts
         return RouterSample(
             answer.at,
             LITELLM,
@@ -105,6 +116,11 @@ class RouterSource:
             version=facts.version,
             strategy=facts.strategy,
             deployments=facts.deployments,
+            cooldown_s=facts.cooldown_s,
+            cooldowns_disabled=facts.cooldowns_disabled,
+            failures=counts.failures if counts else None,
+            cooldowns=counts.cooldowns if counts else None,
+            refusals=counts.refusals if counts else None,
             note=facts.note,
             answer_ms=answer.answer_ms,
         )
@@ -129,6 +145,22 @@ class RouterSource:
         """Forget the facts: another process may answer next."""
         self._facts = _Facts()
         self._facts_at = float("-inf")
+        self._counts: RouterCounts | None = None
+        self._counts_at: float | None = float("-inf")
+        """When counters are due; None when there are none."""
+
+    async def _refresh_counts(self, deadline_s: float) -> None:
+        """Ask for the counters of failures where they are due: only of a router that let us see its list."""
+        if self._counts_at is None or self._clock() < self._counts_at:
+            return
+        self._counts_at = self._clock() + _COUNTS_AGAIN_S
+        try:
+            self._counts = read_counts((await self._get(METRICS, deadline_s)).body)
+        except (AnswerError, PageError) as error:
+            self._counts = None
+            passing = isinstance(error, AnswerError) and error.kind is FailureKind.TIMEOUT
+            if not passing:
+                self._counts_at = None
 
     async def _refresh_facts(self, deadline_s: float) -> None:
         """Ask for the facts; what could not be read for a passing reason stays as it was."""
@@ -147,9 +179,10 @@ class RouterSource:
             told = _deployments(answers[MODELS])
             note = None if told is not None else f"{MODELS} does not list deployments as LiteLLM does"
         strategy = words(field(answers.get(SETTINGS), "current_values", "routing_strategy"), 60)
+        cooling = _cooldown(answers.get(SETTINGS))
         if SETTINGS in troubles and not self._is_refusal(troubles[SETTINGS]):
-            strategy = known.strategy
-        self._facts = _Facts(version, strategy, told, note)
+            strategy, cooling = known.strategy, (known.cooldown_s, known.cooldowns_disabled)
+        self._facts = _Facts(version, strategy, told, note, *cooling)
         passing = any(not self._is_refusal(one) for one in troubles.values())
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 
@@ -196,6 +229,15 @@ class RouterSource:
 def _version(answers: dict[str, object]) -> str | None:
     told = (words(field(answers.get(path), "litellm_version"), 60) for path in (READINESS, DETAILS))
     return next((version for version in told if version), None)
+
+
+def _cooldown(settings: object) -> tuple[float | None, bool | None]:
+    """Read for how long a failing deployment is left alone, and whether that is switched off."""
+    seconds = field(settings, "current_values", "cooldown_time")
+    off = field(settings, "current_values", "disable_cooldowns")
+    told_s = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else -1.0
+    known = 0 <= told_s <= _LONGEST_COOLDOWN_S
+    return told_s if known else None, off if isinstance(off, bool) else None
 
 
 def _deployments(found: object) -> tuple[Deployment, ...] | None:

@@ -7,7 +7,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparktop.model.failure import Failure, FailureKind
@@ -46,16 +46,30 @@ class _Slot:
     retry_at: float | None = None
     """Not before this time, if set; else at every instant."""
     skipped: int = 0
+    parts: int = 1
+    """Looks in one interval while it is quickened."""
     logged: set[tuple[str, int]] = field(default_factory=set)
     """Programming errors whose traceback is in the log already: type and line."""
 
     def is_due(self, now: float, *, at_instant: bool) -> bool:
-        """Tell whether to ask now: at an instant, or when the time for a retry has come."""
+        """Tell whether to ask now: at an instant of its own, or when the time for a retry has come."""
         return at_instant if self.retry_at is None else self.retry_at <= now
+
+    def passed(self, first: int, last: int, parts: int) -> bool:
+        """Tell whether one of the instants from `first` to `last` is one of this source's.
+
+        Of `parts` instants in an interval a quickened source has all or some, any other only the first. One
+        that fails is asked no more often than asked for.
+        """
+        every = parts if self.failures else max(1, parts // self.parts)
+        return last // every > (first - 1) // every
 
 
 class PollGroup:
-    """Polls sources at absolute instants: multiples of the interval on the clock, without drift."""
+    """Polls sources at absolute instants: multiples of the interval on the clock, without drift.
+
+    Some of the sources can be quickened: asked several times an interval, at equal parts of it.
+    """
 
     def __init__(
         self,
@@ -84,8 +98,10 @@ class PollGroup:
         self._fixed_deadline_s = deadline_s
         self._interval_s = _positive(interval_s)
         self._start = 0.0
+        self._parts = 1
+        """Instants in one interval: as many as the quickest source needs."""
         self._index = 0
-        """Which multiple of the interval comes next."""
+        """Which instant comes next, counted from the start."""
         self._pause: asyncio.Future[None] | None = None
 
     @property
@@ -108,15 +124,46 @@ class PollGroup:
     def set_interval(self, interval_s: float) -> None:
         """Change the interval now: the next instant is at most one new interval away."""
         self._interval_s = _positive(interval_s)
+        for slot in self._slots:
+            slot.parts = 1
+        self._parts = 1
         if self._pause is None:
             return
         now = self._clock()
-        self._anchor(now)
-        self._index = self._index_after(now)
         for slot in self._slots:
             if slot.retry_at is not None:
                 slot.retry_at = min(slot.retry_at, now + 2 * self._interval_s)
-        self._pause.cancel()
+        self._restart(now)
+
+    def quicken(self, parts: Mapping[str, int]) -> None:
+        """Ask these sources so many times an interval from now on, all others once.
+
+        A new interval ends it. Numbers that do not divide the largest are lowered to one that does, so that
+        all of them share instants.
+        """
+        most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
+        for slot in self._slots:
+            wanted = max(1, parts.get(slot.source.name, 1))
+            slot.parts = next(number for number in range(wanted, 0, -1) if most % number == 0)
+        if most != self._parts:
+            now = self._clock()
+            missed = self._pause is not None and now >= self._next_instant()
+            self._parts = most
+            if self._pause is not None:
+                self._restart(now)
+                self._index -= missed  # an instant that has come, but was not woken up for yet
+
+    @property
+    def quickened(self) -> dict[str, int]:
+        """Looks an interval at the sources that are asked more than once, by name."""
+        return {slot.source.name: slot.parts for slot in self._slots if slot.parts > 1}
+
+    def _restart(self, now: float) -> None:
+        """Count instants anew, and wake up for the next one."""
+        self._anchor(now)
+        self._index = self._index_after(now)
+        if self._pause is not None:
+            self._pause.cancel()
 
     async def run(self) -> None:
         """Poll until cancelled, then close every source."""
@@ -139,10 +186,10 @@ class PollGroup:
         self._start = math.floor(now / self._interval_s) * self._interval_s
 
     def _index_after(self, now: float) -> int:
-        return math.floor((now - self._start) / self._interval_s) + 1
+        return math.floor((now - self._start) * self._parts / self._interval_s) + 1
 
     def _next_instant(self) -> float:
-        return self._start + self._index * self._interval_s
+        return self._start + self._index * self._interval_s / self._parts
 
     def _next_wake(self) -> float:
         waits = [slot.retry_at for slot in self._slots if slot.task is None and slot.retry_at is not None]
@@ -151,16 +198,17 @@ class PollGroup:
     def _poll_due(self) -> None:
         """Start what is due now: everything at an instant, only retries between two."""
         now = self._clock()
-        at_instant = now >= self._next_instant()
+        at_instant, first = now >= self._next_instant(), self._index
         if at_instant:
             # Instants that went by unseen (a suspended laptop) are not made up for. Never the same one twice,
             # whatever rounding makes of the division.
             self._index = max(self._index_after(now), self._index + 1)
         due: list[_Slot] = []
         for slot in self._slots:
+            own_instant = at_instant and slot.passed(first, self._index - 1, self._parts)
             if slot.task is not None:
-                slot.skipped += at_instant
-            elif slot.is_due(now, at_instant=at_instant):
+                slot.skipped += own_instant
+            elif slot.is_due(now, at_instant=own_instant):
                 due.append(slot)
         # A retry between two instants says nothing about how close together a round is.
         this_round = _Round(len(due)) if at_instant else None

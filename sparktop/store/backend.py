@@ -19,6 +19,8 @@ from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import Lineage, LinkKind, Window, advance, follow
 from sparktop.rates.tally import EDGE_SLACK_S, LATENCIES, LATENCY_WINDOW_S, MISSED_INTERVALS
 from sparktop.store.health import Health
+from sparktop.store.lane_logs import LaneLogs
+from sparktop.store.load_log import LoadLog
 from sparktop.store.step_baseline import StepBaseline
 from sparktop.store.token_rate import live_generation, rate_note
 
@@ -37,6 +39,8 @@ _AS_SHOWN = (
     "estimated_read_gb_per_s",
 )
 """Histories of figures of the view under the same name."""
+_QUICK_SHARE = 0.6
+"""Of the interval: samples closer than this come from a group that is looked at more often than asked."""
 _STEADY = 0.15
 """Share of the running requests that may come or go while a step's time still belongs to one batch."""
 
@@ -57,6 +61,9 @@ class BackendTrack:
         """True once it was told that several servers answer at its address."""
         self.step_pace: StepPace | None = None
         """The newest steps against those of the same batch before; None where that cannot be told."""
+        self.load = LoadLog()
+        """Its load at every look, for the balance of its group."""
+        self.lanes = LaneLogs()
         self._thresholds = thresholds
         self._baseline = StepBaseline(target.name, slow_step_ratio)
         self._running: deque[tuple[float, float]] = deque()
@@ -66,6 +73,11 @@ class BackendTrack:
         self._window = Window()
         self._waiting: deque[tuple[float, float]] = deque()
         self._histories = HistoryTable(_REMEMBERED)
+        self._drawn_at: float | None = None
+        """The newest sample in the histories; None after a failure."""
+        self._paced_at = -math.inf
+        self._quick = False
+        """True for a sample that came sooner than asked."""
         self.view = BackendView(target.name, target.url, "", nodes=target.nodes, slots=target.slots)
         if target.engine != "auto":
             self.view = replace(self.view, engine=target.engine)
@@ -84,6 +96,9 @@ class BackendTrack:
         """Take a failed poll: a gap in the history, the last figures stay."""
         self.health.bad(failure, now)
         self._histories.append(failure.at, {})
+        self._drawn_at = None
+        self.load.gap(failure.at)
+        self.lanes.gap(failure.at)
         self._waiting.clear()
         self._running.clear()
         self._baseline.pause()
@@ -108,10 +123,13 @@ class BackendTrack:
         """
         if self._lineage.last is not None and sample.at <= self._lineage.last.at:
             return None
+        last_at = self._lineage.last.at if self._lineage.last else -math.inf
+        self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
         kind = self._count(sample, wall_at, interval_s)
         self.health.good(sample.at)
         figures = self._gauge(sample, took_ms) | self._rate(interval_s) | self._name_parts()
         figures["step_ms"] = self._step_ms(sample, figures, interval_s)
+        self._log_load(sample, figures, interval_s, continues=kind is LinkKind.CONTINUES)
         state, rule = backend_state(self._load(sample, figures), self._thresholds)
         # One `replace` for all: each costs as much as two rates.
         self.view = replace(
@@ -202,7 +220,7 @@ class BackendTrack:
 
     def _step_ms(self, sample: EngineSample, figures: Mapping[str, Any], interval_s: float) -> float | None:
         """Give the mean time of a step where every lane was at work all through the window; judge it."""
-        self.step_pace = None
+        pace, self.step_pace = self.step_pace, None
         at, lanes, running = sample.at, len(sample.lanes), figures["running"]
         if not running or not all(lane.running for lane in sample.lanes):
             self._running.clear()
@@ -222,7 +240,11 @@ class BackendTrack:
         if batch is None or max(counts) - min(counts) > max(1.0, _STEADY * running):
             self._baseline.pause()
             return step_ms
-        self.step_pace = self._baseline.note(at, step_ms, running, batch, figures["kv_cache_percent"])
+        if self._quick and at - self._paced_at < interval_s:
+            self.step_pace = pace  # looks that overlap by most of their window teach nothing
+        else:
+            self._paced_at = at
+            self.step_pace = self._baseline.note(at, step_ms, running, batch, figures["kv_cache_percent"])
         return step_ms
 
     def _percent(self, part: str, whole: str, window_s: float) -> float | None:
@@ -237,6 +259,18 @@ class BackendTrack:
         if part == "prefix_cache_hits":
             return _mean(lane.prefix_cache_hit_percent for lane in last.lanes)
         return _mean(lane.spec_accept_percent for lane in last.lanes)
+
+    def _log_load(
+        self, sample: EngineSample, figures: dict[str, Any], interval_s: float, *, continues: bool
+    ) -> None:
+        """Keep the load of this look for the balance, of each lane too where there are several."""
+        at, lanes = sample.at, sample.lanes
+        tps = None if figures["rate_note"] else figures["generation_tps_1s"]
+        self.load.note(at, lanes, tps, continues=continues)
+        histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
+        if histories:
+            views: tuple[LaneView, ...] = figures["lanes"]
+            figures["lanes"] = tuple(replace(view, history=histories[view.lane]) for view in views)
 
     def _load(self, sample: EngineSample, figures: Mapping[str, Any]) -> LoadFigures:
         """Give what the state word is judged by."""
@@ -262,7 +296,14 @@ class BackendTrack:
         )
 
     def _remember(self, at: float, figures: Mapping[str, Any], interval_s: float) -> BackendHistory:
-        """Add the figures that are drawn over time to their histories."""
+        """Add the figures that are drawn over time to their histories: one point an interval at most.
+
+        So a graph reaches as far back whether its group is looked at once or four times a second.
+        """
+        slot = math.floor(at / interval_s)
+        if self._quick and self._drawn_at is not None and math.floor(self._drawn_at / interval_s) == slot:
+            return self.view.history
+        self._drawn_at = at
         live, apart = self._window.live_rate, figures["prompt_cached_tps"] is not None
         points: dict[str, float | None] = {name: figures[name] for name in _AS_SHOWN}
         points["generation_tps"] = figures["generation_tps_1s"]

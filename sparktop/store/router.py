@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +13,9 @@ from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import RouterTarget
 from sparktop.store.health import Health
+
+_COUNTS_KEPT = 130
+"""Samples whose counters are kept: the widest window of a balance at one look every 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,36 @@ class RouterTrack:
         self._sample: RouterSample | None = None
         """The newest good one."""
         self._answering_since: datetime | None = None
+        self._counted: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
+        """The newest samples that told what failed."""
+
+    @property
+    def strategy(self) -> str | None:
+        """How it chooses: as it says, else the config's label."""
+        return (self._sample.strategy if self._sample else None) or self.target.strategy
+
+    @property
+    def cooldowns_disabled(self) -> bool:
+        """True where it says that it never takes a failing deployment out."""
+        return bool(self._sample and self._sample.cooldowns_disabled)
+
+    def counted(self, since: float) -> RouterSample | None:
+        """Give what failed from `since` on, as a sample of differences; None where nobody counts it."""
+        inside = [sample for sample in self._counted if sample.at >= since]
+        if len(inside) < 2:  # noqa: PLR2004 - a difference is of two
+            return None
+        first, last = inside[0], inside[-1]
+        before = first.failures or {}
+        return RouterSample(
+            last.at,
+            failures={
+                name: count - before.get(name, 0.0)
+                for name, count in (last.failures or {}).items()
+                if count > before.get(name, 0.0)
+            },
+            cooldowns=_grown(first.cooldowns, last.cooldowns),
+            refusals=_grown(first.refusals, last.refusals),
+        )
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Take a failed poll; what it told last stays."""
@@ -46,6 +80,10 @@ class RouterTrack:
         """Take a good sample."""
         self.health.good(sample.at)
         self._sample = sample
+        if sample.failures is not None:
+            if self._counted and _fell(self._counted[-1], sample):
+                self._counted.clear()  # it started again
+            self._counted.append(sample)
         self.poll_ms = sample.answer_ms if sample.answer_ms is not None else took_ms
         self._answering_since = self._answering_since or now
 
@@ -86,15 +124,29 @@ class RouterTrack:
             kind=sample.kind,
             alive=sample.alive,
             version=sample.version,
-            strategy=sample.strategy or self.target.strategy,
+            strategy=self.strategy,
             strategy_read=sample.strategy is not None,
             backends=group.backends,
             deployments=group.deployments,
             told=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
+            cooldown_s=sample.cooldown_s,
+            cooldowns_disabled=sample.cooldowns_disabled,
+            failures=sample.failures,
+            cooldowns=sample.cooldowns,
+            refusals=sample.refusals,
             note=sample.note,
             poll_ms=self.poll_ms,
         )
+
+
+def _grown(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else max(0.0, after - before)
+
+
+def _fell(before: RouterSample, after: RouterSample) -> bool:
+    counts = after.failures or {}
+    return any(counts.get(name, 0.0) < count for name, count in (before.failures or {}).items())
 
 
 def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict[str, str]:
@@ -106,9 +158,23 @@ def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict
     names: dict[str, str] = {}
     configured_first = sorted(zip(routers, groups, strict=True), key=lambda one: not one[0].target.backends)
     for router, group in configured_first:
-        several = len(set(group.models.values())) > 1
         for backend in group.backends:
-            model = group.models.get(backend)
-            name = f"{router.target.name}: {model}" if several and model else router.target.name
-            names.setdefault(backend, name)
+            names.setdefault(backend, _name_in(router, group, backend))
     return names
+
+
+def _name_in(router: RouterTrack, group: Group, backend: str) -> str:
+    several = len(set(group.models.values())) > 1
+    model = group.models.get(backend)
+    return f"{router.target.name}: {model}" if several and model else router.target.name
+
+
+def routers_of_groups(
+    routers: Sequence[RouterTrack], groups: Sequence[Group]
+) -> dict[str, tuple[RouterTrack, Group]]:
+    """Give the router before each group, and all that is behind it, by the group's name."""
+    found: dict[str, tuple[RouterTrack, Group]] = {}
+    for router, group in zip(routers, groups, strict=True):
+        for backend in group.backends:
+            found.setdefault(_name_in(router, group, backend), (router, group))
+    return found

@@ -20,6 +20,8 @@ from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Router
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import AlertBook, judge_backend, judge_health, unreachable_id
 from sparktop.store.backend import BackendTrack
+from sparktop.store.balance import BalanceBook
+from sparktop.store.balance_groups import judged_groups
 from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node import NodeTrack
@@ -30,6 +32,8 @@ Reading = EngineSample | NodeSample | RouterSample | Failure
 """What a source yields."""
 
 EVENTS_KEPT = 200
+SIMULATED = "+simulated"
+"""How versions of simulated servers end."""
 NO_GROUP = "backends"
 """The group of backends that no router lists and whose model is not known yet."""
 
@@ -68,6 +72,7 @@ class Store:
         self._placed = False
         """False while something has come that may tell more of where backends run."""
         self._alerts = AlertBook()
+        self._balance = BalanceBook()
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._self_cost = SelfView()
         self.add(*watch.nodes, *watch.backends, *watch.routers)
@@ -75,6 +80,7 @@ class Store:
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
         """Watch these too; what has a name that is known already among its kind stays as it is."""
         self._placed = False
+        self._balance.regroup()
         for target in targets:
             if isinstance(target, BackendTarget):
                 if target.name not in self._backends:
@@ -92,6 +98,7 @@ class Store:
         tracks = self._tracks(key)
         tracks.pop(key.name, None)
         self._placed = False
+        self._balance.regroup()
         self._alerts.clear_source(key)
 
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
@@ -148,6 +155,10 @@ class Store:
         """Note what drawing sends to the terminal."""
         self._self_cost = replace(self._self_cost, terminal_bytes_per_s=bytes_per_s)
 
+    def judged_together(self) -> tuple[tuple[str, ...], ...]:
+        """Give the backends of each group whose balance is judged; none while nobody takes snapshots."""
+        return self._balance.watched(self._clock())
+
     def snapshot(self) -> Snapshot:
         """Give one picture of everything, as it stands now."""
         at, now = self._clock(), self._now()
@@ -156,6 +167,12 @@ class Store:
         urls = {name: track.target.url for name, track in self._backends.items()}
         groups = [track.group(urls) for track in routers]
         names = group_names(routers, groups)
+        self._events += self._balance.look(
+            at,
+            now,
+            lambda: judged_groups(self._backends, self._groups_by_name(names), routers, groups),
+            self._alerts,
+        )
         backends = tuple(self._backend_view(track, at, now, names) for track in self._backends.values())
         nodes = tuple(replace(track.view, age_s=track.health.age_s(at)) for track in self._nodes.values())
         return Snapshot(
@@ -167,13 +184,26 @@ class Store:
             routers=tuple(
                 track.view(at, group, backends) for track, group in zip(routers, groups, strict=True)
             ),
+            balance=self._balance.view(),
             alerts=self._alerts.view(),
             events=tuple(self._events),
             totals=_totals(backends),
             self_cost=replace(self._self_cost, poll_ms=self._poll_ms()),
-            simulated=self.simulated,
+            simulated=self.simulated or self._hears_of_simulation(),
             searching=self.searching,
         )
+
+    def _hears_of_simulation(self) -> bool:
+        """Tell whether a server, a router or an agent says that it is simulated: a version 0.32.0+simulated."""
+        versions = [track.view.version for track in self._backends.values()]
+        if any(version is not None and version.endswith(SIMULATED) for version in versions):
+            return True
+        return any(track.view.identity.simulated for track in self._nodes.values())
+
+    def _groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
+        """Give the group of each backend whose router or model is known."""
+        known = {name: behind.get(name) or track.view.model for name, track in self._backends.items()}
+        return {name: group for name, group in known.items() if group is not None}
 
     def _tracks(
         self, key: SourceKey

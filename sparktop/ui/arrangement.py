@@ -31,10 +31,18 @@ class Arrangement:
             return snapshot
         order = self._order
         if order is None or snapshot.at - order[0] >= _REORDER_S or snapshot.at < order[0]:
-            names = backend_order(snapshot.backends, view.sort), node_order(snapshot.nodes, view.sort)
-            order = self._order = (snapshot.at, *names)
+            ranks = backend_order(snapshot.backends, view.sort), node_order(snapshot.nodes, view.sort)
+            order = self._order = (snapshot.at, *ranks)
+        kept = filtered_backends(snapshot.backends, view.filter)
+        names = {backend.name for backend in kept}
         return replace(
             snapshot,
-            backends=in_order(filtered_backends(snapshot.backends, view.filter), order[1]),
+            backends=in_order(kept, order[1]),
+            # Of a group that is not all there the picture would lack what it compares.
+            balance=tuple(
+                group
+                for group in snapshot.balance
+                if group.lanes_of in names or names.issuperset(group.backends)
+            ),
             nodes=in_order(filtered_nodes(snapshot.nodes, view.filter), order[2]),
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, arrange
+from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, Tiling, arrange
 
 SIZES = [(80, 22), (120, 34), (200, 48)]
 
@@ -24,12 +24,14 @@ def _cells(place: Place) -> set[tuple[int, int]]:
     st.integers(0, 5),
     st.integers(0, 12),
     st.builds(Boxes, events=st.booleans(), self_cost=st.booleans()),
+    st.tuples(st.integers(0, 2), st.integers(0, 4), st.sampled_from(Tiling)),
 )
 def test_panels_never_overlap_or_leave_the_board(
-    width: int, height: int, nodes: int, backends: int, boxes: Boxes
+    width: int, height: int, nodes: int, backends: int, boxes: Boxes, more: tuple[int, int, Tiling]
 ) -> None:
     """Every panel lies on the board, is at least a border with one row, and shares no cell with another."""
-    layout = arrange(width, height, nodes, backends, boxes)
+    routers, groups, tiling = more
+    layout = arrange(width, height, nodes, backends, boxes, routers=routers, groups=groups, tiling=tiling)
     taken: set[tuple[int, int]] = set()
     for place in layout.places:
         assert place.width >= 3
@@ -69,3 +71,25 @@ def test_nothing_to_watch_has_a_place_that_says_so() -> None:
     """Without backends their room is one empty place."""
     kinds = [place.kind for place in arrange(80, 22, 1, 0, Boxes()).places]
     assert kinds == ["node", "empty"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(MIN_WIDTH, 220), st.integers(MIN_HEIGHT - 2, 70), st.integers(2, 12), st.integers(1, 4))
+def test_a_band_never_costs_a_backend_a_row_that_it_must_have(
+    width: int, height: int, backends: int, groups: int
+) -> None:
+    """Bands take no more than is to spare: the board is as tall with them as without."""
+    with_bands = arrange(width, height, 1, backends, Boxes(), groups=groups)
+    assert with_bands.height == arrange(width, height, 1, backends, Boxes()).height
+    bands = [place for place in with_bands.places if place.kind == "balance"]
+    assert len(bands) in {0, groups}
+    assert all(3 <= band.height <= 9 for band in bands)
+    below = [place.y for place in with_bands.places if place.kind == "backend"]
+    assert all(band.y + band.height <= min(below) for band in bands)
+
+
+@pytest.mark.parametrize(("height", "band"), [(14, 0), (22, 3), (34, 6), (48, 8)])
+def test_two_backends_behind_a_router_have_a_band_where_there_is_room(height: int, band: int) -> None:
+    """At 80×24 it is one row of words, at 120×36 and more it has graphs; the smallest board has none."""
+    places = arrange(120, height, 1, 2, Boxes(), routers=1, groups=1).places
+    assert [place.height for place in places if place.kind == "balance"] == ([band] if band else [])

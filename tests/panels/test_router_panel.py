@@ -86,7 +86,7 @@ def test_routers_belong_to_the_box_of_the_backends(routed: Snapshot) -> None:
     assert {place.kind for place in hidden.layout.places} == {"node"}
     plain = arrange(120, 34, 1, 2, Boxes())
     assert arrange(120, 34, 1, 2, Boxes(), routers=0) == plain
-    assert Scene(replace(routed, routers=()), 120, 34).layout == plain
+    assert Scene(replace(routed, routers=(), balance=()), 120, 34).layout == plain
 
 
 def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:

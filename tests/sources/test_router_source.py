@@ -68,7 +68,7 @@ async def test_the_first_poll_tells_everything(serve: Serve) -> None:
 
 
 async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -> None:
-    """Over minutes and whatever fails, only GETs of five known paths; never /health."""
+    """Over minutes and whatever fails, only GETs of six known paths; never /health."""
     asked: set[str] = set()
     doors: list[dict[str, bytes]] = [
         OPEN,
@@ -95,6 +95,7 @@ async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -
         "/health/readiness/details",
         "/model/info",
         "/router/settings",
+        "/metrics/",
     }
 
 

@@ -19,7 +19,7 @@ async def test_enter_opens_the_detail(size: tuple[int, int]) -> None:
     """Enter on a selected panel shows all of it, exactly as wide as the terminal; esc goes back."""
     app = SparktopApp(Rehearsal().play(60).snapshot)
     async with app.run_test(size=size) as pilot:
-        await pilot.press("down", "down", "enter")
+        await pilot.press("down", "down", "down", "enter")
         await pilot.pause()
         assert app.overview.zoomed == PanelKey("backend", "spark-a")
         text = "\n".join(shown(app))

@@ -118,13 +118,13 @@ async def test_selection_zoom_and_back() -> None:
     """Arrow keys select, z shows the selected panel alone, esc goes back."""
     stage = Stage()
     async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "down", "j")
+        await press(pilot, "down", "j", "tab")
         assert stage.app.overview.selected == PanelKey("backend", "spark-a")
         await press(pilot, "z")
         assert "spark-b" not in stage.text().replace("spark-b:", "")
         await press(pilot, "escape")
         assert "spark-b" in stage.text()
-        await press(pilot, "k")
+        await press(pilot, "k", "left")
         assert stage.app.overview.selected == PanelKey("node", "spark-a")
 
 

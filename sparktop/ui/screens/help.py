@@ -26,6 +26,13 @@ _WORDS = (
     ("bored", "it runs something, but would take more at once"),
     ("idle", "nothing to do"),
 )
+_BALANCE_WORDS = (
+    ("oscillating", "the load swings from one backend to another, more than chance would have it"),
+    ("starved", "one has next to nothing to do while another is full, and throughput is lost"),
+    ("uneven", "the same one always has more than its share"),
+    ("balanced", "none of these; uneven as random routing would be is balanced too"),
+    ("unknown", "too little load or too few samples yet: it says what is missing"),
+)
 
 
 class HelpScreen(ModalScreen[None]):
@@ -68,6 +75,10 @@ class HelpScreen(ModalScreen[None]):
         text.append("mouse     click selects, click again zooms, the wheel scrolls\n")
         text.append("\nThe word of a backend, the first that holds\n", style="bold")
         for word, meaning in _WORDS:
+            text.append(fit(word, 12), style="bold")
+            text.append(f"{meaning}\n")
+        text.append("\nThe word of a group of backends (b shows it, w says why)\n", style="bold")
+        for word, meaning in _BALANCE_WORDS:
             text.append(fit(word, 12), style="bold")
             text.append(f"{meaning}\n")
         text.append("\nGraphs\n", style="bold")

@@ -9,7 +9,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Input
 
 from sparktop.keys import KEYS, Key
@@ -25,6 +24,7 @@ from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
+from sparktop.ui.screens.balance_actions import BalanceActions
 from sparktop.ui.styles import RoleStyles
 
 HEADER = 1
@@ -33,7 +33,7 @@ _BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
 _PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
 
 
-class OverviewScreen(Screen[None]):
+class OverviewScreen(BalanceActions):
     """Everything at one glance."""
 
     AUTO_FOCUS = "#canvas"
@@ -74,7 +74,6 @@ class OverviewScreen(Screen[None]):
         self._drawn: list[Drawn] = []
         self._selectable: list[PanelKey] = []
         self._spots: list[tuple[int, int, str]] = []
-        self._scroll = 0
         self._first_row = 0
         self._show_processes = show_processes
         self._processes_of: tuple[str, ...] = ()
@@ -88,8 +87,6 @@ class OverviewScreen(Screen[None]):
         """Intervals that a dot column of the graphs stands for."""
         self.notice: str | None = None
         """A word for the header: why the cadence is not what was asked for."""
-        self.selected: PanelKey | None = None
-        self.zoomed: PanelKey | None = None
         self._opened_in_detail = False
 
     def compose(self) -> ComposeResult:
@@ -173,6 +170,7 @@ class OverviewScreen(Screen[None]):
         if self.on_processes:  # what is most wanted there comes first: not all keys fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         keys = [(key.shown, key.footer) for key in table if key.footer]
+        keys = [*self._group_keys(), *keys]
         hidden = self._board_height - (self.size.height - HEADER - FOOTER)
         if self.on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
@@ -328,6 +326,8 @@ class OverviewScreen(Screen[None]):
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
+        elif zoomed is not None and zoomed.kind == "evidence":
+            self.zoomed = PanelKey("balance", zoomed.name)
         else:
             self.view = replace(self.view, processes=replace(self.view.processes, filter=""))
         self._scroll = self._first_row = 0

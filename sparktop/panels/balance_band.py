@@ -1,0 +1,148 @@
+"""A group's balance on the overview: the word with its figures, beside it the swing and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.graphics import numbers
+from sparktop.graphics.braille import mirrored
+from sparktop.graphics.cells import fit
+from sparktop.graphics.opposed import opposed
+from sparktop.graphics.shares import lead_row
+from sparktop.model.balance import Balance
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.backend import figures_width, graph_width
+from sparktop.panels.balance_lines import LoadLine, balance_axis, group_lines, line_slots
+from sparktop.panels.balance_many import share_rows
+from sparktop.panels.balance_pair import DOWN, UP, lead_runs
+from sparktop.panels.balance_slots import GroupSlots, group_slots, layered, load_slots
+from sparktop.panels.balance_verdict import WORD_ROLES, flowed, reason_rows, verdict_pieces
+from sparktop.panels.figures import label
+from sparktop.panels.frame import framed
+from sparktop.panels.graph import TimeAxis, area_rows, caption
+from sparktop.panels.rows import Row, Run, fit_row
+
+_PAIR = 2
+_STRIP, _STRIP_FROM = 26, 76
+"""Cells of the swing in a band of one row, and the width of a band from which on it has one."""
+
+
+def balance_band(
+    balance: Balance,
+    snapshot: Snapshot,
+    width: int,
+    height: int,
+    *,
+    coarse: int = 1,
+    selected: bool = False,
+) -> list[Row]:
+    """Draw one group as `height` rows of `width` cells; its graphs hold the whole window that is judged."""
+    inside, each = height - 2, graph_width(width)
+    lines = group_lines(balance, snapshot.backends)
+    if inside > 1 and each and len(lines) >= _PAIR:
+        column = figures_width(width)
+        words = _words(balance, snapshot, column, inside)
+        axis = balance_axis(balance, lines, snapshot, each, coarse)
+        graphs = _graphs(balance, lines, each, inside, axis)
+        pad = width - 2 - column - 2 - 2 * each - 1
+        rows = [
+            [(" ", "text"), *fit_row(row, column), (" " * (1 + pad), "text"), *graph]
+            for row, graph in zip(words, graphs, strict=True)
+        ]
+    elif len(lines) == _PAIR and width >= _STRIP_FROM:
+        column = width - 4 - _STRIP - 2
+        words = _words(balance, snapshot, column, inside)
+        rows = [[(" ", "text"), *words[0], label("  "), *_strip(balance, lines, snapshot, coarse)]]
+        rows += [[(" ", "text"), *row] for row in words[1:]]
+    else:
+        rows = [[(" ", "text"), *row] for row in _words(balance, snapshot, width - 4, inside)]
+    return framed(
+        rows,
+        width,
+        height,
+        role="selected" if selected else "border",
+        title=[("┐", "border"), ("balance", "title"), ("┌", "border"), *group_title(balance)],
+        status=[("┐", "border"), (balance.word.value, WORD_ROLES[balance.word]), ("┌", "border")],
+        note=[(" b shows it large ", "muted")],
+    )
+
+
+def group_title(balance: Balance) -> Row:
+    """Give what the group is called, and who is in it where they are two."""
+    count = len(balance.backends)
+    names = " ⇄ ".join(balance.backends) if count == _PAIR else f"{count} backends"
+    if balance.lanes_of is not None:
+        names = f"{count} lanes"
+    group = fit(balance.group, 24).rstrip()
+    return [("─ ", "border"), (f"{group}: ", "muted"), (f"{names} ", "text")]
+
+
+def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+    """Give as many figures as there is room for, then reasons."""
+    pieces = verdict_pieces(balance, snapshot.routers, short=height == 1)
+    rows = flowed(pieces, width)
+    if len(rows) < height:
+        rows += reason_rows(balance, width)
+    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+
+
+def _graphs(
+    balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, axis: TimeAxis
+) -> list[Row]:
+    """Give the group's tokens and the swing side by side, each under its caption."""
+    shown = group_slots(balance, lines, axis, width)
+    left = [
+        caption(
+            [("Σ t/s", "generation"), label(f" {axis.span_s(width):.0f} s"), *_even(shown)],
+            f"max {numbers.tick(shown.group_top)}",
+            width,
+        ),
+        *area_rows(
+            shown.group_tps, width, height - 1, shown.group_top, "generation", end_slot=shown.end_slot
+        ),
+    ]
+    right = _pair(balance, shown, width, height) if len(lines) == _PAIR else _many(shown, width, height)
+    return [[*a, (" ", "text"), *b] for a, b in zip(left, right, strict=True)]
+
+
+def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coarse: int) -> Row:
+    """Give the swing in one row: dots in its upper half while the first has more, else in its lower one."""
+    axis = balance_axis(balance, lines, snapshot, _STRIP, coarse)
+    one, other = (load_slots(*line_slots(line, axis, _STRIP)[:2]) for line in lines)
+    ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]
+    up = [value if value is not None and value >= 0 else None for value in ahead]
+    down = [-value if value is not None and value < 0 else None for value in ahead]
+    return [(mirrored(up, down, _STRIP, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
+
+
+def _ahead(a: float | None, b: float | None) -> float | None:
+    """Give how much more the first has than the second, -1 to 1; None where nobody knows, or has any."""
+    return None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
+
+
+def _even(shown: GroupSlots) -> Row:
+    if shown.even_tps is None:
+        return []
+    return [label(f" {numbers.rate(shown.even_tps, 6).strip()} if even")]
+
+
+def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
+    """Draw one against the other; between them, where an odd row is left, who leads."""
+    up, down = zip(shown.running, shown.waiting, strict=True)
+    half = (height - 1) // 2
+    above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)
+    words: list[Run] = [(f"{UP}{shown.names[0]}", "running"), (f" {DOWN}{shown.names[1]}", "running")]
+    rows = [
+        caption(words, f"max {numbers.tick(shown.load_top)}", width),
+        *layered(above, ("running", "waiting"), falls=False),
+    ]
+    if (height - 1) % 2:
+        one, other = shown.loads(width)
+        rows.append(lead_runs(lead_row(one, other, balance.lead_margin)))
+    return [*rows, *layered(below, ("running", "waiting"), falls=True)]
+
+
+def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
+    words: list[Run] = [("share of requests", "running")]
+    letters = f"a–{chr(ord('a') + min(25, len(shown.names) - 1))}"
+    return [caption(words, letters, width), *share_rows(shown.loads(width), height - 1)]

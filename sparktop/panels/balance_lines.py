@@ -1,0 +1,86 @@
+"""The histories of a group's backends for the picture of its balance, all on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sparktop.model.balance import Balance
+from sparktop.model.router import RouterView
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.panels.graph import TimeAxis
+from sparktop.panels.slots import held_slots
+
+_STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 30.0)
+"""Exact in binary, so that slots have exact edges."""
+_SHORTEST_S = 60.0
+"""Of time that the picture holds, at least."""
+_ABREAST = 3.0
+"""Steps that a backend's newest sample may be behind the newest of all and still end the axis."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadLine:
+    """One backend of a group as it is drawn; its histories have one time axis."""
+
+    name: str
+    running: Series
+    waiting: Series
+    generation_tps: Series
+
+
+def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[LoadLine, ...]:
+    """Give the histories of those that were judged, in their order; empty where one is not watched here."""
+    known = {name: line for view in backends for name, line in _lines(view, balance)}
+    nothing = Series()
+    return tuple(known.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
+
+
+def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
+    """Give the line of a backend, or those of its lanes where they are what is judged."""
+    if view.name != balance.lanes_of:
+        kept = view.history
+        yield view.name, LoadLine(view.name, kept.running, kept.waiting, kept.generation_tps)
+        return
+    for lane in view.lanes:
+        name, own = f"{view.name}/{lane.lane}", lane.history
+        if own is not None:
+            yield name, LoadLine(f"lane {lane.lane}", own.running, own.waiting, own.generation_tps)
+
+
+def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
+    """Give how the group's router chooses, and whether it said so itself."""
+    router = next((view for view in routers if view.name == balance.group), None)
+    if router is None or router.strategy is None:
+        return balance.strategy, True
+    return router.strategy, router.strategy_read
+
+
+def balance_axis(
+    balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, width: int, coarse: int = 1
+) -> TimeAxis:
+    """Give an axis of `width` cells that holds the whole window that is judged.
+
+    It ends at the newest sample that all have which are still told, so that no column stands half empty.
+    """
+    interval = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
+    wanted = max(_SHORTEST_S, balance.needed_s, balance.window_s)
+    fit = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted)
+    step = coarse * next(fit, max(_STEPS_S[-1], interval))
+    ends = [line.running.last_at for line in lines if line.running.last_at is not None]
+    newest = max(ends, default=snapshot.at)
+    if snapshot.at - newest >= _ABREAST * step:
+        return TimeAxis(snapshot.at, step)
+    return TimeAxis(min((end for end in ends if newest - end < _ABREAST * step), default=newest), step)
+
+
+def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | None]]:
+    """Give what `width` cells show of running, waiting and tokens per second."""
+    table = (line.running, line.waiting, line.generation_tps)
+    return held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
+
+
+def added(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """Give the sum of several in each slot; None where one of them is not known."""
+    return [None if None in row else sum(value or 0.0 for value in row) for row in zip(*columns, strict=True)]

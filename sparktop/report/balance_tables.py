@@ -1,0 +1,82 @@
+"""The balance of each group in words: a row a group in tables, a few lines in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+
+from sparktop.graphics import numbers
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.balance import Balance
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.text import clean
+from sparktop.report import cell
+from sparktop.report.table import Column, Kind, Table
+
+_LONG = 500
+
+
+def balances(snapshot: Snapshot) -> Table:
+    """Give the word for each group and its figures."""
+    columns = (
+        Column("group", Kind.NAME),
+        Column("balance", Kind.WORD),
+        Column("since"),
+        Column("period"),
+        Column("flips/min"),
+        Column("lost %"),
+        Column("starved %", Kind.NAME),
+        Column("requests %", Kind.NAME),
+    )
+    rows = (
+        (
+            cell.name(one.group),
+            one.word.value,
+            UNKNOWN if one.since is None else cell.time_of(one.since),
+            cell.duration(one.period_s),
+            UNKNOWN if one.lead_changes_per_min is None else f"{one.lead_changes_per_min:.1f}",
+            cell.percent(one.lost_percent),
+            _percents({name: share / 100 for name, share in one.starved_percent.items()}),
+            _percents(one.requests_share),
+        )
+        for one in snapshot.balance
+    )
+    return Table("Balance", columns, tuple(rows))
+
+
+def reasons(snapshot: Snapshot) -> Table:
+    """Give why each word is said, what it comes from and what to try."""
+    columns = (Column("group", Kind.NAME), Column("why", Kind.NAME))
+    rows = [(cell.name(one.group), cell.name(text, _LONG)) for one in snapshot.balance for text in _said(one)]
+    return Table("Why this balance", columns, tuple(rows))
+
+
+def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
+    """Give lines of at most `width` cells: the word with its figures, then why."""
+    for one in balances:
+        figures = (
+            f"{clean(one.group)}: {one.word.value}",
+            f"since {one.since:%H:%M:%S} UTC" if one.since and one.word.bad else "",
+            f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
+            f"looked at {one.sample_hz:.0f} times a second" if one.sample_hz and one.sample_hz >= 1.5 else "",  # noqa: PLR2004 - more than once
+            f"strategy {clean(one.strategy)}" if one.strategy else "",
+        )
+        head = " · ".join(filter(None, figures))
+        yield from wrap(f"balance of {head}", width, subsequent_indent="    ", break_on_hyphens=False)
+        for text in _said(one):
+            lines = wrap(clean(text, _LONG), width - 4, break_on_hyphens=False)
+            yield from (f"{'    ' if number else '  '}{line}" for number, line in enumerate(lines))
+
+
+def _said(one: Balance) -> Iterator[str]:
+    yield from one.reasons
+    if one.cause is not None:
+        yield f"cause: {one.cause}"
+    if one.hint is not None:
+        yield f"hint: {one.hint}"
+
+
+def _percents(shares: Mapping[str, float]) -> str:
+    if not shares:
+        return UNKNOWN
+    return cell.name(" · ".join(f"{name} {100 * share:.0f}" for name, share in shares.items()))

@@ -1,0 +1,86 @@
+"""The balance of a group as JSON: part of the schema "sparktop.snapshot/1".
+
+`verdict` is the announced word, `verdict_now` what the newest window alone says: `reasons`, `hint` and all
+figures are of that window. Shares are 0 to 1. Beside what the schema promised first it holds the evidence
+that the word rests on; the plots behind it (spectrum and autocorrelation) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sparktop.model.balance import Balance, StepTime, Swing
+from sparktop.report.json_node import fields_of
+
+_PROMISED = ("confidence", "window_s", "sample_hz", "dispersion_z", "period_s", "lead_changes_per_min")
+_EVIDENCE = (
+    "cause",
+    "strategy",
+    "needed_s",
+    "samples_percent",
+    "sample_skew_ms",
+    "mean_total",
+    "mean_load",
+    "variance_factor",
+    "lead_margin",
+    "lead_changes",
+    "swap_s",
+    "free_slot_percent",
+    "skew",
+    "skew_backend",
+    "steadiness",
+    "requests",
+    "requests_share",
+    "requests_chance",
+    "errors",
+    "e2e_s",
+    "length_variation",
+    "lanes_of",
+)
+_SWING = (
+    "backend",
+    "relative_rms",
+    "moving_share",
+    "period_s",
+    "cycles",
+    "variance_share",
+    "chance",
+    "rebound",
+    "opposite",
+    "score",
+)
+
+
+def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, object]:
+    """Give a group's balance; `time` writes a time of day as the schema has it."""
+    return {
+        "group": one.group,
+        "backends": one.backends,
+        "verdict": one.word.value,
+        "verdict_now": one.word_now.value,
+        "also": [word.value for word in one.also],
+        "since": None if one.since is None else time(one.since),
+        **fields_of(one, _PROMISED),
+        "starved_percent": one.starved_percent,
+        "lost_percent": one.lost_percent,
+        "reasons": one.reasons,
+        "hint": one.hint,
+        **fields_of(one, _EVIDENCE),
+        "step_time": _step_time(one.step_time),
+        "swing": _swing(one.swing),
+    }
+
+
+def _step_time(step: StepTime | None) -> dict[str, object] | None:
+    if step is None:
+        return None
+    return {
+        "base_ms": 1000 * step.base_s,
+        "per_request_ms": 1000 * step.per_request_s,
+        "pairs": step.pairs,
+    }
+
+
+def _swing(swing: Swing | None) -> dict[str, object] | None:
+    return None if swing is None else fields_of(swing, _SWING)

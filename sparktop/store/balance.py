@@ -1,0 +1,237 @@
+"""The balance of every group as it runs: judged every 5 s while somebody looks, announced with hysteresis."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
+
+from sparktop.analysis.balance import GroupLoad, judge, window_s
+from sparktop.analysis.hysteresis import EVERY_S, BalanceWatch
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.request_shares import request_shares, weigh_requests
+from sparktop.model.balance import Balance, BalanceChange, BalanceWord
+from sparktop.model.router import RouterSample
+from sparktop.model.snapshot import Event, Severity
+from sparktop.store.alerts import AlertBook
+from sparktop.store.balance_groups import JudgedGroup, Member
+from sparktop.store.load_log import length_variation, median_life_s
+
+LOOKED_AT_S = 3 * EVERY_S
+"""Groups count as judged for this long after the last look."""
+MOST_AT_ONCE = 16
+"""Backends that are judged in one look, at least one group: a look must not stall the screen."""
+_LONG_LOOK_S = 300.0
+"""A skew among many requests is only one when it lasts this long, so more than the window may be needed."""
+_MANY, _SKEWED, _STEADY = 100, 0.2, 4.0
+"""From which on that may be; no higher than the judgement's own limits."""
+_SKEW_LOOKS = 8
+_AFFINITY_PERCENT = 30.0
+"""Prefix-cache hits from which on a skew may be wanted."""
+
+
+class BalanceBook:
+    """The newest judgement of each group."""
+
+    def __init__(self) -> None:
+        """Start with nothing judged."""
+        self._groups: Sequence[JudgedGroup] = ()
+        self._grouped_at = -math.inf
+        self._looked_at = -math.inf
+        self._watches: dict[str, BalanceWatch] = {}
+        self._found: dict[str, Balance] = {}
+        self._judged_at: dict[str, float] = {}
+        self._alerts: dict[str, str] = {}
+        """The id of each group's alert that holds."""
+
+    def regroup(self) -> None:
+        """Find the groups anew at the next look: something to watch came or went."""
+        self._grouped_at = -math.inf
+
+    def look(
+        self,
+        at: float,
+        now: datetime,
+        groups: Callable[[], Sequence[JudgedGroup]],
+        alerts: AlertBook,
+    ) -> list[Event]:
+        """Judge what is due at `at` (monotonic; `now` in UTC); give what happened, and hold the alerts."""
+        self._looked_at = at
+        if at - self._grouped_at >= EVERY_S - 0.5:
+            self._groups, self._grouped_at = groups(), at
+            self._forget({group.name for group in self._groups}, alerts)
+        events: list[Event] = []
+        judged = 0
+        for group in sorted(self._groups, key=lambda one: self._judged_at.get(one.name, -math.inf)):
+            if not self._watch(group.name).due(at):
+                continue
+            if judged and judged + len(group.members) > MOST_AT_ONCE:
+                break
+            judged += len(group.members)
+            event = self._judge(group, at, now, alerts)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def view(self) -> tuple[Balance, ...]:
+        """Give the newest judgements, in the order of the groups."""
+        return tuple(self._found[group.name] for group in self._groups if group.name in self._found)
+
+    def watched(self, at: float) -> tuple[tuple[str, ...], ...]:
+        """Give the servers of each group that is judged at present; none while nobody looks."""
+        if at - self._looked_at > LOOKED_AT_S:
+            return ()
+        return tuple(group.backends for group in self._groups)
+
+    def _watch(self, name: str) -> BalanceWatch:
+        return self._watches.setdefault(name, BalanceWatch())
+
+    def _judge(self, group: JudgedGroup, at: float, now: datetime, alerts: AlertBook) -> Event | None:
+        watch = self._watch(group.name)
+        found, change = watch.update(judge_group(group, watch, at), at, now)
+        self._found[group.name], self._judged_at[group.name] = found, at
+        self._hold(found, alerts, now)
+        return _event(change, found) if change is not None else None
+
+    def _hold(self, found: Balance, alerts: AlertBook, now: datetime) -> None:
+        """Hold an alert while a bad word is announced, with the newest evidence for that word."""
+        alert_id = f"balance:{found.group}:{found.word.value}" if found.word.bad else None
+        before = self._alerts.get(found.group)
+        if before is not None and before != alert_id:
+            alerts.clear(before)
+            del self._alerts[found.group]
+        if alert_id is None or (before == alert_id and found.word_now is not found.word):
+            return
+        self._alerts[found.group] = alert_id
+        said = "; ".join(filter(None, (*found.reasons[:1], found.hint)))
+        alerts.hold(alert_id, Severity.WARNING, found.group, f"{found.word.value}: {said}", now)
+
+    def _forget(self, names: set[str], alerts: AlertBook) -> None:
+        for gone in self._watches.keys() - names:
+            del self._watches[gone]
+            self._found.pop(gone, None)
+            self._judged_at.pop(gone, None)
+            alerts.clear(self._alerts.pop(gone, ""))
+
+
+def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
+    """Judge one group at `at` (monotonic seconds) from what its members told."""
+    router, strategy = group.router, group.router.strategy if group.router else None
+    logs = [one.log for one in group.members]
+    life_s = median_life_s(logs, at)
+    since = at - window_s(life_s)
+    counted = router.counted(since) if router else None
+    errors = _errors(group, counted, since)
+    variation = length_variation(logs, since)
+    # Without cooldowns errors explain no swing.
+    blamed = {} if router and router.cooldowns_disabled else errors
+    tracks = _tracks(group, since, blamed)
+    load = GroupLoad(group.name, tracks, life_s, variation, strategy, watch.step_time)
+    found = judge(load, at)
+    if _may_be_uneven(found):
+        found = judge(replace(load, tracks=_tracks(group, min(since, at - _LONG_LOOK_S), blamed)), at)
+    found = weigh_requests(found, request_shares(_arrived(group.members, found, at)))
+    found = replace(
+        found,
+        errors=errors,
+        e2e_s=life_s,
+        length_variation=variation,
+        strategy=strategy,
+        sample_skew_ms=sample_skew_ms(tracks),
+        lanes_of=group.lanes_of,
+    )
+    return _with_router(_with_affinity(found, group), counted)
+
+
+def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:
+    after = math.nextafter(since, math.inf)  # a sample at its very edge is outside of a window
+    return [
+        one.log.track(one.name, after, slots=one.slots, errors=errors.get(one.name)) for one in group.members
+    ]
+
+
+def _may_be_uneven(found: Balance) -> bool:
+    """Say whether a longer look could find a skew, which among so many requests must last longer."""
+    skew, steady = found.skew or 0.0, found.steadiness or 0.0
+    if found.word_now is not BalanceWord.BALANCED:
+        return False
+    return (found.mean_total or 0.0) >= _MANY and skew >= _SKEWED and steady >= _STEADY
+
+
+def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:
+    """Give failed requests by member: as it counts them itself or, where that is more, as its router does."""
+    told = {one.name: one.log.errors(since) for one in group.members}
+    found = {name: count for name, count in told.items() if count is not None}
+    for deployment, count in (counted.failures or {}).items() if counted else ():
+        name = (group.deployments or {}).get(deployment)
+        if name in told:
+            found[name] = max(count, found.get(name, 0.0))
+    return found
+
+
+def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
+    """Give how far apart the samples of one look at all backends are, the median of the last looks.
+
+    None where they cannot be told apart from those of the look before or after.
+    """
+    told = [track.times_s for track in tracks if len(track.times_s) > 1]
+    if len(told) < 2:  # noqa: PLR2004 - two samples are apart
+        return None
+    first = told[0]
+    step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_LOOKS:]))
+    spreads: list[float] = []
+    for at in first[-_SKEW_LOOKS:]:
+        nearest = [_nearest(times, at) for times in told]
+        if max(nearest) - min(nearest) < step_s / 2:
+            spreads.append(max(nearest) - min(nearest))
+    return 1000 * median(spreads) if spreads else None
+
+
+def _nearest(times: Sequence[float], at: float) -> float:
+    index = bisect_left(times, at)
+    return min(times[max(0, index - 1) : index + 1], key=lambda time: abs(time - at))
+
+
+def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
+    """Give the requests that each judged backend took in the window; nothing where one does not count."""
+    judged = [one for one in members if one.name in found.backends]
+    told = {one.name: one.log.arrived(at - found.window_s) for one in judged}
+    known = {name: count for name, count in told.items() if count is not None}
+    return known if len(known) == len(told) else {}
+
+
+def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
+    """Show the prefix-cache hits beside "uneven": a router that follows prefixes skews on purpose."""
+    hits = {one.name: one.prefix_hit_percent for one in group.members if one.name in found.backends}
+    told = {name: percent for name, percent in hits.items() if percent is not None}
+    if found.word_now is not BalanceWord.UNEVEN or max(told.values(), default=0.0) < _AFFINITY_PERCENT:
+        return found
+    named = " · ".join(f"{name} {percent:.0f} %" for name, percent in told.items())
+    reason = f"prefix-cache hits: {named}; a router that follows prefixes skews on purpose"
+    return replace(found, reasons=(*found.reasons, reason))
+
+
+def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
+    """Say beside a bad word what the router counted of failures."""
+    if counted is None or not found.word_now.bad:
+        return found
+    parts = (
+        (sum((counted.failures or {}).values()), "failed answers"),
+        (counted.cooldowns or 0.0, "cooldowns"),
+        (counted.refusals or 0.0, "requests that it refused itself"),
+    )
+    said = " and ".join(f"{number:.0f} {what}" for number, what in parts if number > 0)
+    return replace(found, reasons=(*found.reasons, f"the router counts {said}")) if said else found
+
+
+def _event(change: BalanceChange, found: Balance) -> Event | None:
+    """Make an event of a change that a person should know of: a bad word begins, changes or ends."""
+    if not (change.after.bad or change.before.bad):
+        return None
+    hint = found.hint if change.after.bad else None
+    severity = Severity.WARNING if change.after.bad else Severity.INFO
+    return Event(change.at, severity, change.group, "; ".join(filter(None, (change.sentence, hint))))

@@ -1,0 +1,73 @@
+"""What each lane of a data-parallel server told over time; a server of one lane has none."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from sparktop.model.engine import LaneSample
+from sparktop.model.snapshot import LaneHistory
+from sparktop.rates.tally import LIVE_SPAN_S, MISSED_INTERVALS
+from sparktop.store.load_log import LoadLog
+
+MOST_LANES = 16
+"""A server with more is judged by none of them: their histories would cost more than they tell."""
+
+
+class LaneLogs:
+    """One log a lane, once a server has shown more than one."""
+
+    def __init__(self) -> None:
+        """Start without lanes."""
+        self.logs: dict[str, LoadLog] = {}
+        """By the lane's name."""
+        self._rates: dict[str, LaneRate] = {}
+
+    def note(
+        self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
+    ) -> dict[str, LaneHistory]:
+        """Add one look; give the history of each lane, nothing for a server of one lane."""
+        if not continues or not 1 < len(lanes) <= MOST_LANES:
+            self._rates.clear()
+        if not 1 < len(lanes) <= MOST_LANES:
+            self.logs.clear()
+            return {}
+        for gone in self.logs.keys() - {lane.lane for lane in lanes}:
+            self.logs[gone].gap(at)
+        histories: dict[str, LaneHistory] = {}
+        for lane in lanes:
+            log = self.logs.get(lane.lane)
+            known = log is not None and continues
+            if log is None:
+                log = self.logs[lane.lane] = LoadLog()
+            rate = self._rates.setdefault(lane.lane, LaneRate())
+            tokens = None if lane.per_finished_request else lane.generation_tokens
+            log.note(at, (lane,), rate.note(at, tokens, MISSED_INTERVALS * interval_s), continues=known)
+            histories[lane.lane] = LaneHistory(*log.histories())
+        return histories
+
+    def gap(self, at: float) -> None:
+        """Note that there was no answer."""
+        for log in self.logs.values():
+            log.gap(at)
+
+
+class LaneRate:
+    """Tokens per second of one lane over about the last second."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._recent: deque[tuple[float, float]] = deque()
+
+    def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
+        """Take a counter; None until it was seen for a second, or after a look `widest_s` ago."""
+        recent = self._recent
+        if tokens is None or (recent and (tokens < recent[-1][1] or at - recent[-1][0] > widest_s)):
+            recent.clear()
+        if tokens is None:
+            return None
+        recent.append((at, tokens))
+        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - one at each end
+            recent.popleft()
+        took_s = at - recent[0][0]
+        return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None

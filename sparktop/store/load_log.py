@@ -1,0 +1,210 @@
+"""The load of one backend, or of one lane, over the last minutes: what its group's balance is judged by."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sparktop.analysis.load_grid import LoadTrack, load_track
+from sparktop.model.engine import Histogram, LaneSample
+from sparktop.model.series import HistoryTable, Series
+from sparktop.rates.quantiles import LEAST_OBSERVATIONS, difference, histogram_quantile, merge
+
+LONGEST_S = 600.0
+"""The widest window that is judged."""
+CAPACITY = 2400
+"""Points: the widest window at 4 Hz. With 300 pieces and 120 histograms 200 kB at most."""
+_GAUGES = ("running", "waiting", "generation_tps")
+_COUNTS = ("finished", "failed", "aborted")
+"""Requests since watching began."""
+_ANSWERS, _TOKENS = "answers", "tokens"
+_FAILED, _ABORTED = frozenset({"error", "failure"}), "abort"
+"""Reasons for which a request ends that are no good end: vLLM's and TGI's."""
+_LIFE_EVERY_S = 5.0
+_PIECE_S = 2.0
+"""Answers are taken together over this time: enough pieces to tell one length from many."""
+_LIVES_KEPT = math.ceil(LONGEST_S / _LIFE_EVERY_S) + 2
+_ABORTS_THAT_COUNT = 0.02
+"""Share of the finished requests: fewer are clients that hung up."""
+_LIFE_WINDOW_S, _ENOUGH_LIVES = 120.0, 20
+"""How long a request lives follows the load, so the newest are asked first, if they are enough."""
+_FEWEST_LOOKS, _FEWEST_ANSWERS = 8, 16
+"""Below that the spread of lengths is a guess."""
+
+
+class LoadLog:
+    """What one backend told of its load, look by look: gaps stay gaps, restarts count nothing."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._table = HistoryTable((*_GAUGES, *_COUNTS), CAPACITY)
+        self._told: dict[str, float] = {}
+        """The counters as they stood on the newest page."""
+        self._totals: dict[str, float] = {}
+        self._lives: deque[tuple[float, Histogram]] = deque(maxlen=_LIVES_KEPT)
+        """Now and then, the lives of all requests so far."""
+        self._life: Histogram | None = None
+        self._answers: deque[tuple[float, float, float]] = deque(maxlen=math.ceil(LONGEST_S / _PIECE_S))
+        """When, how many answers were finished since the entry before, and their tokens in all."""
+
+    def note(
+        self, at: float, lanes: Sequence[LaneSample], generation_tps: float | None, *, continues: bool
+    ) -> None:
+        """Add one look at `lanes`; `continues` is false where another process answers than before."""
+        told = _counts(lanes)
+        if continues:
+            for name in told.keys() & set(_COUNTS):
+                step = max(0.0, told[name] - self._told.get(name, told[name]))
+                self._totals[name] = self._totals.get(name, 0.0) + step
+            self._note_answers(at, told)
+        else:
+            # Nobody knows what this process counted since the look before.
+            self._totals = dict.fromkeys(told.keys() & set(_COUNTS), 0.0) | self._totals
+            self._lives.clear()
+        self._told = told
+        self._life = merge([lane.e2e for lane in lanes if lane.e2e is not None])
+        if self._life is not None and (not self._lives or at - self._lives[-1][0] >= _LIFE_EVERY_S):
+            self._lives.append((at, self._life))
+        gauges = (_total(lane.running for lane in lanes), _total(lane.waiting for lane in lanes))
+        self._table.append(at, dict(zip(_GAUGES, (*gauges, generation_tps), strict=True)) | self._totals)
+
+    def gap(self, at: float) -> None:
+        """Note that there was no answer."""
+        self._table.append(at, {})
+
+    def histories(self) -> tuple[Series, Series, Series]:
+        """Give running, waiting and tokens per second over time."""
+        kept = self._table.series()
+        return kept["running"], kept["waiting"], kept["generation_tps"]
+
+    def track(self, name: str, since: float, *, slots: int | None, errors: float | None) -> LoadTrack:
+        """Give what is judged, from `since` on: looks that told nothing are no looks there."""
+        failed = None if errors is None else round(errors)
+        track = load_track(name, *self.histories(), since_s=since, slots=slots, errors=failed)
+        if not math.isnan(sum(track.running)):
+            return track
+        told = [index for index, load in enumerate(track.running) if not math.isnan(load)]
+
+        def kept(values: Sequence[float] | None) -> list[float] | None:
+            return None if values is None else [values[index] for index in told]
+
+        return replace(
+            track,
+            times_s=[track.times_s[index] for index in told],
+            running=[track.running[index] for index in told],
+            waiting=kept(track.waiting),
+            generation_tps=kept(track.generation_tps),
+        )
+
+    def counted(self, since: float) -> dict[str, float]:
+        """Give by how much each total grew from `since` on; without those that are not told."""
+        kept = self._table.series()
+        grown: dict[str, float] = {}
+        for name in _COUNTS:
+            ends = kept[name].ends(since)
+            if ends is not None:
+                grown[name] = ends[1] - ends[0]
+        return grown
+
+    def errors(self, since: float) -> float | None:
+        """Give the requests that failed from `since` on; None where nobody counts them.
+
+        Aborted ones are among them where they are many: a router that gives up on a backend aborts.
+        """
+        counted = self.counted(since)
+        failed, aborted = counted.get("failed"), counted.get("aborted", 0.0)
+        if failed is None:
+            return None
+        return failed + (aborted if aborted >= _ABORTS_THAT_COUNT * counted["finished"] else 0.0)
+
+    def arrived(self, since: float) -> float | None:
+        """Give the requests that came from `since` on: those that ended, and by how many more are there."""
+        ended = self.counted(since).get("finished")
+        if ended is None:
+            return None
+        gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in self.histories()[:2]]
+        return max(0.0, ended + sum(last - first for first, last in gauges))
+
+    def lives(self, since: float) -> Histogram | None:
+        """Give how long the requests lived that ended from `since` on; None where nobody tells."""
+        before = next((life for at, life in self._lives if at >= since), None)
+        return difference(self._life, before) if self._life is not None and before is not None else None
+
+    def answers(self, since: float) -> list[tuple[float, float]]:
+        """Give (answers, their tokens in all) for each short time since `since` that saw some end."""
+        return [(number, tokens) for at, number, tokens in self._answers if at >= since]
+
+    def _note_answers(self, at: float, told: Mapping[str, float]) -> None:
+        """Count the answers since the look before into the newest piece, or into a new one."""
+        number = told.get(_ANSWERS, 0.0) - self._told.get(_ANSWERS, math.inf)
+        tokens = told.get(_TOKENS, 0.0) - self._told.get(_TOKENS, math.inf)
+        if not (number > 0 and tokens > 0):
+            return
+        if self._answers and at - self._answers[-1][0] < _PIECE_S:
+            began, before, length = self._answers.pop()
+            self._answers.append((began, before + number, length + tokens))
+        else:
+            self._answers.append((at, number, tokens))
+
+
+def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
+    """Give the median life of the requests of a group; None where too few ended or nobody tells.
+
+    From merged buckets, linear inside one. Where the mean lies in the median's bucket it is given instead: it
+    has no bucket error.
+    """
+    logs = list(logs)
+    merged: Histogram | None = None
+    for window_s in (_LIFE_WINDOW_S, LONGEST_S):
+        told = [life for log in logs if (life := log.lives(now - window_s)) is not None]
+        merged = merge(told)
+        if merged is not None and merged.count >= _ENOUGH_LIVES:
+            break
+    if merged is None or merged.count < LEAST_OBSERVATIONS:
+        return None
+    mean = merged.sum / merged.count
+    middle = histogram_quantile(merged, 0.5)
+    if middle is None or middle.below or middle.above:
+        return mean
+    low = max((bound for bound in merged.bounds if bound < middle.seconds), default=0.0)
+    high = min(bound for bound in merged.bounds if bound >= middle.seconds)
+    return mean if low <= mean <= high else middle.seconds
+
+
+def length_variation(logs: Iterable[LoadLog], since: float) -> float | None:
+    """Give standard deviation over mean of the answers' lengths; None where too few are known.
+
+    Between looks: if n answers of a look have the mean m, then Σ n (m - mean)² over the looks less one is
+    the variance of single answers (analysis of variance), with no error from buckets.
+    """
+    steps = [step for log in logs for step in log.answers(since)]
+    number = sum(count for count, _ in steps)
+    if len(steps) < _FEWEST_LOOKS or number < _FEWEST_ANSWERS:
+        return None
+    mean = sum(tokens for _, tokens in steps) / number
+    if mean <= 0:
+        return None
+    variance = sum(count * (tokens / count - mean) ** 2 for count, tokens in steps) / (len(steps) - 1)
+    return math.sqrt(variance) / mean
+
+
+def _counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
+    told: dict[str, float] = {}
+    reasons = [lane.finished for lane in lanes if lane.finished]
+    if reasons:
+        told["finished"] = sum(sum(one.values()) for one in reasons)
+        if any(not _FAILED.isdisjoint(one) or _ABORTED in one for one in reasons):
+            told["failed"] = sum(one.get(name, 0.0) for one in reasons for name in _FAILED)
+            told["aborted"] = sum(one.get(_ABORTED, 0.0) for one in reasons)
+    answers = [lane.answer_tokens for lane in lanes if lane.answer_tokens is not None]
+    if answers:
+        told[_ANSWERS] = sum(one.count for one in answers)
+        told[_TOKENS] = sum(one.sum for one in answers)
+    return {name: value for name, value in told.items() if math.isfinite(value)}
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return sum(told) if told else None

@@ -1,0 +1,111 @@
+"""The keys of a group's balance, for a screen that can show one panel alone."""
+
+from __future__ import annotations
+
+from textual.screen import Screen
+
+from sparktop.keys import KEYS, Key
+from sparktop.model.balance import BalanceWord
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.scene import PanelKey
+
+_GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
+    word for word in BalanceWord if not word.bad
+)
+"""Words for a group, the gravest first."""
+
+
+class BalanceActions(Screen[None]):
+    """Shows a group's balance alone, why it has its word, and the next group."""
+
+    def __init__(self) -> None:
+        """Show everything, nothing selected."""
+        super().__init__()
+        self._scroll = 0
+        self.key_table: tuple[Key, ...] = KEYS
+        self.selected: PanelKey | None = None
+        self.zoomed: PanelKey | None = None
+
+    @property
+    def shown(self) -> Snapshot | None:
+        """The snapshot on the screen."""
+        raise NotImplementedError
+
+    def _paint(self) -> None:
+        raise NotImplementedError
+
+    def _leave(self) -> None:
+        raise NotImplementedError
+
+    def action_zoom(self) -> None:
+        """Show the selected panel alone, or all again."""
+        raise NotImplementedError
+
+    def action_select(self, step: int) -> None:
+        """Move the selection over the panels."""
+        raise NotImplementedError
+
+    def _group_keys(self) -> list[tuple[str, str]]:
+        """Give the keys that the footer shows first while a group is shown alone."""
+        if self.zoomed is None or not self._on_group:
+            return []
+        shown = {key.name: key.shown for key in self.key_table}
+        several = self.shown is not None and len(self.shown.balance) > 1
+        word = "why?" if self.zoomed.kind == "balance" else "picture"
+        return [(shown["why"], word), *([(shown["turn"], "next group")] if several else [])]
+
+    def action_balance(self) -> None:
+        """Show the balance of a group alone, or all again."""
+        if self._on_group:
+            self._leave()
+        elif (group := self._chosen_group()) is not None:
+            self.zoomed = self.selected = PanelKey("balance", group)
+            self._scroll = 0
+        self._paint()
+
+    def action_why(self) -> None:
+        """Show what the word of a group rests on, or go back to its picture."""
+        if self.zoomed is not None and self._on_group:
+            kind = "balance" if self.zoomed.kind == "evidence" else "evidence"
+            self.zoomed = PanelKey(kind, self.zoomed.name)
+        elif (group := self._chosen_group()) is not None:
+            self.selected = PanelKey("balance", group)
+            self.zoomed = PanelKey("evidence", group)
+        self._scroll = 0
+        self._paint()
+
+    @property
+    def _on_group(self) -> bool:
+        return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence"}
+
+    def _chosen_group(self) -> str | None:
+        """Give the group that is selected, or whose backend is; else the one with the gravest word."""
+        groups = self.shown.balance if self.shown is not None else ()
+        if not groups:
+            self.notify("no group of two or more backends to compare", timeout=2)
+            return None
+        name = (self.zoomed or self.selected or PanelKey("", "")).name
+        for balance in groups:
+            if name in {balance.group, balance.lanes_of, *balance.backends}:
+                return balance.group
+        return min(groups, key=lambda balance: _GRAVITY.index(balance.word)).group
+
+    def action_open(self) -> None:
+        """Show everything about what is selected; of a balance, why it has its word."""
+        if self._on_group:
+            self.action_why()
+        else:
+            self.action_zoom()
+
+    def action_turn(self, step: int) -> None:
+        """Go to the next group where one is shown alone; else move the selection."""
+        groups = [balance.group for balance in self.shown.balance] if self.shown is not None else []
+        zoomed = self.zoomed
+        if zoomed is None or not self._on_group or zoomed.name not in groups:
+            self.action_select(step)
+            return
+        name = groups[(groups.index(zoomed.name) + step) % len(groups)]
+        self.zoomed = PanelKey(zoomed.kind, name)
+        self.selected = PanelKey("balance", name)
+        self._scroll = 0
+        self._paint()

@@ -1,0 +1,93 @@
+"""The ways in: how the monitor's sources are made. Importing this loads none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+
+if TYPE_CHECKING:
+    from sparktop.discovery import Found
+    from sparktop.sources.http_session import SharedSession
+    from sparktop.sources.source import Source
+
+
+class Ways(Protocol):
+    """How sources are made; tests give their own."""
+
+    def modules(self, watch: Watch) -> Sequence[str]:
+        """Name what the other methods import, so that it can be loaded beforehand in a thread."""
+        ...
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Give the sources of one group."""
+        ...
+
+    def node(self, target: NodeTarget) -> Source:
+        """Give the source of a node."""
+        ...
+
+    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
+        """Give the sources of routers."""
+        ...
+
+    async def discover(self, hosts: Sequence[str]) -> Found:
+        """Tell what listens on the usual ports of `hosts`."""
+        ...
+
+
+class RealWays:
+    """The ways in that this version has."""
+
+    def __init__(self) -> None:
+        """Make nothing yet."""
+        self._agents: SharedSession | None = None
+
+    def modules(self, watch: Watch) -> Sequence[str]:
+        """Name no more than `watch` needs: httpx alone costs as much as an empty screen."""
+        names = ["sparktop.sources.engine_http"]
+        names += sorted({f"sparktop.sources.{node.via}" for node in watch.nodes})
+        if watch.routers:
+            names.append("sparktop.sources.router")
+        if watch.discover:
+            names += ["sparktop.discovery", "httpx"]
+        return names
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Give HTTP sources that share one session."""
+        from sparktop.sources.engine_http import EngineSource
+        from sparktop.sources.http_session import SharedSession
+
+        session = SharedSession()
+        return [EngineSource(target, session=session) for target in targets]
+
+    def node(self, target: NodeTarget) -> Source:
+        """Give the source of this machine, or of another one through its agent or ssh."""
+        if target.via == "agent":
+            from sparktop.sources.agent import AgentSource
+            from sparktop.sources.http_session import SharedSession
+
+            self._agents = self._agents or SharedSession()
+            return AgentSource(target, session=self._agents)
+        if target.via == "ssh":
+            from sparktop.sources.ssh import SshSource
+
+            return SshSource(target)
+        from sparktop.sources.local import LocalSource
+
+        return LocalSource(target.name)
+
+    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
+        """Give HTTP sources that share one session."""
+        from sparktop.sources.http_session import SharedSession
+        from sparktop.sources.router import RouterSource
+
+        session = SharedSession()
+        return [RouterSource(target, session=session) for target in targets]
+
+    async def discover(self, hosts: Sequence[str]) -> Found:
+        """Try the usual ports of `hosts`."""
+        from sparktop.discovery import discover
+
+        return await discover(hosts)

@@ -1,0 +1,151 @@
+"""Who got how many requests, held against chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.analysis.request_shares import binomial_tail, request_shares, weigh_requests
+from sparktop.model.balance import Balance
+from sparktop.model.balance import BalanceWord as Is
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 300), st.floats(0.05, 0.9), st.data())
+def test_the_tail_is_the_sum_of_its_terms(trials: int, probability: float, data: st.DataObject) -> None:
+    """From any count above the mean the tail is what adding up all terms gives."""
+    least = data.draw(
+        st.integers(math.floor(trials * probability) + 1, trials + 1).map(lambda n: min(n, trials))
+    )
+    exact = math.fsum(
+        math.comb(trials, count) * probability**count * (1 - probability) ** (trials - count)
+        for count in range(least, trials + 1)
+    )
+    expected = exact if least > trials * probability else 1.0
+    assert binomial_tail(least, trials, probability) == pytest.approx(expected, rel=1e-6, abs=1e-250)
+
+
+def test_ninety_four_percent_of_four_hundred_is_no_chance() -> None:
+    """The sentence says who, how many of how many, and what would be even."""
+    found = request_shares({"a": 387.0, "b": 25.0})
+    assert found is not None
+    assert found.uneven
+    assert found.sentence == "a got 94 % of the requests (387 of 412; its share is 50 %)"
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"a": 230.0, "b": 182.0},
+        {"a": 30.0, "b": 0.0},
+        {"a": 700.0, "b": 300.0},
+        {"a": 12.0, "b": 11.0, "c": 13.0, "d": 9.0},
+    ],
+)
+def test_what_is_chance_or_little_is_not_uneven(counts: dict[str, float]) -> None:
+    """Neither few requests nor a share that falls short of three times the odds of an even one."""
+    found = request_shares(counts)
+    assert found is not None
+    assert not found.uneven
+
+
+def test_a_share_is_of_several_and_of_something() -> None:
+    """One backend alone has no share, and nothing cannot be shared out; all to one has endless odds."""
+    assert request_shares({"a": 100.0}) is None
+    assert request_shares({"a": 0.0, "b": -2.0}) is None
+    found = request_shares({"a": 100.0, "b": 0.0})
+    assert found is not None
+    assert (found.odds, found.shares) == (math.inf, {"a": 1.0, "b": 0.0})
+
+
+def test_weights_say_what_is_fair() -> None:
+    """A backend three times as fast should get three quarters."""
+    found = request_shares({"a": 300.0, "b": 100.0}, {"a": 3.0, "b": 1.0})
+    assert found is not None
+    assert found.fair == 0.75
+    assert not found.uneven
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(0, 3000), min_size=2, max_size=6))
+def test_names_do_not_matter(counts: list[int]) -> None:
+    """Listed in another order the same requests give the same verdict."""
+    forth = request_shares({str(index): float(count) for index, count in enumerate(counts)})
+    back = request_shares({str(index): float(count) for index, count in reversed(list(enumerate(counts)))})
+    if forth is None or back is None:
+        assert sum(counts) == 0
+        return
+    assert forth.uneven == back.uneven
+    assert forth.chance == pytest.approx(back.chance)
+    assert 0 <= forth.chance <= 1
+
+
+JUDGED = Balance(
+    "proxy",
+    ("a", "b"),
+    Is.BALANCED,
+    Is.BALANCED,
+    confidence=0.9,
+    window_s=60.0,
+    needed_s=60.0,
+    samples_percent=100.0,
+    mean_total=10.0,
+    mean_load={"a": 9.4, "b": 0.6},
+    reasons=("even: mean load a 9.4 · b 0.6", "something else"),
+)
+FOUND = request_shares({"a": 387.0, "b": 25.0})
+EVEN = request_shares({"a": 200.0, "b": 212.0})
+
+
+def test_balanced_by_load_becomes_uneven_by_requests() -> None:
+    """The count comes first among the reasons, and all figures stand in the judgement."""
+    found = weigh_requests(JUDGED, FOUND)
+    assert (found.word, found.word_now) == (Is.UNEVEN, Is.UNEVEN)
+    assert found.reasons[0] == "a got 94 % of the requests (387 of 412; its share is 50 %)"
+    assert found.reasons[1:] == ("something else",)
+    assert (found.requests, round(found.requests_share["a"], 2)) == (412, 0.94)
+    assert (found.requests_chance or 0) < 1e-6
+    assert 0.5 < (found.confidence or 0) < 1
+
+
+def test_too_little_load_to_tell_becomes_uneven_only_over_a_whole_window() -> None:
+    """Unknown for want of load is overruled by counters; unknown for want of time or samples is not."""
+    unknown = replace(JUDGED, word=Is.UNKNOWN, word_now=Is.UNKNOWN, reasons=("too little load to tell",))
+    assert weigh_requests(unknown, FOUND).word_now is Is.UNEVEN
+    for gone in (replace(unknown, window_s=40.0), replace(unknown, samples_percent=80.0)):
+        told = weigh_requests(gone, FOUND)
+        assert (told.word_now, told.requests) == (Is.UNKNOWN, 412)
+        assert told.reasons[0] == "too little load to tell"
+
+
+def test_an_idle_group_stays_idle() -> None:
+    """Ties that always go to the first harm nobody: it is said, not called uneven."""
+    found = weigh_requests(replace(JUDGED, word=Is.IDLE, word_now=Is.IDLE), FOUND)
+    assert found.word_now is Is.IDLE
+    assert found.reasons[-1].startswith("a got 94 %")
+
+
+def test_the_quicker_backend_may_get_more() -> None:
+    """With even loads nearly all requests may go to one: it is done with them sooner."""
+    found = weigh_requests(replace(JUDGED, mean_load={"a": 5.2, "b": 4.8}), FOUND)
+    assert found.word_now is Is.BALANCED
+    assert found.reasons[-1].endswith("and is done with them sooner")
+
+
+@pytest.mark.parametrize("word", [Is.OSCILLATING, Is.STARVED, Is.UNEVEN])
+def test_a_bad_word_stays_and_gets_the_count_as_second_reason(word: Is) -> None:
+    """What the loads say is graver; who got how many stands beside it."""
+    found = weigh_requests(replace(JUDGED, word=word, word_now=word), FOUND)
+    assert found.word_now is word
+    assert found.reasons[1].startswith("a got 94 %")
+
+
+def test_even_counts_only_add_figures() -> None:
+    """Nothing is said of what is as it should be."""
+    found = weigh_requests(JUDGED, EVEN)
+    assert (found.word_now, found.reasons, found.requests) == (Is.BALANCED, JUDGED.reasons, 412)
+    assert weigh_requests(JUDGED, None) is JUDGED

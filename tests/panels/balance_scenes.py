@@ -1,0 +1,132 @@
+"""Groups to draw: the recorded traces of real servers, and made-up herds of more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.model.balance import Balance
+from sparktop.model.router import RouterView
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import (
+    BackendHistory,
+    BackendState,
+    BackendView,
+    LaneHistory,
+    LaneView,
+    Snapshot,
+)
+from tests.analysis.balance_traces import LIFE_S, trace
+from tests.analysis.routed_load import Scene, cut, simulate
+
+START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
+_GAUGES = ("running", "waiting", "generation_tps")
+
+
+def histories(track: LoadTrack, until: float) -> HistoryTable:
+    """Give what a store would have kept of a track up to `until`."""
+    table = HistoryTable([one.name for one in fields(BackendHistory)], 5000)
+    columns = (track.running, track.waiting, track.generation_tps)
+    for index, time in enumerate(track.times_s):
+        if time <= until:
+            told = (math.nan if column is None else column[index] for column in columns)
+            known = (None if math.isnan(value) else value for value in told)
+            table.append(time, dict(zip(_GAUGES, known, strict=True)))
+    return table
+
+
+def backend(track: LoadTrack, until: float, group: str) -> BackendView:
+    """Give a backend with the history of a track."""
+    history = BackendHistory(**histories(track, until).series())
+    return BackendView(
+        track.name,
+        f"http://{track.name}:8000",
+        group,
+        state=BackendState.BUSY,
+        age_s=0.2,
+        running=history.running.last,
+        waiting=history.waiting.last,
+        generation_tps=history.generation_tps.last,
+        history=history,
+    )
+
+
+def group_of(
+    tracks: Sequence[LoadTrack], life_s: float | None, until: float, *, group: str, strategy: str
+) -> tuple[Balance, tuple[BackendView, ...]]:
+    """Judge a group at `until`, and give it with its backends."""
+    seen = tuple(cut(track, until - 700, until) for track in tracks)
+    found = judge(GroupLoad(group, seen, life_s, 0.0, strategy), until)
+    since = START + timedelta(seconds=until - 40)
+    found = replace(found, since=since, strategy=strategy, e2e_s=life_s)
+    return found, tuple(backend(track, until, group) for track in tracks)
+
+
+def snapshot_of(
+    balance: Balance, backends: tuple[BackendView, ...], until: float, router: RouterView | None = None
+) -> Snapshot:
+    """Give a picture with one group."""
+    return Snapshot(
+        taken_at=START + timedelta(seconds=until),
+        at=until + 0.1,
+        interval_s=1.0,
+        backends=backends,
+        routers=() if router is None else (router,),
+        balance=(balance,),
+    )
+
+
+@cache
+def traced(name: str, until: float | None = None) -> Snapshot:
+    """Give a recorded trace as it looked at `until`: at its end where None."""
+    tracks = trace(name)
+    at = tracks[0].times_s[-1] if until is None else until
+    strategy = "simple-shuffle" if "shuffle" in name else "least-busy"
+    found, backends = group_of(tracks, LIFE_S[name], at, group="proxy", strategy=strategy)
+    router = RouterView(
+        "proxy",
+        "http://proxy:4000",
+        strategy=strategy,
+        strategy_read=True,
+        alive=True,
+        age_s=0.1,
+        backends=found.backends,
+    )
+    return snapshot_of(found, backends, at, router)
+
+
+@cache
+def herd(backends: int, group: str = "herd") -> Snapshot:
+    """Give so many backends behind a router whose counts are 3 s old."""
+    scene = Scene("lag", 16 * backends, backends, "uniform", stale_s=3.0, seconds=130, seed=3)
+    recorded = simulate(scene)
+    found, views = group_of(recorded.tracks, recorded.e2e_s, 120.0, group=group, strategy="least-busy")
+    return snapshot_of(found, views, 120.0)
+
+
+@cache
+def few() -> Snapshot:
+    """Give two backends with one request each at a time, on average."""
+    recorded = simulate(Scene("shuffle", 2, 2, seconds=130, seed=1))
+    found, views = group_of(recorded.tracks, recorded.e2e_s, 120.0, group="few", strategy="simple-shuffle")
+    return snapshot_of(found, views, 120.0)
+
+
+def lanes_of(shown: Snapshot, server: str) -> Snapshot:
+    """Give the same loads as those of one server's lanes."""
+    lanes = tuple(
+        LaneView(
+            str(index),
+            history=LaneHistory(one.history.running, one.history.waiting, one.history.generation_tps),
+        )
+        for index, one in enumerate(shown.backends)
+    )
+    names = tuple(f"{server}/{lane.lane}" for lane in lanes)
+    balance = replace(shown.balance[0], backends=names, lanes_of=server, group=f"{server} lanes")
+    view = BackendView(server, f"http://{server}:8000", "model", age_s=0.1, lanes=lanes)
+    return replace(shown, backends=(view,), routers=(), balance=(balance,))

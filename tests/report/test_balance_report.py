@@ -1,0 +1,109 @@
+"""The balance of groups in the reports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.balance import Balance, BalanceWord, Curve, StepTime, Swing
+from sparktop.model.snapshot import Snapshot
+from sparktop.report import html, markdown
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render
+from tests.store.fed_traces import Pair, looks
+
+PROMISED = (
+    *("group", "backends", "verdict", "confidence", "since", "window_s", "sample_hz", "dispersion_z"),
+    *("period_s", "lead_changes_per_min", "starved_percent", "lost_percent", "reasons", "hint"),
+)
+
+
+@pytest.fixture(scope="module")
+def swinging() -> Snapshot:
+    return [*Pair().play(looks("leastbusy-c16"), life_s=3.6)][-1]
+
+
+def test_json_has_what_the_schema_promised_and_the_evidence(swinging: Snapshot) -> None:
+    """Every promised key is there, with the figures behind the word beside them."""
+    (found,) = json.loads(json.dumps(to_json(swinging), allow_nan=False))["balance"]
+    assert set(PROMISED) <= found.keys()
+    assert (found["group"], found["verdict"], found["verdict_now"]) == ("proxy", "oscillating", "oscillating")
+    assert found["backends"] == ["spark-a", "spark-b"]
+    assert found["since"].startswith("2026-01-01T00:00:") and found["since"].endswith("Z")  # noqa: PT018 - one time
+    assert 5 <= found["period_s"] <= 6.5
+    assert found["starved_percent"].keys() == found["requests_share"].keys() == {"spark-a", "spark-b"}
+    assert sum(found["requests_share"].values()) == pytest.approx(1.0, abs=1e-5)
+    assert found["errors"] == {"spark-a": 0, "spark-b": 0}
+    assert (found["e2e_s"], found["strategy"], found["lanes_of"]) == (3.6, "least-busy", None)
+    assert found["swing"]["score"] > 0
+    assert found["step_time"]["base_ms"] > 0
+    assert found["sample_hz"] == pytest.approx(4.0, abs=0.1)
+
+
+def test_json_of_a_group_of_which_nothing_is_known() -> None:
+    """Unknown figures are null, and none of the keys is missing."""
+    empty = Pair().store.snapshot()
+    (found,) = json.loads(json.dumps(to_json(empty), allow_nan=False))["balance"]
+    assert set(PROMISED) <= found.keys()
+    assert (found["verdict"], found["period_s"], found["requests"], found["swing"]) == ("unknown",) + (
+        None,
+    ) * 3
+    assert found["reasons"] == ["no backend tells its load"]
+
+
+def test_json_has_no_infinities_and_no_escapes() -> None:
+    """A skew that never changes is endlessly steady: null; names are clean."""
+    hostile = Balance(
+        "\x1b[2Jproxy",
+        ("a\n", "b"),
+        steadiness=float("inf"),
+        mean_load={"a\x07": float("nan")},
+        step_time=StepTime(0.02, 0.001, 30),
+        swing=Swing("a", spectrum=Curve((1.0,), (0.5,))),
+    )
+    shown = replace(Pair().store.snapshot(), balance=(hostile,))
+    text = json.dumps(to_json(shown), allow_nan=False)
+    (found,) = json.loads(text)["balance"]
+    assert (found["group"], found["steadiness"], found["mean_load"]) == ("[2Jproxy", None, {"a": None})
+    assert "spectrum" not in text
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> None:
+    """One line with the word and its figures, the reasons below it, cause and hint last."""
+    text = render(swinging, width)
+    assert max(map(len, text.splitlines())) <= width
+    flat = " ".join(text.split())
+    assert "balance of proxy: oscillating · since 00:00:50 UTC · period" in flat
+    assert "looked at 4 times a second · strategy least-busy" in flat
+    assert "spark-a and spark-b swing against each other every" in flat
+    assert "cause: synchronised waves" in flat
+    assert "hint: try simple-shuffle" in flat
+
+
+def test_tables_have_the_group(swinging: Snapshot) -> None:
+    """Markdown and HTML show the word with its figures, and why as a list."""
+    shown = markdown.render(swinging)
+    assert "### Balance" in shown
+    assert "oscillating" in shown
+    assert "### Why this balance" in shown
+    assert max(map(len, (line for line in shown.splitlines() if line.startswith("|")))) <= markdown.WIDTH
+    page = html.render(swinging, "<svg></svg>")
+    assert '<td class="word oscillating">oscillating</td>' in page
+    assert "Why this balance" in page
+
+
+def test_without_groups_nothing_is_said() -> None:
+    """A report of one server has no word on balance."""
+    alone = Pair(router=None, backends=("a",)).store.snapshot()
+    assert "alance" not in render(alone, 100) + markdown.render(alone)
+    assert to_json(alone)["balance"] == []
+
+
+def test_the_word_of_a_group_is_the_announced_one(swinging: Snapshot) -> None:
+    """While a word is being withdrawn the report says which one stands, and what the window says now."""
+    held = replace(swinging.balance[0], word_now=BalanceWord.BALANCED)
+    (found,) = json.loads(json.dumps(to_json(replace(swinging, balance=(held,)))))["balance"]
+    assert (found["verdict"], found["verdict_now"]) == ("oscillating", "balanced")

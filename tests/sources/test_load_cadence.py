@@ -1,0 +1,157 @@
+"""How often a group is looked at: only while it is judged and loaded, and within its budget."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.sources.load_cadence import (
+    AGAIN_AFTER_S,
+    BUDGET_SHARE,
+    LOADED_FOR_S,
+    UNLOADED_FOR_S,
+    LoadCadence,
+    affordable_hz,
+    looks_an_interval,
+)
+
+PAIR = ("a", "b")
+
+
+class Group:
+    """Two servers that answer once a second, and the pace that they get."""
+
+    def __init__(self) -> None:
+        self.cadence = LoadCadence()
+        self.at = 0.0
+
+    def pass_time(
+        self, seconds: float, *, load: float = 8.0, answer_ms: float = 2.0, judged: bool = True
+    ) -> list[dict[str, int]]:
+        """Answer for so long; give the pace after each second."""
+        paces = []
+        for _ in range(round(seconds)):
+            self.at += 1.0
+            for name in PAIR:
+                self.answer(name, load, answer_ms)
+            paces.append(self.cadence.decide([PAIR] if judged else [], self.at, 1.0))
+        return paces
+
+    def answer(self, name: str, load: float | None, answer_ms: float) -> None:
+        """Answer once."""
+        lane = LaneSample("0", running=load, waiting=0.0)
+        self.cadence.note(name, EngineSample(self.at, "vllm", (lane,), answer_ms=answer_ms))
+
+
+def test_a_loaded_group_is_looked_at_four_times_a_second() -> None:
+    """After some seconds of load both servers are quickened, and no sooner."""
+    paces = Group().pass_time(LOADED_FOR_S + 2)
+    assert paces[:3] == [{}, {}, {}]
+    assert paces[-1] == {"a": 4, "b": 4}
+
+
+def test_an_idle_group_and_one_that_nobody_judges_is_not() -> None:
+    """Without load, or without anybody who looks, the pace is as asked for; it falls back at once."""
+    assert not any(Group().pass_time(30, load=0.5))
+    assert not any(Group().pass_time(30, judged=False))
+    group = Group()
+    group.pass_time(10)
+    assert group.pass_time(1, judged=False) == [{}]
+
+
+def test_the_pace_ends_after_a_while_without_load() -> None:
+    """A pause of some seconds changes nothing, so that waves do not switch it; a longer one ends it."""
+    group = Group()
+    group.pass_time(10)
+    assert all(group.pass_time(UNLOADED_FOR_S - 2, load=0.0))
+    assert all(group.pass_time(3, load=8.0))
+    paces = group.pass_time(UNLOADED_FOR_S + 3, load=0.0)
+    assert paces[0] == {"a": 4, "b": 4}
+    assert paces[-1] == {}
+
+
+@pytest.mark.parametrize(
+    ("answer_ms", "hz"), [(1.0, 4.0), (4.0, 4.0), (4.1, 2.0), (8.0, 2.0), (8.1, 0.0), (51.0, 0.0)]
+)
+def test_a_rate_must_be_affordable(answer_ms: float, hz: float) -> None:
+    """4 Hz up to 4 ms an answer, 2 Hz up to 8: 1.6 % of the server's time; beyond that, as asked for."""
+    assert affordable_hz(answer_ms) == hz
+    paces = Group().pass_time(10, answer_ms=answer_ms)
+    assert paces[-1] == ({"a": round(hz), "b": round(hz)} if hz else {})
+
+
+def test_slower_answers_slow_it_down_and_it_returns_later() -> None:
+    """Above 2 % of a server's time it slows at once, and half a minute passes before it tries again."""
+    group = Group()
+    group.pass_time(10)
+    paces = group.pass_time(12, answer_ms=7.0)
+    assert paces[-1] == {"a": 2, "b": 2}
+    slowed_at = next(index for index, pace in enumerate(paces) if pace["a"] == 2)
+    calm = group.pass_time(AGAIN_AFTER_S + 2, answer_ms=2.0)
+    again = len(paces) - slowed_at + next(index for index, pace in enumerate(calm) if pace["a"] == 4)
+    assert again >= AGAIN_AFTER_S
+    assert calm[-1] == {"a": 4, "b": 4}
+
+
+def test_one_slow_server_slows_its_group() -> None:
+    """All backends of a group are looked at together, so the slowest counts; one slow answer does not."""
+    group = Group()
+    group.pass_time(10)
+    group.answer("b", 8.0, 900.0)
+    assert group.pass_time(1) == [{"a": 4, "b": 4}]
+    for _ in range(12):
+        group.answer("b", 8.0, 30.0)
+    assert group.pass_time(1) == [{}]
+
+
+def test_half_a_group_is_not_looked_at_quickly() -> None:
+    """With one backend left nothing is judged; lanes of one server are a group of one server."""
+    group = Group()
+    group.pass_time(10)
+    group.cadence.note("b", Failure(FailureKind.REFUSED, "gone", group.at))
+    assert group.cadence.decide([PAIR], group.at, 1.0) == {}
+    alone = Group()
+    for _ in range(8):
+        alone.at += 1.0
+        alone.answer("a", 8.0, 2.0)
+        pace = alone.cadence.decide([("a",)], alone.at, 1.0)
+    assert pace == {"a": 4}
+
+
+def test_a_server_that_tells_no_load_is_never_quickened() -> None:
+    """Where nothing can be judged nothing is asked more often."""
+    group = Group()
+    for _ in range(10):
+        group.at += 1.0
+        for name in PAIR:
+            group.answer(name, None, 2.0)
+        assert group.cadence.decide([PAIR], group.at, 1.0) == {}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0.0, 40.0), st.floats(0.1, 80.0)), min_size=1, max_size=60),
+    st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0, 5.0, 60.0]),
+)
+def test_no_pace_is_ever_beyond_four_a_second_or_its_budget_for_long(
+    seconds: list[tuple[float, float]], interval_s: float
+) -> None:
+    """Whatever loads and answers come: 4 Hz at most, and 13 looks at slow answers end a pace they forbid."""
+    group = Group()
+    for load, answer_ms in seconds:
+        group.pass_time(1, load=load, answer_ms=answer_ms)
+        for looks in group.cadence.decide([PAIR], group.at, interval_s).values():
+            assert 1 < looks <= 4 * interval_s
+    for _ in range(13):
+        group.pass_time(1, load=20.0, answer_ms=seconds[-1][1])
+    for looks in group.cadence.decide([PAIR], group.at, interval_s).values():
+        assert looks / interval_s * seconds[-1][1] / 1000 <= BUDGET_SHARE + 1e-9
+
+
+def test_looks_follow_the_interval() -> None:
+    """4 Hz are 20 looks in 5 s; where the user asks for 4 Hz or more there is nothing to add."""
+    assert [looks_an_interval(4.0, one) for one in (0.25, 0.3, 0.5, 1.0, 5.0)] == [1, 1, 2, 4, 20]
+    assert looks_an_interval(0.0, 1.0) == 1

@@ -1,0 +1,138 @@
+"""What a router tells of cooldowns and failures, in its settings and on its own metrics page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sparktop.model.router import RouterSample
+from sparktop.model.targets import RouterTarget
+from sparktop.sources.router import METRICS, RouterSource
+from sparktop.sources.router_counts import RouterCounts, read_counts
+from tests.sources.conftest import FakeClock, RawServer, Serve, answer
+
+FAILED = "litellm_deployment_failure_responses_total"
+PAGE = f"""\
+# HELP {FAILED} LLM Deployment Analytics - failed calls
+# TYPE {FAILED} counter
+{FAILED}{{api_base="http://10.0.0.1:8000/v1",exception_status="500",model_id="spark-1"}} 3.0
+{FAILED}{{api_base="http://10.0.0.1:8000/v1",exception_status="408",model_id="spark-1"}} 2.0
+{FAILED}{{api_base="http://10.0.0.2:8000/v1",exception_status="408",model_id="spark-2"}} 1.0
+litellm_deployment_cooled_down_total{{exception_status="500",model_id="spark-1"}} 4.0
+litellm_proxy_failed_requests_metric_total{{exception_class="RouterRateLimitError"}} 9.0
+litellm_proxy_failed_requests_metric_total{{exception_class="Openai.Timeout"}} 7.0
+litellm_requests_metric_total{{model="m"}} 512.0
+""".encode()
+
+
+def settings_of(**values: object) -> bytes:
+    return answer(json.dumps({"current_values": {"routing_strategy": "least-busy", **values}}).encode())
+
+
+def table(**values: object) -> dict[str, bytes]:
+    listed = {"data": [{"model_name": "m", "litellm_params": {}, "model_info": {"id": "spark-1"}}]}
+    return {
+        "/health/liveliness": answer(b'"I\'m alive!"'),
+        "/health/readiness": answer(b'{"status": "healthy", "litellm_version": "1.106.2"}'),
+        "/model/info": answer(json.dumps(listed).encode()),
+        "/router/settings": settings_of(**values),
+    }
+
+
+async def poll(source: RouterSource) -> RouterSample:
+    reading = await source.poll(2.0)
+    assert isinstance(reading, RouterSample), reading
+    return reading
+
+
+def router(server: RawServer, clock: FakeClock) -> RouterSource:
+    return RouterSource(RouterTarget("proxy", server.url, api_key="sk-1"), clock=clock)
+
+
+def test_a_page_gives_failures_by_deployment() -> None:
+    """Summed over causes; what the router refused itself is counted apart from what backends failed."""
+    assert read_counts(PAGE) == RouterCounts({"spark-1": 5.0, "spark-2": 1.0}, 4.0, 9.0)
+
+
+def test_a_page_without_failures_tells_none() -> None:
+    """LiteLLM shows these counters only after the first failure: none means 0, on its own page alone."""
+    assert read_counts(b"litellm_requests_metric_total 5.0\n") == RouterCounts({}, 0.0, 0.0)
+    assert read_counts(b"python_info 1.0\n") is None
+
+
+def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
+    """An id with an escape is cleaned, one without an id and a value that is no count are dropped."""
+    page = (
+        b'litellm_deployment_failure_responses_total{model_id="\x1b[2Jx"} 1\n'
+        b"litellm_deployment_failure_responses_total 5\n"
+        b'litellm_deployment_failure_responses_total{model_id="y"} NaN\n'
+        b'litellm_deployment_failure_responses_total{model_id="z"} -3\n'
+    )
+    assert read_counts(page) == RouterCounts({"[2Jx": 1.0}, 0.0, 0.0)
+
+
+async def test_counters_are_asked_every_ten_seconds(serve: Serve, clock: FakeClock) -> None:
+    """Where the page is there each sample has the newest counters."""
+    server = await serve(table() | {METRICS: answer(PAGE)})
+    source = router(server, clock)
+    first = await poll(source)
+    clock.now += 5.0
+    second = await poll(source)
+    assert server.paths.count(METRICS) == 1
+    clock.now += 5.0
+    await poll(source)
+    await source.close()
+    assert server.paths.count(METRICS) == 2
+    assert (first.failures, first.cooldowns, first.refusals) == ({"spark-1": 5, "spark-2": 1}, 4, 9)
+    assert second.failures == first.failures
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "401 Unauthorized", "307 Temporary Redirect"])
+async def test_a_set_up_without_the_page_is_asked_once(serve: Serve, clock: FakeClock, status: str) -> None:
+    """Most have none: then nothing is counted, nothing is wrong, and it is not asked in vain again."""
+    server = await serve(table() | {METRICS: answer(b"", status)})
+    source = router(server, clock)
+    for _ in range(4):
+        sample = await poll(source)
+        clock.now += 20.0
+    await source.close()
+    assert server.paths.count(METRICS) == 1
+    assert (sample.failures, sample.cooldowns, sample.note) == (None, None, None)
+
+
+async def test_who_may_not_see_the_list_asks_for_no_counters(serve: Serve, clock: FakeClock) -> None:
+    """LiteLLM wants the same key for both: one refusal is enough."""
+    server = await serve(table() | {"/model/info": answer(b"no", "401 Unauthorized")})
+    source = router(server, clock)
+    await poll(source)
+    await source.close()
+    assert METRICS not in server.paths
+
+
+@pytest.mark.parametrize(
+    ("values", "cooldown_s", "disabled"),
+    [
+        ({"cooldown_time": 5, "disable_cooldowns": False}, 5.0, False),
+        ({"cooldown_time": 0.5}, 0.5, None),
+        ({"cooldown_time": None, "disable_cooldowns": True}, None, True),
+        ({"cooldown_time": "5", "disable_cooldowns": "yes"}, None, None),
+        ({"cooldown_time": True, "disable_cooldowns": 1}, None, None),
+        ({"cooldown_time": -1}, None, None),
+        ({"cooldown_time": 1e300}, None, None),
+    ],
+)
+async def test_settings_tell_of_cooldowns(
+    serve: Serve,
+    clock: FakeClock,
+    values: dict[str, object],
+    cooldown_s: float | None,
+    *,
+    disabled: bool | None,
+) -> None:
+    """For how long and whether at all; a value of another kind is unknown."""
+    server = await serve(table(**values))
+    source = router(server, clock)
+    sample = await poll(source)
+    await source.close()
+    assert (sample.cooldown_s, sample.cooldowns_disabled) == (cooldown_s, disabled)

@@ -1,0 +1,39 @@
+"""Reading whole stretches of a history at once."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.series import HistoryTable
+
+VALUES = st.lists(st.none() | st.integers(-5, 5), max_size=40)
+
+
+@settings(max_examples=150, deadline=None)
+@given(VALUES, st.integers(-2, 45), st.integers(1, 12))
+def test_arrays_and_ends_are_what_walking_gives(values: list[int | None], since: int, capacity: int) -> None:
+    """Times, values and the known ends from any time on, in a history that has forgotten its begin too."""
+    table = HistoryTable("a", capacity)
+    for at, value in enumerate(values):
+        table.append(float(at), {"a": value})
+    series = table.series()["a"]
+    walked = [(at, value) for at, value in series if at >= since]
+    times, found = series.arrays(since)
+    assert times == [at for at, _ in walked]
+    assert [None if math.isnan(value) else value for value in found] == [value for _, value in walked]
+    known = [value for _, value in walked if value is not None]
+    assert series.ends(since) == ((known[0], known[-1]) if known else None)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 60))
+def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> None:
+    """Memory stays near what is shown, however long it runs."""
+    table = HistoryTable("a", capacity)
+    for at in range(4 * capacity + 10):
+        table.append(float(at), {"a": 1.0})
+        assert len(table._times) <= capacity + max(1, capacity // 4)
+    assert len(table.series()["a"]) == capacity
