@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 from sparktop.model.load import RequestEnded
 from sparktop.model.text import clean
-from sparktop.sources.http_failure import server_words
+from sparktop.sources.server_words import server_words
 from sparktop.sweep.body import OPTIONAL_FIELDS, BodyForm
 from sparktop.sweep.connection import ConnectionPool
 from sparktop.sweep.exchange import Exchange, Request, Terms
+from sparktop.sweep.passage import PassageSearch
 from sparktop.sweep.prompt_length import ServerTokenizer, measured_tokens
-from sparktop.sweep.prompts import Book, PromptMaker, PromptTokens
+from sparktop.sweep.prompts import NewPrompt, PromptMaker, PromptTokens, book_of
 from sparktop.sweep.request_errors import (
     WRONG_MODEL,
     RequestFailure,
@@ -29,8 +31,7 @@ _TRIED_TOKENS = 8
 _SHORT_CALL_S = 30.0
 _BAD_REQUEST = frozenset({400, 422})
 _CHECK_S = 0.05
-_FEWEST_A_WORD, _MOST_A_WORD = 0.2, 10.0
-"""Tokens; a server that tells anything beyond them does not count."""
+_LEAST_TRIED_PIECES = 32
 _BOOK_PER_PROMPT = 2
 _LEAST_BOOK_PIECES = 60_000
 
@@ -49,7 +50,7 @@ class Recipe:
     """How to ask a server."""
 
     form: BodyForm
-    prompts: PromptMaker
+    prompt: NewPrompt
 
 
 class Calibration:
@@ -60,8 +61,10 @@ class Calibration:
         self._command = command
         self._pool = pool
         self._log = RunLog(command.id)
-        self._book = Book(command.seed, max(_LEAST_BOOK_PIECES, _BOOK_PER_PROMPT * command.prompt_tokens))
+        self._book = book_of(command.seed, max(_LEAST_BOOK_PIECES, _BOOK_PER_PROMPT * command.prompt_tokens))
         self._dropped: dict[str, str] = {}
+        self._tried_pieces = command.prompt_tokens
+        """Of the prompt that is tried."""
         self._requests = 0
         self._prompt_tokens_used = 0
         self._generated_tokens_used = 0
@@ -82,9 +85,9 @@ class Calibration:
             tokens, is_exact = await measured_tokens(
                 ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
             )
-            form = await self._accepted(form, tokens or PromptTokens())
-            tokens, length = await self._measure_length(form, tokens, is_exact=is_exact)
-            recipe = Recipe(form, PromptMaker(self._book, tokens))
+            form = await self._accepted(form, tokens)
+            prompt, length = await self._measure_length(form, tokens, is_exact=is_exact)
+            recipe = Recipe(form, prompt)
         except CalibrationError as error:
             failure = error.failure
         except OSError as error:
@@ -108,14 +111,19 @@ class Calibration:
             raise CalibrationError(request_failure(WRONG_MODEL, message, perf_counter()))
         return models[0]
 
-    async def _accepted(self, form: BodyForm, tokens: PromptTokens) -> BodyForm:
+    async def _accepted(self, form: BodyForm, tokens: PromptTokens | None) -> BodyForm:
         """Try the request; fields that the server refuses are left out from then on.
 
         Raises:
             CalibrationError: it does not work without them either.
         """
+        length = self._command.prompt_tokens
+        if tokens is None:
+            # Nobody tells what a word costs: at three tokens each this still fits where the prompt does.
+            length = self._tried_pieces = min(length, max(_LEAST_TRIED_PIECES, length // 4))
+        prompt = self._prompts_of(tokens or PromptTokens(), length)
         while True:
-            exchange = await self._try(form, tokens, self._command.prompt_tokens, _TRIED_TOKENS)
+            exchange = await self._try(form, prompt, _TRIED_TOKENS)
             end = exchange.end
             if end is None or end.error is None:
                 self._tried = exchange
@@ -126,23 +134,23 @@ class Calibration:
             named = [name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said]
             words = server_words(bytes(exchange.words), self._command.target.api_key)
             if not named:
-                return await self._without_any(form, tokens, end, words)
+                return await self._without_any(form, prompt, end, words)
             self._dropped |= dict.fromkeys(named, words)
             form = form.without(named)
 
     async def _without_any(
-        self, form: BodyForm, tokens: PromptTokens, end: RequestEnded, words: str
+        self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str
     ) -> BodyForm:
         """Find the fields that a server refuses without naming them: leave all out, add one by one."""
         suspects = [name for name in OPTIONAL_FIELDS if name not in form.dropped]
         bare = form.without(suspects)
-        exchange = await self._try(bare, tokens, self._command.prompt_tokens, _TRIED_TOKENS)
+        exchange = await self._try(bare, prompt, _TRIED_TOKENS)
         if not suspects or exchange.end is None or exchange.end.error is not None:
             raise _unusable(end)
         self._tried = exchange
         for name in suspects:
             more = replace(bare, dropped=bare.dropped - {name})
-            tried = await self._try(more, tokens, self._command.prompt_tokens, 1)
+            tried = await self._try(more, prompt, 1)
             if tried.end is not None and tried.end.error is None:
                 bare = more
             else:
@@ -151,30 +159,40 @@ class Calibration:
 
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
-    ) -> tuple[PromptTokens, PromptLength]:
-        """Give what prompts cost, corrected by what the server says of whole requests."""
-        asked = self._command.prompt_tokens
-        got = self._told()
-        if tokens is not None and (is_exact or got is None):
-            return tokens, PromptLength(asked, got, is_exact and got in {None, asked}, "tokenize")
+    ) -> tuple[NewPrompt, PromptLength]:
+        """Give how to make prompts, by what the server says of whole requests where it says it."""
+        asked, got = self._command.prompt_tokens, self._told()
+        if tokens is not None and (got is None or (is_exact and got == asked)):
+            return self._prompts_of(tokens, asked), PromptLength(asked, got, is_exact, "tokenize")
+        rough = (
+            self._prompts_of(PromptTokens(), asked),
+            PromptLength(asked, None, exact=False, source="words"),
+        )
         if got is None:
-            return PromptTokens(), PromptLength(asked, None, exact=False, source="words")
+            return rough
         if tokens is not None:
             # Pieces are known, the template is not: it is what the request was longer by.
             tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
-            got = await self._length(form, tokens)
-            return tokens, PromptLength(asked, got, got == asked, "tokenize")
-        tokens = PromptTokens(max(0.0, float(got - asked)))
-        second = await self._length(form, tokens)
-        if second not in {None, asked}:
-            tokens = _line_through(asked, got, asked - tokens.overhead, second or 0)
-            if not _FEWEST_A_WORD <= tokens.of("") <= _MOST_A_WORD:
-                return PromptTokens(), PromptLength(asked, got, exact=False, source="words")
-            second = await self._length(form, tokens)
-        return tokens, PromptLength(asked, second, second == asked, "usage")
+            prompt = self._prompts_of(tokens, asked)
+            got = await self._length(form, prompt)
+            if got == asked:
+                return prompt, PromptLength(asked, got, exact=True, source="tokenize")
+        search = PassageSearch(
+            self._book,
+            asked,
+            lambda text: self._length(form, lambda _number, _salt: (text, asked)),
+            (self._tried_pieces, got or asked),
+        )
+        passage, got, exact = await search.find()
+        if passage is None:
+            return rough
+        return passage.prompt, PromptLength(asked, got, exact, "usage")
 
-    async def _length(self, form: BodyForm, tokens: PromptTokens) -> int | None:
-        await self._try(form, tokens, self._command.prompt_tokens, 1)
+    def _prompts_of(self, tokens: PromptTokens, length: int) -> NewPrompt:
+        return partial(PromptMaker(self._book, tokens).prompt, length)
+
+    async def _length(self, form: BodyForm, prompt: NewPrompt) -> int | None:
+        await self._try(form, prompt, 1)
         return self._told()
 
     def _told(self) -> int | None:
@@ -182,11 +200,10 @@ class Calibration:
         end = self._last.end if self._last is not None else None
         return None if end is None else end.prompt_tokens
 
-    async def _try(self, form: BodyForm, tokens: PromptTokens, length: int, output_tokens: int) -> Exchange:
+    async def _try(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
         """Send one request and wait for its end."""
         command = self._command
-        maker = PromptMaker(self._book, tokens)
-        prompt, _ = maker.prompt(length, self._requests, f"{command.seed}/{command.id}")
+        prompt, _ = new(self._requests, f"{command.seed}/{command.id}")
         output_tokens = max(1, min(output_tokens, command.output_tokens))
         salt = f"{command.id}-{self._requests}"
         content = form.request(self._pool.endpoint, prompt, output_tokens, salt)
@@ -250,11 +267,3 @@ class Calibration:
 def _unusable(end: RequestEnded) -> CalibrationError:
     assert isinstance(end.error, RequestFailure)  # noqa: S101 - an exchange makes no other
     return CalibrationError(end.error)
-
-
-def _line_through(first: float, first_got: int, second: float, second_got: int) -> PromptTokens:
-    """Take the length for a straight line of the pieces, through two prompts (pieces, tokens)."""
-    if first == second or first_got == second_got:
-        return PromptTokens(0.0, otherwise=max(first_got, 1) / max(first, 1.0))
-    each = (second_got - first_got) / (second - first)
-    return PromptTokens(first_got - each * first, otherwise=each)

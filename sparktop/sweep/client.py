@@ -17,7 +17,7 @@ from sparktop.model.load import EndReason, LoadMode, RequestEnded, RunEnded, Run
 from sparktop.sweep.body import CACHE_SALT, BodyForm
 from sparktop.sweep.connection import Connection, ConnectionPool
 from sparktop.sweep.exchange import Exchange, Request, Terms
-from sparktop.sweep.prompts import PromptMaker
+from sparktop.sweep.prompts import NewPrompt
 from sparktop.sweep.request_errors import connect_failure
 from sparktop.sweep.run_log import RunLog
 from sparktop.sweep.worker_messages import RunLoad
@@ -37,14 +37,14 @@ class LoadClient:
     """Makes one run."""
 
     def __init__(
-        self, load: RunLoad, pool: ConnectionPool, form: BodyForm, prompts: PromptMaker, log: RunLog
+        self, load: RunLoad, pool: ConnectionPool, form: BodyForm, prompt: NewPrompt, log: RunLog
     ) -> None:
         """Take what to do, where to, how to ask, with what prompts, and where to note it."""
         self.cancelled = False
         self._load = load
         self._pool = pool
         self._form = form
-        self._prompts = prompts
+        self._prompt = prompt
         self._log = log
         self._terms = Terms(pool.endpoint.where, load.timeouts, load.target.api_key, load.target.router)
         self._active: dict[Exchange, asyncio.Future[Exchange]] = {}
@@ -194,8 +194,8 @@ class LoadClient:
         load, number = self._load, self._made
         self._made += 1
         # Run and salt are part of what makes a prompt new: a warm-up must not fill the cache for its level.
-        salt = f"{load.seed}/{load.id}/{load.cache_salt}"
-        prompt, prompt_tokens = self._prompts.prompt(load.prompt_tokens, number, salt)
+        salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
+        prompt, prompt_tokens = self._prompt(number, salt)
         cache_salt = None
         if load.cache_salt is not None and CACHE_SALT not in self._form.dropped:
             cache_salt = f"{load.cache_salt}-{number}"

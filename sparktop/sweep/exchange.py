@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.model.text import clean
-from sparktop.sources.http_failure import server_words
+from sparktop.sources.server_words import server_words
 from sparktop.sweep import request_errors as errors
 from sparktop.sweep.connection import Connection
 from sparktop.sweep.http_answer import BrokenAnswerError, HttpAnswer

@@ -178,6 +178,8 @@ class LevelMaker:
         number = [one.name for one in plan.targets].index(stint.target.name)
         which = "w" if warm_up else str(run)
         run_id = f"{self.sweep_id}-{number}-{load.prompt_tokens}x{load.concurrency}-{which}"
+        # The same seed gives the same prompts; where no salt keeps them from the cache, only their likes.
+        fresh = "" if record.prepared.takes_salt else f"/{run_id}"
         steady = plan.mode is LoadMode.STEADY and not warm_up
         return RunLoad(
             id=run_id,
@@ -190,6 +192,7 @@ class LevelMaker:
             requests=plan.requests if steady else None,
             duration_s=plan.duration_s if steady else None,
             seed=plan.seed,
+            prompt_salt=f"{plan.seed}/{load.prompt_tokens}x{load.concurrency}-{which}{fresh}",
             cache_salt=run_id,
             timeouts=plan.timeouts,
             warm_up=warm_up,

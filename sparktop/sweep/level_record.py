@@ -15,7 +15,15 @@ from sparktop.sweep.preparation import PreparedTarget
 from sparktop.sweep.results import LevelResult, ServerSide
 from sparktop.sweep.router_side import router_side
 from sparktop.sweep.run_record import RunRecord
-from sparktop.sweep.server_side import Counters, ServerLog, ServerPoint, Span, node_side, together
+from sparktop.sweep.server_side import (
+    Counters,
+    ServerLog,
+    ServerPoint,
+    Span,
+    in_flight,
+    node_side,
+    together,
+)
 from sparktop.sweep.trace import RequestTrace, collect
 from sparktop.sweep.validity import Asked, LevelFacts, judge
 from sparktop.sweep.worker_messages import ClientHealth
@@ -123,7 +131,8 @@ class LevelRecord:
         """Give what is known beside the figures."""
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         waiting = together(looks, lambda point: point.waiting) if looks else []
-        nodes = {name: log.nodes(name, self.spans) for name in self.prepared.nodes}
+        loaded = in_flight((one.start, one.end) for one in collect([*self.events, *self.partial]))
+        nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         return LevelFacts(
             asked=self.asked,
             growth=self._grown(),

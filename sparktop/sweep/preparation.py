@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from sparktop.model.load import TokenSource
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
+from sparktop.sweep.body import CACHE_SALT
 from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.request_errors import RequestFailure
 from sparktop.sweep.served_by import BackendNames
@@ -21,6 +22,8 @@ from sparktop.sweep.worker_messages import (
     WorkerTarget,
 )
 from sparktop.sweep.worker_process import SweepWorker
+
+_SALTED_ENGINE = "vllm"
 
 
 class WorkerGoneError(Exception):
@@ -54,6 +57,8 @@ class PreparedTarget:
     """Of a router: who answered."""
     token_source: TokenSource | None = None
     mdns: bool = False
+    takes_salt: bool = False
+    """A salt of its own keeps each run's prompts apart from what was cached before."""
     notes: tuple[str, ...] = ()
     """What a person should know before the first level, a line each."""
     error: str | None = None
@@ -142,6 +147,7 @@ def _with_servers(
         names=_names(target, snapshot) if asks.router else None,
         token_source=first.token_source,
         mdns=is_mdns(target.url),
+        takes_salt=_takes_salt(found, views),
         notes=tuple(_notes(plan, target, found, views)),
         error=_impossible(plan, views),
         lengths=dict(found),
@@ -156,6 +162,12 @@ def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
             deployments = {id_: name for id_, name in told.items() if name is not None} | deployments
     urls = {view.name: view.url for view in snapshot.backends}
     return BackendNames(router_url=target.url, backends=urls | dict(target.backends), deployments=deployments)
+
+
+def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
+    """Tell whether cache_salt works: vLLM knows it, others may take it for a field to pass over."""
+    refused = any(CACHE_SALT in one.dropped_fields for one in found.values())
+    return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
 
 
 def _impossible(plan: Plan, views: list[BackendView]) -> str | None:

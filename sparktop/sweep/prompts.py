@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from itertools import accumulate
 from random import Random
 
 from sparktop.sweep.word_list import ADJECTIVES, ADVERBS, NOUNS, OPENINGS, PLACES, VERBS
 
-_OPENING_WORD = "Notes"
+OPENING_WORD = "Notes"
+"""Every prompt begins with it."""
 _SMALL_WORDS = ("the", "The", "a", "and", "but", "Nobody", "knew", "why")
 _LEAST_PIECES = 60_000
 """Of the book: a slice begins at one of 5,000 sentences."""
@@ -26,6 +30,26 @@ _RANDOM_WORDS = 3
 """And as many that depend on the run."""
 FILLER = " so"
 """A short word that is one token for every tokenizer that was trained on English."""
+
+
+NewPrompt = Callable[[int, str], tuple[str, int]]
+"""Gives the prompt of a number and a salt, and how many tokens it should have."""
+
+
+class Kind(StrEnum):
+    """What a word is in its sentence: words of one kind may change places."""
+
+    FIXED = ""
+    """Holds the sentence together: articles, phrases of place and time, marks."""
+    NOUN = "n"
+    ADJECTIVE = "a"
+    VERB = "v"
+    ADVERB = "d"
+
+
+Part = tuple[Kind, str]
+"""A piece of a sentence and its kind."""
+_COMMA: Part = (Kind.FIXED, ",")
 
 
 class PromptTokens:
@@ -54,15 +78,25 @@ class Book:
         pieces: list[str] = []
         self.starts: list[int] = []
         """Index of each sentence's first piece, of the first copy."""
+        kinds: list[Kind] = []
         while len(pieces) < least_pieces:
             self.starts.append(len(pieces))
-            pieces += _sentence(random)
+            for kind, piece in _sentence(random):
+                kinds.append(kind)
+                pieces.append(piece)
         self.pieces = pieces * 2
+        self.kinds = kinds * 2
+        """What kind of word each piece is."""
+        self.distinct = frozenset(pieces)
         self.text = "".join(self.pieces)
-        self.offsets = array("q", [0])
+        self.offsets = array("q", accumulate(map(len, self.pieces), initial=0))
         """Where each piece begins in the text, and where the last one ends."""
-        for piece in self.pieces:
-            self.offsets.append(self.offsets[-1] + len(piece))
+
+
+@lru_cache(maxsize=2)
+def book_of(seed: int, least_pieces: int) -> Book:
+    """Give the book of a seed, written once: 60 ms that each length of each target would cost again."""
+    return Book(seed, least_pieces)
 
 
 class PromptMaker:
@@ -72,11 +106,9 @@ class PromptMaker:
         """Take a book and what its pieces cost."""
         self._book = book
         self._tokens = tokens
-        self._upto = array("d", [0.0])
+        cost = {piece: tokens.of(piece) for piece in book.distinct}
+        self._upto = array("d", accumulate(map(cost.__getitem__, book.pieces), initial=0.0))
         """Cost of all pieces before each."""
-        of = tokens.of
-        for piece in book.pieces:
-            self._upto.append(self._upto[-1] + of(piece))
 
     def prompt(self, length: int, number: int, salt: str) -> tuple[str, int]:
         """Give prompt `number` with that salt, `length` tokens long, and how long it should come out.
@@ -85,7 +117,7 @@ class PromptMaker:
         """
         random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
         left = length - self._tokens.overhead
-        text = [_OPENING_WORD]
+        text = [OPENING_WORD]
         for piece in _first_line(number, random):
             cost = self._tokens.of(piece)
             if cost > left:
@@ -120,21 +152,31 @@ def _first_line(number: int, random: Random) -> list[str]:
     return [*line, ":"]
 
 
-def _sentence(random: Random) -> list[str]:
+def _sentence(random: Random) -> list[Part]:
     """Write one of three kinds of sentence."""
-    pick = random.choice
-    subject = [" the", f" {pick(ADJECTIVES)}", f" {pick(NOUNS)}"]
-    place = _split(pick(PLACES))
+    noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
+    verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
+    subject = [(Kind.FIXED, " the"), adjective(), noun()]
+    place = _fixed(random.choice(PLACES))
     match random.randrange(3):
         case 0:
-            body = [" The", *subject[1:], f" {pick(VERBS)}", f" {pick(ADVERBS)}", *place]
+            body = [(Kind.FIXED, " The"), *subject[1:], verb(), adverb(), *place]
         case 1:
-            other = [" a", f" {pick(NOUNS)}", f" {pick(VERBS)}"]
-            body = [*_split(pick(OPENINGS)), ",", *subject, f" {pick(VERBS)}", ",", " and", *other, *place]
+            other = [(Kind.FIXED, " a"), noun(), verb()]
+            opening = _fixed(random.choice(OPENINGS))
+            body = [*opening, _COMMA, *subject, verb(), _COMMA, (Kind.FIXED, " and"), *other, *place]
         case _:
-            other = [" but", " the", f" {pick(NOUNS)}", f" {pick(VERBS)}", f" {pick(ADVERBS)}"]
-            body = [" Nobody", " knew", " why", *subject, f" {pick(VERBS)}", *place, ",", *other]
-    return [*body, "."]
+            other = [*_fixed("but the"), noun(), verb(), adverb()]
+            body = [*_fixed("Nobody knew why"), *subject, verb(), *place, _COMMA, *other]
+    return [*body, (Kind.FIXED, ".")]
+
+
+def _picker(random: Random, kind: Kind, words: Sequence[str]) -> Callable[[], Part]:
+    return lambda: (kind, f" {random.choice(words)}")
+
+
+def _fixed(phrase: str) -> list[Part]:
+    return [(Kind.FIXED, piece) for piece in _split(phrase)]
 
 
 def _split(phrase: str) -> list[str]:

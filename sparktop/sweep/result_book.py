@@ -56,7 +56,12 @@ class ResultBook:
         target = self.result.target(prepared.target.name)
         assert target is not None  # noqa: S101 - every target of the plan is entered above
         found = target.model_copy(
-            update={"engine": prepared.engine, "model": prepared.model, "error": prepared.error}
+            update={
+                "engine": prepared.engine,
+                "model": prepared.model,
+                "error": prepared.error,
+                "fresh_by": "cache_salt" if prepared.takes_salt else "nonce" if prepared.lengths else None,
+            }
         )
         self._change(simulated=self.result.simulated or "simulated" in (prepared.version or ""))
         self.result = self.result.with_target(found)

@@ -181,6 +181,12 @@ class TargetResult(Part):
     model: Text | None = None
     error: Text | None = None
     """Why it was not measured, or not to the end."""
+    fresh_by: Literal["cache_salt", "nonce"] | None = None
+    """What kept prompts out of the prefix cache.
+
+    `cache_salt`: a salt for each request; the prompts follow from the plan's seed alone. `nonce`: the server
+    is not known to take a salt; the prompts follow from the seed and a word that only this sweep has.
+    """
     levels: tuple[LevelResult, ...] = ()
 
 

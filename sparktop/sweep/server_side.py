@@ -87,6 +87,8 @@ class NodePoint:
     throttled_percent: float | None
     """Of the reason and GPU with most, since the look before."""
     headroom_bytes: int | None
+    is_idle: bool = False
+    """Its GPUs say that they did nothing: such a clock or power is no word about the load."""
 
 
 def server_point(sample: EngineSample) -> ServerPoint:
@@ -124,6 +126,7 @@ def node_point(sample: NodeSample) -> NodePoint:
         sm_clock_mhz=fmean(clocks) if clocks else None,
         throttled_percent=max(throttled, default=None),
         headroom_bytes=sample.memory.headroom_bytes,
+        is_idle=bool(gpus) and all(gpu.utilization_percent == 0 for gpu in gpus),
     )
 
 
@@ -247,10 +250,14 @@ class ServerLog:
 
 
 def node_side(points: Sequence[NodePoint]) -> NodeSide:
-    """Give what a machine did, from the looks at it."""
-    powers = _known(one.power_w for one in points)
-    clocks = _known(one.sm_clock_mhz for one in points)
-    throttled = _known(one.throttled_percent for one in points)
+    """Give what a machine did, from the looks at it while requests were in flight.
+
+    Means leave out looks at which it idled: between two bursts, or beside a router that sent it nothing.
+    """
+    busy = [one for one in points if not one.is_idle]
+    powers = _known(one.power_w for one in busy)
+    clocks = _known(one.sm_clock_mhz for one in busy)
+    throttled = _known(one.throttled_percent for one in busy)
     return NodeSide(
         gpu_c_max=max(_known(one.gpu_c for one in points), default=None),
         power_w_mean=fmean(powers) if powers else None,
@@ -258,6 +265,17 @@ def node_side(points: Sequence[NodePoint]) -> NodeSide:
         throttled_percent=fmean(throttled) if throttled else None,
         headroom_min_bytes=min(_known(one.headroom_bytes for one in points), default=None),
     )
+
+
+def in_flight(requests: Iterable[Span]) -> list[Span]:
+    """Give the spans in which at least one of these requests was in flight."""
+    spans: list[Span] = []
+    for begin, end in sorted(requests):
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((begin, end))
+    return spans
 
 
 def together(

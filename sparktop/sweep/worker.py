@@ -143,7 +143,7 @@ class Worker:
     async def _load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
         log = RunLog(load.id, load.run)
         opened_before = len(pool.connect_ms)
-        client = self._client = LoadClient(load, pool, recipe.form, recipe.prompts, log)
+        client = self._client = LoadClient(load, pool, recipe.form, recipe.prompt, log)
         if self._called_off:
             client.cancel()
         await client.prepare()

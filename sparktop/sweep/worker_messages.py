@@ -70,6 +70,8 @@ class RunLoad:
     drain: bool = True
     """Of steady mode: what is in flight after the duration may end; else it is called off."""
     seed: int = 0
+    prompt_salt: str | None = None
+    """Makes this run's prompts: the same one gives the same prompts. None: seed, id and salt do."""
     cache_salt: str | None = None
     """Fresh for each run: each request adds its number. None: no salt is sent."""
     timeouts: Timeouts = Timeouts()  # noqa: RUF009 - frozen: one for all is as good as one each
@@ -111,7 +113,7 @@ class PromptLength:
     exact: bool
     """True when every prompt has that length."""
     source: str
-    """`tokenize`: each word was counted by the server; `usage`: from the length of whole prompts;
+    """`tokenize`: each word was counted by the server; `usage`: whole prompts were, of the same words;
     `words`: nobody counts, a word is taken for a token."""
 
 

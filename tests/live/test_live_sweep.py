@@ -94,6 +94,8 @@ def check_counts(target: TargetResult) -> None:
             f"ttft {ttft} served {level.served_by} {[one.code for one in level.validity]}\n"
         )
         assert level.requests.failed == 0, level.requests.errors
+        assert level.each is not None
+        assert set(level.each.prompt_tokens) == {level.pp}
         assert level.server is not None
         assert level.server.generation_tokens == level.tokens.generated
         assert level.server.prompt_tokens == level.tokens.prompt
@@ -119,7 +121,10 @@ async def test_our_counts_are_two_real_servers_own(servers: list[str]) -> None:
 async def test_who_served_is_what_the_servers_count(
     servers: list[str], strategy: str, tmp_path: Path
 ) -> None:
-    """Through a real LiteLLM, the requests that its answers say went to each server did."""
+    """Through a real LiteLLM, the requests that its answers say went to each server did.
+
+    It counts no texts: that prompts come out as long as asked is told by the usage of whole ones.
+    """
     if not LITELLM.exists():
         pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")
     with litellm(servers, strategy, tmp_path) as url:

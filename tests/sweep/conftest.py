@@ -79,7 +79,7 @@ class InProcess:
         if behave is not None:
             self.server.behave = behave
         log = RunLog(command.id, command.run)
-        self.client = LoadClient(command, pool, recipe.form, recipe.prompts, log)
+        self.client = LoadClient(command, pool, recipe.form, recipe.prompt, log)
         await self.client.prepare()
         await self.client.run()
         record = RunRecord(command.id)

@@ -112,6 +112,8 @@ class StreamServer:
     models: tuple[str, ...] = ("tiny",)
     template_tokens: int = 5
     has_tokenize: bool = True
+    word_tokens: Callable[[str], int] = field(default=lambda word: (len(word) + 7) // 8)
+    """What a word costs: one token for each eight letters begun, unless told otherwise."""
     port: int = 0
     asked: int = 0
     """Completions so far."""
@@ -138,11 +140,9 @@ class StreamServer:
         return f"http://127.0.0.1:{self.port}"
 
     def count(self, text: str) -> int:
-        """Count tokens: a word is one for each eight letters begun, a mark is one."""
-        total = 0
-        for word in text.replace(".", " .").replace(",", " ,").replace(":", " :").split():
-            total += (len(word) + 7) // 8
-        return total
+        """Count tokens: words as this server's tokenizer has it, a mark like a word of one letter."""
+        words = text.replace(".", " .").replace(",", " ,").replace(":", " :").split()
+        return sum(map(self.word_tokens, words))
 
     async def step(self) -> None:
         """Let the loop turn once."""

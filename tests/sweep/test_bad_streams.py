@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.model.load import EndReason
+from sparktop.sweep import exchange
 from sparktop.sweep.plan import Timeouts
 from sparktop.sweep.request_errors import RequestFailure, count_errors
 from sparktop.sweep.worker_messages import WorkerTarget
@@ -197,8 +198,9 @@ async def test_nothing_after_the_last_event(in_process: InProcess) -> None:
     assert [end.reason for end in loaded.ends] == [EndReason.STOP] * 4
 
 
-async def test_an_error_whose_body_never_ends(in_process: InProcess) -> None:
+async def test_an_error_whose_body_never_ends(in_process: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A status without the end of its body is a failure with the words that came."""
+    monkeypatch.setattr(exchange, "_WORDS_S", 0.2)
 
     async def behave(asked: Asked) -> None:
         asked.write("HTTP/1.1 500 No\r\nContent-Length: 1000\r\n\r\nbroken down")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import pairwise
+from zlib import crc32
 
 import pytest
 
@@ -15,9 +17,10 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
+from sparktop.sweep.passage import MOST_REQUESTS
 from sparktop.sweep.plan import Api, Timeouts
 from sparktop.sweep.request_errors import count_errors
-from sparktop.sweep.worker_messages import WorkerTarget
+from sparktop.sweep.worker_messages import PromptLength, WorkerTarget
 from tests.sweep.conftest import InProcess
 from tests.sweep.stream_server import Asked
 
@@ -188,16 +191,60 @@ async def test_prompts_are_new_and_exactly_as_long_as_asked(in_process: InProces
     assert in_process.calibrated.prompt.exact
 
 
-async def test_prompts_of_a_server_that_counts_no_texts(in_process: InProcess) -> None:
-    """Without /tokenize the usage of two or three requests tells the length, and the result says so."""
-    in_process.server.has_tokenize = False
-    loaded = await in_process.load(concurrency=20, prompt_tokens=200)
+def _odd(word: str) -> int:
+    return 1 + crc32(word.encode()) % 3
+
+
+def _never_one(word: str) -> int:
+    return 2 + crc32(word.encode()) % 2
+
+
+@pytest.mark.parametrize("word_tokens", [lambda _: 1, lambda word: (len(word) + 3) // 4, _odd, _never_one])
+@pytest.mark.parametrize(("length", "template_tokens"), [(64, 5), (96, 31), (200, 0), (2048, 17)])
+async def test_prompts_of_a_server_that_counts_whole_prompts_only(
+    in_process: InProcess, word_tokens: Callable[[str], int], length: int, template_tokens: int
+) -> None:
+    """Without /tokenize usage tells: each prompt has the length asked for, whatever a word costs."""
+    server = in_process.server
+    server.has_tokenize, server.word_tokens, server.template_tokens = False, word_tokens, template_tokens
+    loaded = await in_process.load(concurrency=30, prompt_tokens=length)
+    calibrated = in_process.calibrated
+    assert calibrated is not None
+    assert calibrated.prompt == PromptLength(length, length, exact=True, source="usage")
+    assert calibrated.requests <= MOST_REQUESTS + 1
+    assert [end.prompt_tokens for end in loaded.ends] == [length] * 30
+    prompts = [str(body["messages"][0]["content"]) for body in server.bodies]
+    assert len({tuple(prompt.split()[1:3]) for prompt in prompts}) >= 20
+    assert len(set(prompts)) == 30
+
+
+async def test_a_tokenizer_for_which_a_word_is_a_token_is_found_out_at_once(in_process: InProcess) -> None:
+    """The common case: one request that is tried, three that are counted."""
+    server = in_process.server
+    server.has_tokenize, server.word_tokens, server.template_tokens = False, lambda _: 1, 30
+    await in_process.load(prompt_tokens=1024)
     assert in_process.calibrated is not None
-    assert in_process.calibrated.prompt is not None
-    assert in_process.calibrated.prompt.source == "usage"
-    lengths = [end.prompt_tokens for end in loaded.ends if end.prompt_tokens is not None]
-    assert len(lengths) == 20
-    assert all(abs(length - 200) <= 10 for length in lengths)
+    assert in_process.calibrated.requests <= 4
+
+
+async def test_a_template_longer_than_the_prompt_is_told(in_process: InProcess) -> None:
+    """The shortest prompt is sent, and its length is in the result."""
+    server = in_process.server
+    server.has_tokenize, server.template_tokens = False, 30
+    loaded = await in_process.load(prompt_tokens=20)
+    assert in_process.calibrated is not None
+    assert in_process.calibrated.prompt == PromptLength(20, 31, exact=False, source="usage")
+    assert {end.prompt_tokens for end in loaded.ends} == {31}
+
+
+@pytest.mark.parametrize("told", [3, 10**7])
+async def test_a_server_that_tells_nonsense_does_not_count(in_process: InProcess, told: int) -> None:
+    """The same count for every prompt: words are taken for tokens, and nobody says that it is exact."""
+    server = in_process.server
+    server.has_tokenize, server.word_tokens, server.template_tokens = False, lambda _: 0, told
+    await in_process.load(prompt_tokens=100)
+    assert in_process.calibrated is not None
+    assert in_process.calibrated.prompt == PromptLength(100, None, exact=False, source="words")
 
 
 async def test_what_a_body_asks_for(in_process: InProcess) -> None:

@@ -247,6 +247,15 @@ def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st
         assert all(level.load.concurrency >= 1 for level in series.levels)
 
 
+@pytest.mark.parametrize("name", ["completed", "total_input_tokens", "input_lens", "output_lens"])
+def test_counts_below_nothing_are_no_counts(name: str) -> None:
+    """A file whose counts are negative loses what hangs on them, and is read all the same."""
+    told = deepcopy(trimmed(VLLM))
+    told[name] = [-1] * 3 if isinstance(told[name], list) else -1
+    (series,) = vllm_bench.read(told, "n", "f")
+    assert all((level.load.pp or 0) >= 0 and (level.load.tg or 0) >= 0 for level in series.levels)
+
+
 def keys(holder: Any) -> list[Any]:  # noqa: ANN401 - it may be any JSON
     return list(holder) if isinstance(holder, dict) else list(range(len(holder)))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cache
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.prompts import FILLER, Book, PromptMaker, PromptTokens, pieces
+from sparktop.sweep.passage import Passage
+from sparktop.sweep.prompts import FILLER, Book, Kind, PromptMaker, PromptTokens, pieces
+from sparktop.sweep.word_list import ADJECTIVES, ADVERBS, NOUNS, VERBS
 
 SPLIT = re.compile(r" [\w']+|[.,:]")
 
@@ -66,3 +69,30 @@ def test_the_same_words_with_the_same_seed() -> None:
     """A seed gives one book."""
     assert Book(4, 500).text == Book(4, 500).text
     assert Book(4, 500).text != Book(5, 500).text
+
+
+@given(st.integers(0, 400), st.sampled_from([0, 3, 12]), st.integers(0, 10**9), st.text(max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_every_order_of_a_passage_holds_the_same_words(cut: int, names: int, number: int, salt: str) -> None:
+    """The same pieces, first and last in their places, and the first line all names."""
+    parts = list(zip(book().kinds, book().pieces, strict=True))[:cut]
+    passage = Passage([f" {word}" for word in NOUNS[:names]], parts, " so so", 77)
+    (text, tokens), (other, _) = passage.prompt(number, salt), passage.prompt(number + 1, salt)
+    assert tokens == 77
+    assert Counter(SPLIT.findall(text)) == Counter(SPLIT.findall(other))
+    assert len(SPLIT.findall(text)) == len(parts) + names + bool(names) + 2
+    assert text.startswith("Notes")
+    assert text.endswith(f"{parts[-1][1] if parts else ''} so so")
+    if names:
+        assert sorted(SPLIT.findall(text)[:names]) == sorted(f" {word}" for word in NOUNS[:names])
+        assert SPLIT.findall(text)[0] != SPLIT.findall(other)[0]
+
+
+def test_words_change_places_with_their_kind_only() -> None:
+    """Sentences keep their frame: an article stays where it was, a noun becomes a noun."""
+    parts = list(zip(book().kinds, book().pieces, strict=True))[:300]
+    shuffled = SPLIT.findall(Passage([], parts, "", 0).prompt(1, "x")[0])
+    sorts = {Kind.NOUN: NOUNS, Kind.ADJECTIVE: ADJECTIVES, Kind.VERB: VERBS, Kind.ADVERB: ADVERBS}
+    for (kind, piece), word in zip(parts, shuffled, strict=True):
+        assert word == piece if kind is Kind.FIXED else word.strip() in sorts[kind]
+    assert shuffled != [piece for _, piece in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,8 @@ from sparktop.sweep.progress import (
     SweepEnded,
 )
 from sparktop.sweep.results import SweepResult
+from sparktop.sweep.worker_messages import RunLoad, WorkerMessage
+from sparktop.sweep.worker_process import SweepWorker
 from tests.sweep.watched_servers import QUICK, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
@@ -50,6 +53,30 @@ async def test_our_counts_are_the_servers_own() -> None:
         ("spark-a", 4, 0),
         ("spark-a", 4, 1),
     ]
+
+
+async def test_the_same_seed_sends_the_same_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a server that takes a salt: a new one for each run, the same prompts again, and no cache hit."""
+    sent: list[RunLoad] = []
+    run = SweepWorker.run
+
+    def noting(worker: SweepWorker, command: RunLoad) -> AsyncIterator[WorkerMessage]:
+        sent.append(command)
+        return run(worker, command)
+
+    monkeypatch.setattr(SweepWorker, "run", noting)
+    async with watched() as servers:
+        plan = servers.plan(concurrency=(2,), seed=5, warmup=False)
+        results = [await servers.runner(plan).run() for _ in range(2)]
+    made = [(one.seed, one.prompt_salt) for one in sent]
+    assert made[:2] == made[2:]
+    assert made[0] != made[1]
+    assert len({one.cache_salt for one in sent}) == 4
+    for result in results:
+        assert result.targets[0].fresh_by == "cache_salt"
+        (level,) = result.targets[0].levels
+        assert level.server is not None
+        assert level.server.prefix_cache_hit_percent == 0
 
 
 async def test_each_level_is_saved_as_it_is_done() -> None:
@@ -178,14 +205,15 @@ async def test_several_prompt_lengths_are_several_levels() -> None:
 
 async def test_more_requests_than_slots_are_a_queue() -> None:
     """The level says so where the server's looks show requests that waited."""
-    slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
+    slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.005, weights_all_s=0.01))
     async with watched(profile=slow) as servers:
         plan = servers.plan(concurrency=(6,), tg=30, warmup=False)
         result = await servers.runner(plan).run()
     (level,) = result.targets[0].levels
     assert level.server is not None
     assert level.server.running_max == 2
-    assert level.server.waiting_max == 4
+    # Five where a look falls between the first two to be let in.
+    assert level.server.waiting_max in {4, 5}
     assert "queue_limited" in {one.code for one in level.validity}
 
 
@@ -193,11 +221,11 @@ async def test_the_search_for_the_most_agents_ends_at_the_slots() -> None:
     """With two slots and a limit on TTFT the answer is two: a third request waits for another's end."""
     slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=2e-3, weights_all_s=3e-3))
     async with watched(profile=slow) as servers:
-        conditions = (SloCondition("ttft_p90_ms", 80.0),)
-        plan = servers.plan(concurrency=(2,), tg=64, runs=2, slo=conditions, warmup=False)
+        conditions = (SloCondition("ttft_p90_ms", 50.0),)
+        plan = servers.plan(concurrency=(2,), tg=32, runs=2, slo=conditions, warmup=False)
         result = await servers.runner(plan).run()
     assert result.slo is not None
-    assert result.slo.conditions == ("ttft_p90_ms ≤ 80",)
+    assert result.slo.conditions == ("ttft_p90_ms ≤ 50",)
     assert result.slo.holds_to["spark-a"].concurrency == 2
     assert result.slo.holds_to["spark-a"].interval == (2, 2)
     assert [level.concurrency for level in result.targets[0].levels] == [2, 4, 3]

@@ -9,6 +9,7 @@ import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStarted
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey
@@ -20,6 +21,7 @@ from sparktop.sweep.router_side import router_overhead_ms
 from sparktop.sweep.sample_feed import ListeningStore
 from sparktop.sweep.server_side import (
     ServerLog,
+    in_flight,
     is_mdns,
     node_point,
     node_side,
@@ -169,6 +171,33 @@ def test_a_machines_level_is_extremes_and_means() -> None:
     assert (side.throttled_percent, side.headroom_min_bytes) == (5.0, 10)
     nothing = node_side([node_point(NodeSample(1.0))])
     assert set(nothing.model_dump().values()) == {None}
+
+
+def test_looks_at_an_idle_machine_are_in_no_mean() -> None:
+    """Its heat and its memory count, its clock and power do not; a driver that tells no use is believed."""
+    idle = GpuReading(0, utilization_percent=0.0, temperature_c=80.0, power_w=9.0, sm_clock_mhz=208)
+    busy = replace(idle, utilization_percent=96.0, temperature_c=70.0, power_w=90.0, sm_clock_mhz=2400)
+    mute = replace(busy, utilization_percent=None, sm_clock_mhz=2200)
+    points = [node_point(NodeSample(at, gpus=(gpu,))) for at, gpu in enumerate((idle, busy, mute))]
+    side = node_side(points)
+    assert (side.gpu_c_max, side.power_w_mean, side.sm_clock_mhz_mean) == (80.0, 90.0, 2300.0)
+    assert node_side(points[:1]).sm_clock_mhz_mean is None
+    assert node_point(NodeSample(1.0, gpus=(idle, busy))).is_idle is False
+
+
+def test_only_looks_with_requests_in_flight_count_for_a_machine() -> None:
+    """What was read between two runs, or between two requests, is left out."""
+    made = record()
+    made.prepared = replace(made.prepared, nodes=("n1",))
+    made.spans = [(10.0, 30.0)]
+    for name, start, end in (("a", 10.0, 14.0), ("b", 13.0, 16.0), ("c", 20.0, 24.0)):
+        made.events += [RequestStarted(name, start), FirstToken(name, start + 1.0)]
+        made.events.append(RequestEnded(name, end, EndReason.LENGTH))
+    log = ServerLog()
+    for at, clock in ((9.0, 208), (12.0, 2400), (15.0, 2200), (18.0, 208), (22.0, 2300), (29.0, 208)):
+        log.hear(SourceKey.node("n1"), NodeSample(at, gpus=(GpuReading(0, sm_clock_mhz=clock),)))
+    assert made.facts(log).hardware["n1"].sm_clock_mhz_mean == 2300.0
+    assert in_flight([(4.0, 5.0), (1.0, 3.0), (2.0, 2.5), (3.0, 3.5)]) == [(1.0, 3.5), (4.0, 5.0)]
 
 
 def test_who_is_behind_a_target_is_found_by_address() -> None:

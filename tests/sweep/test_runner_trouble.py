@@ -379,9 +379,10 @@ async def test_somebody_elses_requests_are_noticed() -> None:
 
 
 async def test_no_prompt_and_no_salt_is_sent_twice(bench: Bench) -> None:
-    """Over warm-ups, runs and a second sweep of the same seed: the prefix cache never helps."""
+    """To a server that may not know salts, in warm-ups, runs and a second sweep of the same seed."""
     for _ in range(2):
-        await bench.runner(concurrency=(1, 4), warmup=True, seed=3).run()
+        result = await bench.runner(concurrency=(1, 4), warmup=True, seed=3).run()
+        assert result.targets[0].fresh_by == "nonce"
     bodies = bench.server.bodies
     assert len(bodies) > 2 * 3 * 5
     prompts = [body["messages"][0]["content"] for body in bodies]

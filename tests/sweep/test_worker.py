@@ -50,6 +50,17 @@ def load(server: StreamServer, concurrency: int, run_id: str = "run", tokens: in
     return RunLoad(run_id, WorkerTarget(server.url, "tiny"), concurrency, 40, tokens, timeouts=LIMITS)
 
 
+async def test_the_process_loads_what_it_needs_and_no_more() -> None:
+    """Neither another HTTP client nor the models of result files: importing them costs more than a load."""
+    names = "aiohttp", "httpx", "pydantic", "textual", "psutil"
+    code = f"import sys, sparktop.sweep.worker; print([one for one in {names} if one in sys.modules])"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    out, _ = await process.communicate()
+    assert (process.returncode, out) == (0, b"[]\n")
+
+
 def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 

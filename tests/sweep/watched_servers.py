@@ -33,7 +33,7 @@ QUICK = replace(
 )
 """Steps of less than a millisecond for one request."""
 PATIENT = Timeouts(connect_s=10.0, first_token_s=30.0, between_tokens_s=30.0, whole_s=50.0)
-INTERVAL_S = 0.25
+INTERVAL_S = 0.1
 
 
 @asynccontextmanager

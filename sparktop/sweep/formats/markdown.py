@@ -62,6 +62,7 @@ def _head(result: SweepResult) -> Iterator[str]:
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
         f"order {plan.order.value}",
+        _prompts(result),
     ]
     yield " · ".join(part for part in parts if part)
     if result.status != "done":
@@ -73,6 +74,15 @@ def _head(result: SweepResult) -> Iterator[str]:
     if result.client.trustworthy is False:
         reasons = "; ".join(code(reason) for reason in result.client.reasons) or "no reason was told"
         yield f"\n**The load generator was too slow to be believed**: {reasons}"
+
+
+def _prompts(result: SweepResult) -> str:
+    """Tell what prompts were made of, and what kept them out of the prefix cache."""
+    ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
+    if result.plan.seed is None or not ways:
+        return ""
+    word = " and a word of this sweep" if "nonce" in ways else ""
+    return f"prompts from seed {result.plan.seed}{word}"
 
 
 def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:

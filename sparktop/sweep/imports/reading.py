@@ -56,9 +56,9 @@ def finite(value: object) -> float | None:
 
 
 def whole(data: object, *path: str | int) -> int | None:
-    """Give a whole number at a path."""
+    """Give a count at a path: a whole number, not below 0."""
     found = number(data, *path)
-    return int(found) if found is not None and found == int(found) else None
+    return int(found) if found is not None and found == int(found) and found >= 0 else None
 
 
 def concurrency_at(data: object, *path: str | int) -> int | None:

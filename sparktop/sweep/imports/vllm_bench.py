@@ -149,8 +149,8 @@ def _events(result: object) -> Iterator[LoadEvent]:
         if start is None:
             continue
         name = str(index)
-        prompt, output = finite(prompts[index]), finite(outputs[index])
-        yield RequestStarted(name, start, 0, None if prompt is None else int(prompt))
+        prompt, output = whole(prompts, index), whole(outputs, index)
+        yield RequestStarted(name, start, 0, prompt)
         if told or first is None or not output:
             failure = Failure(FailureKind.INTERNAL, "as its tool told", start)
             yield RequestEnded(name, start, EndReason.ERROR, error=failure)
@@ -161,7 +161,7 @@ def _events(result: object) -> Iterator[LoadEvent]:
         end = finite(latencies[index]) if index < len(latencies) else None
         ended = times[-1] if end is None else max(times[-1], start + end)
         source = TokenSource.USAGE if len(times) - output not in {0, 1} else TokenSource.TOKEN_IDS
-        yield RequestEnded(name, ended, EndReason.LENGTH, generated_tokens=int(output), token_source=source)
+        yield RequestEnded(name, ended, EndReason.LENGTH, generated_tokens=output, token_source=source)
 
 
 def _tokens(name: str, times: Sequence[float]) -> Iterator[LoadEvent]:
