@@ -23,7 +23,7 @@ demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and 
 	@$(BIN)/sparktop demo
 
 # The tests run last: their count is the last line of a log.
-test: ## everything a change must pass (about three minutes)
+test: ## everything a change must pass (about eight minutes on two cores)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory wheel
 	@$(MAKE) --no-print-directory aarch64
@@ -33,7 +33,7 @@ unit: $(VENV)/.dev ## the quick part: pure code, no screens, servers or processe
 	timeout 120 $(BIN)/pytest $(UNIT)
 
 all-tests: $(VENV)/.dev ## every test that needs no outside server
-	timeout 900 $(BIN)/pytest -m "not live and not prometheus"
+	timeout 1500 $(BIN)/pytest -m "not live and not prometheus"
 
 lint: $(VENV)/.dev ## rules, format, types, layers
 	timeout 60 $(BIN)/ruff check

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from sparktop.demo.rehearsal import Outage, Rehearsal
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.palette import shipped_palettes
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
@@ -29,9 +30,13 @@ MANY = 12
 
 
 @cache
-def played(outage: Outage | None, backends: int) -> Store:
-    """Give what is known after the demo has run; drawing changes nothing in it."""
-    return Rehearsal(outage=outage, backends=backends).play(170)
+def played(outage: Outage | None, backends: int, scenario: str | None) -> Store:
+    """Give what is known after the demo has run; drawing changes nothing in it.
+
+    `scenario` is what `sparktop demo` shows under that name; None a load that shows every kind of graph.
+    """
+    told = None if scenario is None else SCENARIOS[scenario]
+    return Rehearsal(outage=outage, backends=backends, nodes=backends if told else 1, scenario=told).play(170)
 
 
 async def picture(
@@ -41,9 +46,10 @@ async def picture(
     keys: tuple[str, ...] = (),
     outage: Outage | None = None,
     backends: int = 2,
+    scenario: str | None = None,
 ) -> str:
     """Give the screen as SVG after 170 virtual seconds and the keys given."""
-    app = SparktopApp(played(outage, backends).snapshot, theme=theme)
+    app = SparktopApp(played(outage, backends, scenario).snapshot, theme=theme)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for key in keys:
@@ -62,6 +68,9 @@ async def draw() -> dict[str, str]:
         jobs[f"dead-backend-{name}"] = await picture(size, outage=dead, keys=("3",))
         jobs[f"detail-{name}"] = await picture(size, keys=("down", "down", "enter"))
         jobs[f"node-{name}"] = await picture(size, keys=("down", "enter"))
+        jobs[f"swing-{name}"] = await picture(size, scenario=DEFAULT_SCENARIO)
+        jobs[f"balance-{name}"] = await picture(size, keys=("b",), scenario=DEFAULT_SCENARIO)
+        jobs[f"why-{name}"] = await picture(size, keys=("b", "w"), scenario=DEFAULT_SCENARIO)
         for view, keys in VIEWS.items():
             jobs[f"{view}-{name}"] = await picture(size, keys=keys, backends=MANY)
     for theme in shipped_palettes():
