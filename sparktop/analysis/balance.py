@@ -1,8 +1,9 @@
 """Balance of a group of backends behind one router: from their loads to one word and what it rests on.
 
 No single statistic tells herding from chance: loads of a closed loop are always opposed, and those of random
-routing drift slowly and widely. So the spread is held against random routing's own, and next to it stand two
-views of the movement that cover each other: changes of the lead (long swings) and one rhythm (short ones).
+routing drift slowly and widely. So the spread is held against random routing's own, and next to it stand
+three views of the movement that cover each other: changes of the lead (long swings), one rhythm (short ones)
+and, for convoys that go round with neither, each backend's own turns from full to empty and back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sparktop.analysis.dispersion import (
     skew,
     starved_shares,
 )
-from sparktop.analysis.lead import Lead, follow_lead, lead_margin
+from sparktop.analysis.lead import Lead, Turns, follow_lead, follow_turns, lead_margin
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.periodicity import find_swing
 from sparktop.analysis.step_time import fit_step_time, variance_factor
@@ -43,8 +44,15 @@ _PAIR = 2
 _SWING_RMS, _SWING_RMS_OF_MANY = 0.6, 0.5
 """All to nothing and back is 1; counts alone, which a change of scale would multiply, do not make a swing."""
 _RHYTHM_RMS, _RHYTHM_Z, _RHYTHM_TURN = 0.25, 1.0, 0.2
-_RHYTHM_LOAD = 3.0
-"""Requests a backend: with fewer, three coin tosses look like a swing."""
+_RHYTHM_LOAD, _FEW_SCORE = 3.0, 4.0
+"""Requests a backend: with fewer, three coin tosses look like a swing, and the score must be higher."""
+_TURNS_Z, _TURNS_RMS = 3.0, 0.5
+"""Spread beyond 1 that moves, times the root of n - 1, by which chance is narrower among n; and its size.
+
+Simulated random routing reached 2.4 in 27,000 windows of 510 runs (2, 4 and 8 backends, 4 to 128 clients).
+"""
+_TURNS_OF_EACH, _TURNS_OF_ONE = 1.5, 2
+"""Times that backends go from full to empty or back, on average and one at least: a cold burst does once."""
 _BLIND_SCORE = 1.5
 """Asked for while the life of a request is unknown, since then any period will do."""
 _MANY_SCORE = 2.5
@@ -90,6 +98,7 @@ class Figures:
     factor: float
     z: float | None
     lead: Lead
+    turns: Turns
     swing: Swing | None
     starved: Sequence[float]
     starved_any: float
@@ -149,6 +158,7 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
         factor=factor,
         z=z,
         lead=follow_lead(grid, counted, lead_margin(typical, count, factor)),
+        turns=follow_turns(grid, counted),
         swing=_scored(find_swing(grid, known, load.e2e_s), z, count),
         starved=starved.shares,
         starved_any=starved.anyone,
@@ -187,7 +197,7 @@ def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
     if figures.mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
-    if leads_alternate(figures) or has_rhythm(figures):
+    if leads_alternate(figures) or takes_turns(figures) or has_rhythm(figures):
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
         # A swing that is already plain needs no whole window; that there is none does.
@@ -212,6 +222,25 @@ def leads_alternate(figures: Figures) -> bool:
     return z >= _SWING_Z_OF_MANY and swing.relative_rms >= _SWING_RMS_OF_MANY
 
 
+def takes_turns(figures: Figures) -> bool:
+    """Say whether backends go from full to empty and back, spread further than random routing ever is."""
+    count, turns, swing = len(figures.grid.loads), figures.turns, figures.swing
+    return (
+        _turning_spread(figures) >= _TURNS_Z
+        and swing is not None
+        and swing.relative_rms >= _TURNS_RMS
+        and turns.turns >= max(2 * _PAIR, _TURNS_OF_EACH * count)
+        and turns.most >= _TURNS_OF_ONE
+    )
+
+
+def _turning_spread(figures: Figures) -> float:
+    """Give the part of the spread that moves, beyond chance's 1, in units of two backends."""
+    if figures.z is None or figures.swing is None:
+        return 0.0
+    return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)
+
+
 def has_rhythm(figures: Figures) -> bool:
     """Say whether the load turns round and comes back in a way that neither chance nor drift shows."""
     swing = figures.swing
@@ -220,14 +249,16 @@ def has_rhythm(figures: Figures) -> bool:
     return (
         swing.relative_rms >= _RHYTHM_RMS
         and figures.z * figures.factor * swing.moving_share >= _RHYTHM_Z
-        and figures.mean_total >= _RHYTHM_LOAD * len(figures.grid.loads)
         and turn(swing) >= _RHYTHM_TURN
         and swing.score >= _least_score(figures)
     )
 
 
 def _least_score(figures: Figures) -> float:
-    many = 0.0 if len(figures.grid.loads) == _PAIR else _MANY_SCORE
+    count = len(figures.grid.loads)
+    many = 0.0 if count == _PAIR else _MANY_SCORE
+    if figures.mean_total < _RHYTHM_LOAD * count:
+        many = _FEW_SCORE
     return many + (0.0 if figures.load.e2e_s else _BLIND_SCORE)
 
 
@@ -301,18 +332,29 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         swing=figures.swing,
     )
     reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads_alternate(figures))
+    if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or has_rhythm(figures)):
+        reasons = (_turns_said(figures), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid) if judged else (None, None)
     return replace(result, reasons=reasons, cause=cause, hint=hint)
 
 
+def _turns_said(figures: Figures) -> str:
+    turns = figures.turns
+    every = "" if turns.period_s is None else f", there and back in {turns.period_s:.0f} s"
+    return (
+        f"backends go from full to empty or back {turns.turns} times in {figures.grid.span_s:.0f} s{every}: "
+        "half more than their share, then half less"
+    )
+
+
 def _period(figures: Figures) -> float | None:
-    """Give the swing's period: two changes of the lead between two backends, else what the rhythm says."""
+    """Give the swing's period: two changes of the lead between two, a rhythm's, else the turns' own."""
     swing, swap = figures.swing, figures.lead.swap_s
     if leads_alternate(figures) and len(figures.grid.loads) == _PAIR and swap is not None:
         return 2 * swap
-    if swing is None:
-        return None
-    return swing.period_s
+    if has_rhythm(figures) or figures.turns.period_s is None:
+        return None if swing is None else swing.period_s
+    return figures.turns.period_s
 
 
 def _confidence(figures: Figures, word: BalanceWord) -> float | None:
@@ -328,6 +370,7 @@ def _confidence(figures: Figures, word: BalanceWord) -> float | None:
         return complete
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
     long = min(figures.lead.changes / _SWING_CHANGES, z / _SWING_Z)
+    long = max(long, _turning_spread(figures) / _TURNS_Z) if takes_turns(figures) else long
     short = 0.0
     if swing is not None and swing.score is not None:
         short = 1 + swing.score / SCORE_LIMIT

@@ -1,4 +1,4 @@
-"""Which backend has clearly most of the load, and how often that changes."""
+"""Which backend clearly has most of the load, how often that changes, and who goes from full to empty."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from sparktop.analysis.load_grid import LoadGrid
 
 _SMALLEST, _LARGEST = 0.5, 0.9
 _DEVIATIONS = 3.0
+_AROUND = 0.5
+"""Of its share: a backend is full with half more and empty with half less, and in between neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +61,45 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
         swap_s=median(gaps) if gaps else None,
         per_min=len(changed_at) / minutes if minutes > 0 else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """How often backends went from full to empty or back; ties and who is ahead do not matter here."""
+
+    turns: int
+    """Of all backends."""
+    most: int
+    """Of the one that did so most often."""
+    period_s: float | None
+    """Median time from full over empty to full, or the other way; None when no backend did both."""
+
+
+def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> Turns:
+    """Count over `slots` how often each backend went from 1.5 times its share to half of it, or back.
+
+    Among many several are full at once, and the lead may not change while convoys go round.
+    """
+    counts: list[int] = []
+    gaps: list[int] = []
+    totals = [grid.totals[slot] for slot in slots]
+    for column, share in zip(grid.loads, grid.shares, strict=True):
+        high, low = (1 + _AROUND) * share, (1 - _AROUND) * share
+        state = 0
+        turned_at: list[int] = []
+        # NaN compares as false.
+        for slot, total in zip(slots, totals, strict=True):
+            load = column[slot]
+            if load >= high * total:
+                now = 1
+            elif load <= low * total:
+                now = -1
+            else:
+                continue
+            if now != state:
+                if state:
+                    turned_at.append(slot)
+                state = now
+        counts.append(len(turned_at))
+        gaps += [later - earlier for earlier, later in zip(turned_at, turned_at[2:], strict=False)]
+    return Turns(sum(counts), max(counts, default=0), median(gaps) * grid.step_s if gaps else None)

@@ -21,8 +21,8 @@ from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
 from sparktop.sources.http_failure import AnswerError, status_error
-from sparktop.sources.server_words import server_words
 from sparktop.sources.router import LIVELINESS
+from sparktop.sources.server_words import server_words
 
 _OK = 200
 _SLOW_MS = 500.0

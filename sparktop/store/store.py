@@ -194,7 +194,7 @@ class Store:
         )
 
     def _hears_of_simulation(self) -> bool:
-        """Tell whether a server, a router or an agent says that it is simulated: a version 0.32.0+simulated."""
+        """Tell whether a server says so in its version (0.32.0+simulated), or an agent does."""
         versions = [track.view.version for track in self._backends.values()]
         if any(version is not None and version.endswith(SIMULATED) for version in versions):
             return True

@@ -1,0 +1,280 @@
+"""Simulated runs of a routed cluster, judged as the live program would have judged them.
+
+Copies of the calibrated solo engine behind a router, a closed loop of clients, 64 prompt tokens, and answers
+as long as a request shall live; virtual time. `balance.py` makes the study of them.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from sparktop.analysis.balance import GroupLoad, judge, window_s
+from sparktop.analysis.hysteresis import EVERY_S, BalanceWatch
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.load import Level, LoadMode, RequestEnded, RequestStarted
+from sparktop.simulation.calibration import SOLO
+from sparktop.simulation.closed_loop import ClosedLoop
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
+from sparktop.simulation.routers import RouterSettings, make_router
+from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
+from sparktop.simulation.virtual_time import VirtualTime
+from tests.analysis.routed_load import START, cut, rates
+
+ALARMS = frozenset({BalanceWord.OSCILLATING, BalanceWord.STARVED})
+PROMPT = 64
+HZ = 4
+"""Simulated once at this rate; lower ones are every second or fourth sample of it."""
+PIECE_LIVES = 2.5
+"""A swing lasts about two lives of a request: so long a piece of time holds one."""
+MEMORY_S = 310.0
+"""More than the longest look at a skew."""
+LIVES_TOLD, LIVES_ENOUGH = 5, 20
+"""Ended requests from which on their median life is known, and with which two minutes are enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One simulated run."""
+
+    policy: str
+    """shuffle, round-robin, lag, poll (least-busy on counts that come late, or are read so often) or
+    cooldown (least-busy, and answers that break off)."""
+    clients: int
+    backends: int
+    lengths: str
+    """fixed, uniform (half to one and a half of the mean) or log-normal."""
+    life_s: float
+    """Of a mean request when the load is even, nearly."""
+    seconds: float
+    seed: int
+    stale_s: float = 0.0
+    cold: bool = False
+    """Whether all clients begin at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was seen of a run, at `HZ`."""
+
+    tracks: tuple[LoadTrack, ...]
+    ends_s: Sequence[float]
+    """When requests ended, ascending."""
+    lives_s: Sequence[float]
+    """How long those had lived."""
+
+    def life_s(self, at: float) -> float | None:
+        """Give the median life as the store would know it: of two minutes, else of ten; None with too few."""
+        end = bisect_right(self.ends_s, at)
+        first = bisect_right(self.ends_s, at - 120.0)
+        if end - first < LIVES_ENOUGH:
+            first = bisect_right(self.ends_s, at - 600.0)
+        return median(self.lives_s[first:end]) if end - first >= LIVES_TOLD else None
+
+    def at_rate(self, hz: int) -> Recording:
+        """Give the same run as seen at a lower rate."""
+        every = HZ // hz
+        thinned = [
+            replace(
+                track,
+                times_s=track.times_s[::every],
+                running=track.running[::every],
+                waiting=track.waiting[::every] if track.waiting is not None else None,
+                generation_tps=track.generation_tps[::every] if track.generation_tps is not None else None,
+            )
+            for track in self.tracks
+        ]
+        return replace(self, tracks=tuple(thinned))
+
+
+def output_tokens(scene: Scene) -> int:
+    """Give the mean answer that makes requests live as long as the scene says."""
+    batch = max(1, min(SOLO.max_num_seqs, round(scene.clients / scene.backends)))
+    step_s = SOLO.cost.step_s(batch, 2 * PROMPT * batch, 0.0, REFERENCE_CLOCK_MHZ)
+    return max(4, round(scene.life_s / step_s))
+
+
+def router_of(scene: Scene) -> tuple[str, RouterSettings, ProxyHabits]:
+    """Give the strategy with its settings, and how the proxy behaves."""
+    settings, habits = RouterSettings(), ProxyHabits(arrival_spread_s=0.002)
+    if scene.policy == "lag":
+        settings = RouterSettings(increment_lag_s=scene.stale_s, decrement_lag_s=scene.stale_s)
+    elif scene.policy == "poll":
+        settings = RouterSettings(poll_s=scene.stale_s)
+    elif scene.policy == "cooldown":
+        after = max(2, round(0.8 * output_tokens(scene)))
+        habits = replace(habits, faults=Faults(share=1.0, after_tokens=after))
+    blind = {"shuffle": "simple-shuffle", "round-robin": "round-robin"}
+    return blind.get(scene.policy, "least-busy"), settings, habits
+
+
+def simulate(scene: Scene) -> Recording:
+    """Run a scene."""
+    engines = [
+        Engine(SOLO, seed=f"{scene.seed}-{index}", token_events=False) for index in range(scene.backends)
+    ]
+    virtual = VirtualTime(engines)
+    strategy, settings, habits = router_of(scene)
+    router = make_router(strategy, scene.backends, settings, seed=f"router-{scene.seed}")
+    way = RoutedWay(virtual, router, habits, seed=f"way-{scene.seed}")
+    tokens = output_tokens(scene)
+
+    def lengths(source: random.Random) -> tuple[int, int]:
+        drawn = source.uniform(0.5, 1.5) if scene.lengths == "uniform" else source.lognormvariate(-0.32, 0.8)
+        return PROMPT, max(1, min(3000, round(drawn * tokens)))
+
+    level = Level("study", scene.clients, PROMPT, tokens, mode=LoadMode.STEADY, duration_s=scene.seconds + 9)
+    drawn = None if scene.lengths == "fixed" else lengths
+    stagger_s = 0.0 if scene.cold else 0.3 * scene.life_s
+    loop = ClosedLoop(virtual, way, level, seed=scene.seed, lengths=drawn, stagger_s=stagger_s)
+    loop.start()
+    times: list[float] = []
+    rows: list[list[tuple[int, int, int]]] = []
+    for index in range(int(scene.seconds * HZ) + 1):
+        virtual.run(index / HZ)
+        times.append(index / HZ)
+        rows.append([(one.running, one.waiting, one.tally.generation_tokens) for one in engines])
+    began: dict[str, float] = {}
+    ended: list[tuple[float, float]] = []
+    for event in loop.events:
+        if isinstance(event, RequestStarted):
+            began[event.request_id] = event.at
+        elif isinstance(event, RequestEnded):
+            # A router's refusal is nobody's life: servers never saw that request.
+            born = began.pop(event.request_id)
+            if event.generated_tokens:
+                ended.append((event.at, event.at - born))
+    tracks = []
+    for index, column in enumerate(zip(*rows, strict=True)):
+        running, waiting, made = zip(*column, strict=True)
+        tracks.append(
+            LoadTrack(
+                name=f"spark-{chr(97 + index)}",
+                times_s=times,
+                running=[float(value) for value in running],
+                waiting=[float(value) for value in waiting],
+                generation_tps=rates(times, made),
+                slots=SOLO.max_num_seqs,
+            )
+        )
+    return Recording(tuple(tracks), [at for at, _ in ended], [life for _, life in ended])
+
+
+class Follower:
+    """Judges a recording as the live program would have, every 5 s."""
+
+    def __init__(self, seen: Recording) -> None:
+        """Start before its first second."""
+        self._seen = seen
+        self._watch = BalanceWatch()
+
+    def judged(self, at: float) -> Balance:
+        """Judge one window, without hysteresis."""
+        life = self._seen.life_s(at)
+        memory = max(MEMORY_S if life else 0.0, window_s(life)) + 10
+        tracks = tuple(cut(track, at - memory, at) for track in self._seen.tracks)
+        found = judge(GroupLoad("proxy", tracks, life, step_time=self._watch.step_time), at)
+        # As an update of the watch does: the next window may have no fit of its own.
+        self._watch.step_time = found.step_time or self._watch.step_time
+        return found
+
+    def follow(self, until_s: float) -> Iterator[tuple[float, Balance]]:
+        """Give each evaluation up to a moment, with what is announced."""
+        at = EVERY_S
+        while at <= until_s:
+            found, _ = self._watch.update(self.judged(at), at, START)
+            yield at, found
+            at += EVERY_S
+
+
+def announced(seen: Recording, until_s: float) -> set[BalanceWord]:
+    """Give all alarms that a run announces.
+
+    Who announces has said it twice in a row, so every second evaluation is enough to see that none does.
+    """
+    follower = Follower(seen)
+    evenly = range(2, int(until_s / EVERY_S) + 1, 2)
+    if not any(follower.judged(EVERY_S * index).word_now in ALARMS for index in evenly):
+        return set()
+    return {found.word for _, found in Follower(seen).follow(until_s)} & ALARMS
+
+
+def loads_between(seen: Recording, begin_s: float, end_s: float) -> Iterator[list[float]]:
+    """Give each backend's requests, running and waiting, where there are samples."""
+    for track in seen.tracks:
+        queue = track.waiting or [0.0] * len(track.times_s)
+        first, last = bisect_left(track.times_s, begin_s), bisect_left(track.times_s, end_s)
+        if first < last:
+            yield [a + b for a, b in zip(track.running[first:last], queue[first:last], strict=True)]
+
+
+def there_and_back(seen: Recording, begin_s: float, end_s: float) -> float:
+    """Give how far the backend that swings most goes up and down, half of the lesser, over the mean load.
+
+    What only falls, as a cold burst does, or only rises is no swing.
+    """
+    widest, whole = 0.0, 0.0
+    for loads in loads_between(seen, begin_s, end_s):
+        top = bottom = loads[0]
+        rise = fall = 0.0
+        for load in loads:
+            top, bottom = max(top, load), min(bottom, load)
+            rise, fall = max(rise, load - bottom), max(fall, top - load)
+        widest = max(widest, min(rise, fall) / 2)
+        whole += fmean(loads)
+    return widest * len(seen.tracks) / whole if whole else 0.0
+
+
+def half_range(seen: Recording, begin_s: float, end_s: float) -> float:
+    """Give half of the 5 to 95 % range of the backend that moves most, over the mean load."""
+    ranges, whole = [0.0], 0.0
+    for loads in loads_between(seen, begin_s, end_s):
+        ordered, last = sorted(loads), len(loads) - 1
+        ranges.append((ordered[int(0.95 * last)] - ordered[int(0.05 * last)]) / 2)
+        whole += fmean(loads)
+    return max(ranges) * len(seen.tracks) / whole if whole else 0.0
+
+
+Measure = Callable[[Recording, float, float], float]
+"""Gives the swing of a recording between two times."""
+
+
+def pieces(begin_s: float, end_s: float, life_s: float) -> list[tuple[float, float]]:
+    """Cut a time into equal pieces of about 2.5 lives, each long enough for one swing."""
+    count = max(1, int((end_s - begin_s) / max(PIECE_LIVES * life_s, 5.0)))
+    each = (end_s - begin_s) / count
+    return [(begin_s + index * each, begin_s + (index + 1) * each) for index in range(count)]
+
+
+@cache
+def chance_swing(clients: int, backends: int, lengths: str, life_s: float, measure: Measure) -> float:
+    """Give how far shuffle swings under the same load, over as long a piece of time: root mean square."""
+    seconds = max(300.0, 30 * life_s)
+    seen = shuffled(clients, backends, lengths, life_s, seconds)
+    parts = pieces(30.0, seconds, seen.life_s(seconds) or life_s)
+    return sqrt(fmean(measure(seen, *part) ** 2 for part in parts))
+
+
+@lru_cache(maxsize=1)
+def shuffled(clients: int, backends: int, lengths: str, life_s: float, seconds: float) -> Recording:
+    """Give a run of shuffle, the same when it is asked for by the next measure."""
+    return simulate(Scene("shuffle", clients, backends, lengths, life_s, seconds, 7))
+
+
+def net_swing(scene: Scene, seen: Recording, life_s: float, limit_s: float, measure: Measure) -> float:
+    """Give the swing of the median piece, net of chance."""
+    parts = pieces(min(limit_s / 2, 2 * life_s), limit_s, life_s)
+    swing = median(measure(seen, *part) for part in parts)
+    chance = chance_swing(scene.clients, scene.backends, scene.lengths, scene.life_s, measure)
+    return sqrt(max(0.0, swing**2 - chance**2))
