@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
@@ -80,6 +81,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
+@cache
 def student_t(share: float, freedom: int) -> float:
     """Give the quantile of Student's t distribution with so many degrees of freedom, by bisection."""
     if not 0 < share < 1 or freedom < 1:

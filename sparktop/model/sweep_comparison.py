@@ -1,0 +1,222 @@
+"""Figures of sweeps laid beside one another, as a screen shows them: curves, topologies, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure with how sure it is."""
+
+    mean: float
+    low: float | None = None
+    """Ends of the 95 % interval over runs; None where there is none (a single run, a table)."""
+    high: float | None = None
+    std: float | None = None
+    runs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One level of a curve."""
+
+    concurrency: int
+    value: Measured
+    doubtful: bool = False
+    """A mark of its level says not to believe it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurveLine:
+    """One target, or one series of a reference."""
+
+    name: str
+    points: tuple[CurvePoint, ...]
+    reference: str | None = None
+    """Where it was published; None for what was measured here."""
+    definition: str | None = None
+    """What its source means by the figure, where that is not what sparktop means."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitLine:
+    """Something that a curve is held against."""
+
+    metric: str
+    words: str
+    value: float
+    upright: bool = False
+    """True: a concurrency; else a value of the figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePlot:
+    """One figure against concurrency."""
+
+    metric: str
+    title: str
+    unit: str
+    definition: str
+    more_is_better: bool
+    lines: tuple[CurveLine, ...]
+    limits: tuple[LimitLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedLevel:
+    """One concurrency of one figure."""
+
+    concurrency: int
+    values: tuple[Measured | None, ...]
+    """By column."""
+    winner: str | None = None
+    against: str | None = None
+    """The one that the percentage is against."""
+    percent: float | None = None
+    significant: bool | None = None
+    """None: single runs, no test is possible."""
+    prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedMetric:
+    """One figure of all targets."""
+
+    metric: str
+    title: str
+    unit: str
+    more_is_better: bool
+    levels: tuple[ComparedLevel, ...]
+    winner_vs: str = "runner-up"
+    """runner-up, baseline or table: what percentages are against."""
+    decimals: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRow:
+    """Who answered the requests of one level of a router."""
+
+    target: str
+    concurrency: int
+    requests: Mapping[str, int]
+    """By backend."""
+    overhead_ms: float | None = None
+    """What the router adds to the time to first token."""
+    batches: Mapping[str, float] = field(default_factory=dict)
+    """Requests that each backend computed at once, on average."""
+    balance_word: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviationRow:
+    """How much more one target's runs differ than another's."""
+
+    metric: str
+    concurrency: int
+    steady: str
+    steady_std: float
+    restless: str
+    restless_std: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The larger over the smaller."""
+        return self.restless_std / self.steady_std if self.steady_std > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRow:
+    """Which target to use under which load."""
+
+    loads: str
+    """The concurrencies that are meant, "c1–c4"."""
+    wish: str
+    """What is wanted there."""
+    target: str | None
+    """None: no difference shown."""
+    why: str
+    sure: bool | None
+    """True: shown by a test at every level; None: single runs, no test possible; False: not at all levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topologies:
+    """Targets of one sweep, or series of files and references, beside one another."""
+
+    columns: tuple[str, ...]
+    metrics: tuple[ComparedMetric, ...]
+    crossovers: tuple[str, ...] = ()
+    """Sentences."""
+    splits: tuple[SplitRow, ...] = ()
+    deviations: tuple[DeviationRow, ...] = ()
+    advice: tuple[AdviceRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    """What the figures mean where sources differ, a line each."""
+    baseline: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    """One figure of one level, before and after."""
+
+    title: str
+    unit: str
+    more_is_better: bool
+    concurrency: int
+    before: Measured | None
+    after: Measured | None
+    percent: float | None = None
+    low_percent: float | None = None
+    """Ends of the 95 % interval of the change."""
+    high_percent: float | None = None
+    significant: bool | None = None
+    decimals: int = 1
+
+    @property
+    def better(self) -> bool | None:
+        """Whether a shown change is for the better; None where none is shown."""
+        if not self.significant or self.percent is None:
+            return None
+        return (self.percent > 0) == self.more_is_better
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two results against each other."""
+
+    before: str
+    after: str
+    rows: tuple[DifferenceRow, ...]
+    verdict: str
+    """One sentence."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One stored result as the history lists it."""
+
+    key: str
+    """Which file: its name in the store."""
+    started_at: datetime | None
+    name: str
+    status: str
+    """done, cancelled, …; "unreadable" for a file that cannot be read."""
+    targets: tuple[str, ...] = ()
+    model: str | None = None
+    levels: int = 0
+    most_concurrency: int | None = None
+    decode_tps: float | None = None
+    """The best of all levels."""
+    ttft_ms: float | None = None
+    """Mean at the lowest concurrency."""
+    doubtful: int = 0
+    """Levels with a mark."""
+    simulated: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    problem: str | None = None

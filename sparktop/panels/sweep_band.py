@@ -1,0 +1,58 @@
+"""A sweep as a band across the board: what goes on in words, beside it its tracks."""
+
+from __future__ import annotations
+
+from sparktop.model.sweep_view import SweepView
+from sparktop.panels.balance_verdict import flowed
+from sparktop.panels.frame import framed
+from sparktop.panels.rows import Row, fit_row, merged
+from sparktop.panels.sweep_live import live_rows
+from sparktop.panels.sweep_table import level_row, table_heading
+from sparktop.panels.sweep_tracks import letters
+from sparktop.panels.sweep_words import found_rows, moment_pieces, progress_pieces, status_run, title_run
+
+_BESIDE_FROM = 110
+"""Width from which on words and tracks stand beside each other."""
+_WORDS = 44
+_LEAST_TRACKS = 4
+
+
+def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw a sweep, running or done, as exactly `height` rows of `width` cells."""
+    inner, inside = width - 4, height - 2
+    names = letters([target.name for target in view.targets])
+    if view.live is not None and width >= _BESIDE_FROM and inside >= _LEAST_TRACKS:
+        words = _words(view, _WORDS, inside)
+        tracks = live_rows(view.live, names, inner - _WORDS - 2, inside)
+        rows = [[*a, ("  ", "text"), *b] for a, b in zip(words, tracks, strict=True)]
+    elif view.live is not None and inside >= _LEAST_TRACKS + 2:
+        words = _words(view, inner, 2)
+        rows = [*words, *live_rows(view.live, names, inner, inside - 2)]
+    else:
+        rows = _words(view, inner, inside)
+    return [
+        merged(row)
+        for row in framed(
+            [[(" ", "text"), *row] for row in rows],
+            width,
+            height,
+            role="selected" if selected else "border",
+            title=title_run(view),
+            status=status_run(view),
+            note=[(" z full screen ", "muted")],
+        )
+    ]
+
+
+def _words(view: SweepView, width: int, height: int) -> list[Row]:
+    """Give progress, then the newest levels that are done where there is room, as `height` rows."""
+    rows = flowed([*progress_pieces(view), *moment_pieces(view)], width)
+    room = height - len(rows)
+    if room >= 3 and view.rows and not view.status.over:
+        rows.append(table_heading(view, width))
+        planned = {level.key: level for level in view.levels}
+        newest = [row for row in view.rows if row.key in planned][-(room - 1) :]
+        rows += [level_row(view, planned[row.key], row, width) for row in newest]
+    else:
+        rows += found_rows(view, width)
+    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]

@@ -1,0 +1,151 @@
+"""Why a level is as it is: its marks in sentences, its figures, what each server did, and its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import sparkrow
+from sparktop.graphics.cells import fit
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.balance import BalanceWord
+from sparktop.model.sweep_view import BackendShare, LevelEvidence
+from sparktop.panels.balance_many import part_role
+from sparktop.panels.balance_verdict import WORD_ROLES, sentence_rows, wrapped
+from sparktop.panels.figures import figure, label
+from sparktop.panels.frame import framed
+from sparktop.panels.rows import Row, fit_row, merged
+from sparktop.panels.sections import heading
+from sparktop.panels.sweep_table import DOUBT, SLOW
+from sparktop.panels.sweep_timeline import timeline_rows
+
+_NAME = 13
+"""Cells of a figure's name."""
+_WIDE = 130
+"""Width from which on figures and servers stand beside each other."""
+_ROLES = {word.value: role for word, role in WORD_ROLES.items()}
+
+
+def evidence_screen(
+    evidence: LevelEvidence, width: int, height: int, *, run: int | None = None, simulated: bool = False
+) -> list[Row]:
+    """Draw a level in a frame: `height` rows of `width` cells, or more, which scroll.
+
+    `run` says which run's requests are drawn: the newest where None or unknown.
+    """
+    inner = width - 4
+    rows = _marks(evidence, inner)
+    if width >= _WIDE and (evidence.shares or evidence.balance is not None or evidence.balance_word):
+        each = (inner - 2) // 2
+        left, right = _facts(evidence, each), [*_shares(evidence, each), *_balance(evidence, each)]
+        blank = fit_row((), each)
+        for index in range(max(len(left), len(right))):
+            one = left[index] if index < len(left) else blank
+            other = right[index] if index < len(right) else blank
+            rows.append([*one, ("  ", "text"), *other])
+    else:
+        rows += [*_facts(evidence, inner), *_shares(evidence, inner), *_balance(evidence, inner)]
+    rows += _timeline(evidence, inner, run)
+    key = evidence.row.key
+    title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
+    title.append((f"c = {key.concurrency} ", "title"))
+    status: Row = [("simulated ", "warn")] if simulated else []
+    note: Row = [(" [ ] other run · esc back ", "muted")]
+    tall = max(height, len(rows) + 2)
+    body = [[(" ", "text"), *row] for row in rows]
+    drawn = framed(body, width, tall, role="selected", title=title, status=status, note=note)
+    return [merged(row) for row in drawn]
+
+
+def _marks(evidence: LevelEvidence, width: int) -> list[Row]:
+    if not evidence.row.marks:
+        word = "nothing speaks against this level" if evidence.row.figures else "no figures yet"
+        return [fit_row([label(word)], width)]
+    rows: list[Row] = []
+    for mark in evidence.row.marks:
+        sign = DOUBT if mark.doubt else SLOW
+        rows += sentence_rows((f"{sign} ", "warn"), f"{mark.word}: {mark.message}", "text", width)
+    return [fit_row(row, width) for row in rows]
+
+
+def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
+    if not evidence.facts:
+        return []
+    rows = [heading("figures", "", width)]
+    for name, text in evidence.facts:
+        lines = wrapped(text, max(10, width - _NAME - 1))
+        for index, line in enumerate(lines):
+            rows.append(fit_row([label(fit(name if not index else "", _NAME)), (f" {line}", "title")], width))
+    return rows
+
+
+def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
+    """Give what each server did: requests, batch, queue, cache, and its batch over the level."""
+    shares = evidence.shares
+    if not shares:
+        return []
+    known = [value for one in shares for value in one.running if value is not None]
+    top = nice_ceiling(max(known, default=0.0), 4.0)
+    slot = "" if evidence.slot_s is None else f"a bar is {evidence.slot_s:g} s, to {numbers.tick(top)}"
+    rows = [heading("the batches that ran", slot if known else "", width)]
+    names = min(16, max(7, *(len(one.name) for one in shares)))
+    head = [label(fit("  server", names + 2)), label(fit("req", 7, "right"))]
+    head += [label(fit(word, 7, "right")) for word in ("batch", "most", "waited", "KV")]
+    rows.append(fit_row(head, width))
+    for index, share in enumerate(shares):
+        rows.append(fit_row(_share(share, index, names, width - names - 38, top), width))
+    return rows
+
+
+def _share(share: BackendShare, index: int, names: int, room: int, top: float) -> Row:
+    letter = chr(ord("a") + index % 26)
+    batch = numbers.UNKNOWN if share.running_mean is None else f"{share.running_mean:.1f}"
+    figures = (
+        numbers.count(share.requests, 6),
+        batch,
+        numbers.count(share.running_max, 6),
+        numbers.count(share.waiting_max, 6),
+        numbers.percent(share.kv_cache_max_percent, 5),
+    )
+    row: Row = [(f"{letter} ", part_role(index)), (fit(share.name, names), "text")]
+    for text in figures:
+        stripped = text.strip()
+        row.append(figure(fit(stripped, 7, "right"), known=stripped != numbers.UNKNOWN))
+    if share.running and room >= 8:
+        row += [(" ", "text"), (sparkrow(_fitted(share.running, room), room, top), part_role(index))]
+    return row
+
+
+def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Give at most `width` means of values that follow one another."""
+    size = max(1, -(-len(values) // width))
+    result: list[float | None] = []
+    for start in range(0, len(values), size):
+        known = [value for value in values[start : start + size] if value is not None]
+        result.append(sum(known) / len(known) if known else None)
+    return result
+
+
+def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
+    """Give what the balance analysis saw during the level."""
+    balance = evidence.balance
+    word = balance.word_now.value if balance is not None else evidence.balance_word
+    if word is None:
+        return []
+    rows = [heading("balance", "", width)]
+    bad = any(one.value == word and one.bad for one in BalanceWord)
+    rows.append([(f"{'▲ ' if bad else ''}{word}", _ROLES.get(word, "text"))])
+    reasons = [*(balance.reasons if balance is not None else ()), *evidence.balance_reasons]
+    for reason in dict.fromkeys(reasons):
+        rows += sentence_rows(("· ", "muted"), reason, "text", width)
+    if balance is not None and balance.hint:
+        rows += sentence_rows(("→ ", "key"), balance.hint, "key", width)
+    return [fit_row(row, width) for row in rows]
+
+
+def _timeline(evidence: LevelEvidence, width: int, run: int | None) -> list[Row]:
+    if not evidence.timelines:
+        why = evidence.why_no_timeline or "nobody told of its requests"
+        return [heading("requests", "", width), fit_row([label(f"no timeline: {why}")], width)]
+    chosen = next((one for one in evidence.timelines if one.run == run), evidence.timelines[-1])
+    return timeline_rows(chosen, width)

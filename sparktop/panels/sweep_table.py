@@ -1,0 +1,222 @@
+"""The levels of a sweep as one table: those ahead, the running one with its bar, figures of those done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.sweep_comparison import Measured
+from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, ResultRow, SweepView
+from sparktop.panels.figures import bar_runs, label
+from sparktop.panels.rows import Row, fit_row
+from sparktop.panels.sweep_tracks import letters
+
+BEST, ALIKE = "◆", "◇"
+"""The best of its column; one that the runs do not tell from the best."""
+DOUBT, SLOW = "!", "▾"
+"""A reason not to believe a level; a reason found why it is slow."""
+STATES = {
+    LevelState.AHEAD: ("·", "muted"),
+    LevelState.WARMING_UP: ("▷", "accent"),
+    LevelState.RUNNING: ("▶", "accent"),
+    LevelState.SETTLING: ("▷", "accent"),
+    LevelState.PART: ("◐", "text"),
+    LevelState.DONE: ("✓", "good"),
+    LevelState.CUT_SHORT: ("◔", "warn"),
+    LevelState.NOT_MADE: ("–", "muted"),
+    LevelState.LEFT_OUT: ("✗", "bad"),
+}
+"""Sign and colour of each state."""
+_BAR = 14
+_WORDS, _WIDE_WORDS = 10, 30
+"""Cells that the marks get at least, and in wide tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of figures."""
+
+    heading: str
+    width: int
+    metric: str | None
+    """What its rank is looked up by."""
+    text: Callable[[ResultRow], str]
+
+
+def _rate(name: str, *, other: str | None = None) -> Callable[[ResultRow], str]:
+    def text(row: ResultRow) -> str:
+        figure = row.figures.get(name) or (row.figures.get(other) if other else None)
+        return numbers.rate(None if figure is None else figure.mean, 6).strip()
+
+    return text
+
+
+def _ms(value: float | None) -> str:
+    return numbers.duration(None if value is None else value / 1000, 7).strip()
+
+
+def _spread(row: ResultRow) -> str:
+    figure = row.figures.get("sustained_tps") or row.figures.get("decode_tps")
+    return interval_text(figure)
+
+
+def interval_text(figure: Measured | None) -> str:
+    """Give half the width of a 95 % interval in percent of the mean: "±2.1%"; "–" where there is none."""
+    if figure is None or figure.low is None or figure.high is None or figure.mean <= 0:
+        return numbers.UNKNOWN
+    half = 100 * (figure.high - figure.low) / 2 / figure.mean
+    return f"±{half:.1f}%" if half < 10 else f"±{half:.0f}%"
+
+
+_COLUMNS = (
+    Column("decode", 8, "decode_tps", _rate("sustained_tps", other="decode_tps")),
+    Column("TTFT p50", 9, "ttft_ms", lambda row: _ms(row.ttft_p50_ms)),
+    Column("prefill", 8, "prefill_tps", _rate("prefill_tps")),
+    Column("95 %", 7, None, _spread),
+    Column("peak", 8, "peak_tps", _rate("peak_tps")),
+    Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
+    Column("failed", 7, None, lambda row: f"{row.failed}/{row.ok + row.failed}"),
+    Column("t/s each", 9, None, lambda row: numbers.rate(row.stream_p50_tps, 6).strip()),
+    Column("runs", 5, None, lambda row: str(row.runs)),
+)
+"""In the order of how telling they are: narrow screens get the first ones."""
+_SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "failed", "runs")
+"""In the order of the table."""
+
+
+def columns_for(view: SweepView, width: int) -> list[Column]:
+    """Give the columns that fit in `width` cells beside name and marks; one that nobody fills is left out."""
+    room = width - _name_width(view) - (_WORDS if width < 100 else _WIDE_WORDS)
+    chosen: list[Column] = []
+    for column in _COLUMNS:
+        if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
+            continue
+        if column.width + 1 <= room:
+            chosen.append(column)
+            room -= column.width + 1
+        else:
+            break
+    return sorted(chosen, key=lambda column: _SHOWN.index(column.heading))
+
+
+def _name_width(view: SweepView) -> int:
+    """Give the cells of the level's name: "▶✓ a c64", and the target's name where there are several."""
+    if len(view.targets) < 2:
+        return 8
+    longest = max(cell_width(target.name) for target in view.targets)
+    return 10 + min(14, longest)
+
+
+def table_heading(view: SweepView, width: int) -> Row:
+    """Give the heading of the table."""
+    name = _name_width(view)
+    columns = columns_for(view, width)
+    row: Row = [(fit("   level", name), "muted")]
+    row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]
+    return fit_row([*row, label("  marks")], width)
+
+
+def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
+    """Give heading, levels and key as `height` rows of `width` cells, around the chosen or running level."""
+    levels = view.levels or tuple(PlannedLevel(row.key, LevelState.DONE, share=1.0) for row in view.rows)
+    room = max(1, height - 2)
+    first = _first(levels, room, chosen)
+    made = {row.key: row for row in view.rows}
+    shown = levels[first : first + room]
+    rows = [level_row(view, level, made.get(level.key), width, chosen=level.key == chosen) for level in shown]
+    hidden = len(levels) - len(shown)
+    key = [*_key(), label(f"  {hidden} more" if hidden else "")]
+    blank: list[Row] = [[]] * (room - len(rows))
+    return [fit_row(row, width) for row in [table_heading(view, width), *rows, *blank, key]][:height]
+
+
+def _key() -> Row:
+    return [
+        label("   "),
+        (BEST, "good"),
+        label(" best  "),
+        (ALIKE, "good"),
+        label(" no difference to it shown  "),
+        (DOUBT, "warn"),
+        label(" doubt  "),
+        (SLOW, "warn"),
+        label(" why slow"),
+    ]
+
+
+def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -> int:
+    """Give the first level shown, so that the chosen one, or the newest begun, is in sight."""
+    wanted = next((index for index, level in enumerate(levels) if level.key == chosen), None)
+    if wanted is None:
+        begun = [i for i, level in enumerate(levels) if level.state is not LevelState.AHEAD]
+        wanted = max(begun, default=0)
+    return max(0, min(len(levels) - room, wanted - room // 2))
+
+
+def level_row(
+    view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
+) -> Row:
+    """Give one level: its figures when it has some, else its state with a bar."""
+    sign, role = STATES[level.state]
+    name = _name_width(view)
+    several = len({one.key.prompt_tokens for one in view.levels}) > 1
+    length = f"/{level.key.prompt_tokens}" if several else ""
+    words = f"c{level.key.concurrency}{length}"
+    start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
+    if len(view.targets) > 1:
+        letter = letters([target.name for target in view.targets]).get(level.key.target, " ")
+        room = name - 10
+        start += [(f"{letter} ", "accent"), (f"{fit(level.key.target, room)} ", "text")]
+    start.append((words, "title"))
+    result: Row = fit_row(start, name)
+    if row is None or not row.figures:
+        return fit_row([*result, *_state(level)], width)
+    columns = columns_for(view, width)
+    for column in columns:
+        result += _cell(row, column)
+    result.append(("  ", "text"))
+    if not row.complete:
+        result += [*bar_runs(level.share, 8, "generation"), (" ", "text")]
+    return fit_row([*result, *marks_words(row)], width)
+
+
+def _state(level: PlannedLevel) -> Row:
+    sign_role = STATES[level.state][1]
+    if level.state in {LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT}:
+        return [(f" {level.state.value}", "muted")]
+    of = "" if level.runs is None else f"/{level.runs}"
+    return [
+        (" ", "text"),
+        *bar_runs(level.share, _BAR, "generation"),
+        (f" {level.state.value}", sign_role),
+        label(f" {level.runs_done}{of} runs"),
+    ]
+
+
+def _cell(row: ResultRow, column: Column) -> Row:
+    text = column.text(row)
+    metric = column.metric
+    if metric == "decode_tps" and "sustained_tps" in row.figures:
+        metric = "sustained_tps"
+    rank = row.ranks.get(metric) if metric else None
+    sign = {Rank.BEST: BEST, Rank.LEVEL: ALIKE, None: ""}[rank]
+    known = text != numbers.UNKNOWN
+    if not known:
+        rank, sign = None, ""
+    role = "good" if rank is Rank.BEST else "title" if known else "muted"
+    if column.heading == "failed" and row.failed:
+        role = "bad"
+    pad = column.width - cell_width(sign) - cell_width(text)
+    return [(" " * (1 + max(0, pad)), "text"), (sign, "good"), (text, role)]
+
+
+def marks_words(row: ResultRow) -> Row:
+    """Give the marks of a level in short words, doubts first."""
+    runs: Row = []
+    for mark in row.marks:
+        gap = ", " if runs else ""
+        sign, role = (DOUBT, "warn") if mark.doubt else (SLOW, "warn")
+        runs += [label(gap), (sign, role), (mark.word, "text" if mark.doubt else "warn")]
+    return runs

@@ -1,0 +1,84 @@
+"""The requests of a run as bars, one row each, as in a profiler: waiting, prefill, decode, and who served."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.graphics.curve import PlotAxis
+from sparktop.model.sweep_view import RequestBar, Timeline
+from sparktop.panels.balance_many import part_role
+from sparktop.panels.balance_verdict import sentence_rows
+from sparktop.panels.figures import label
+from sparktop.panels.rows import Row, fit_row, merged
+from sparktop.panels.sections import heading
+
+QUEUE, PREFILL, DECODE, FAILED = "░", "▒", "█", "✗"
+"""What the parts of a bar are drawn with."""
+_EDGE = 9
+"""Cells at the left: number and letter of the server."""
+_TAIL = 9
+"""Cells at the right: the time to first token."""
+MOST_ROWS = 400
+"""Beyond it every second request is drawn, or every third, and so on."""
+
+
+def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
+    """Draw a run: rule, a row a request, axis, notes; as many rows as it takes."""
+    every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
+    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests"
+    if every > 1:
+        words += f", 1 of {every} shown"
+    axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - _EDGE - _TAIL))
+    rows = [heading("requests", words, width), fit_row(_key(timeline), width)]
+    letters = {name: index for index, name in enumerate(timeline.backends)}
+    rows += [
+        _bar_row(timeline.bars[index], index, axis, letters, timeline.until_s, width)
+        for index in range(0, len(timeline.bars), every)
+    ]
+    rows.append(fit_row([label(" " * _EDGE), label(axis.labels()), label(" s")], width))
+    for note in timeline.notes:
+        rows += [fit_row(row, width) for row in sentence_rows(("· ", "muted"), note, "muted", width)]
+    return [merged(row) for row in rows]
+
+
+def _key(timeline: Timeline) -> Row:
+    told = any(bar.queue_s is not None for bar in timeline.bars)
+    row: Row = [label(" " * _EDGE)]
+    row += [(QUEUE, "waiting"), label(" waiting "), (PREFILL, "prompt"), label(" prefill ")] if told else []
+    row += [] if told else [(PREFILL, "prompt"), label(" to the first token ")]
+    row += [(DECODE, "generation/8"), label(" decode ")]
+    for index, name in enumerate(timeline.backends):
+        row += [(f" {_letter(index)}", part_role(index)), label(f" {name}")]
+    return row
+
+
+def _letter(index: int) -> str:
+    return chr(ord("a") + index % 26)
+
+
+def _bar_row(
+    bar: RequestBar, number: int, axis: PlotAxis, letters: dict[str, int], until_s: float, width: int
+) -> Row:
+    place = letters.get(bar.backend) if bar.backend is not None else None
+    role = part_role(place) if place is not None else "generation/8"
+    letter = _letter(place) if place is not None else " "
+    ttft = None if bar.first_token_s is None else bar.first_token_s - bar.start_s
+    row: Row = [label(f"{number + 1:>5} "), (letter, role), (" │", "border")]
+    row += _bar(bar, axis, role, letter, until_s)
+    if not bar.ok:
+        row.append((FAILED, "bad"))
+    return [*fit_row(row, width - _TAIL), label(numbers.duration(ttft, _TAIL - 1) + " ")]
+
+
+def _bar(bar: RequestBar, axis: PlotAxis, role: str, letter: str, until_s: float) -> Row:
+    """Draw the parts; each that lasted has a cell at least, as far as there are any."""
+    stop = bar.end_s if bar.end_s is not None else until_s
+    first = bar.first_token_s if bar.first_token_s is not None else stop
+    queued = bar.start_s + (bar.queue_s or 0.0)
+    begin, after, decode, end = (axis.cell(at) for at in (bar.start_s, queued, first, stop))
+    queue = min(max(0, after - begin), max(0, decode - begin))
+    prefill = max(0, decode - begin - queue)
+    rest = max(1, end - begin - queue - prefill) if bar.first_token_s is not None else 0
+    if not queue + prefill + rest:
+        prefill = 1
+    tokens = (letter + DECODE * rest)[:rest] if letter != " " else DECODE * rest
+    return [(" " * begin, "text"), (QUEUE * queue, "waiting"), (PREFILL * prefill, "prompt"), (tokens, role)]

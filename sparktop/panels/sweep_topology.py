@@ -1,0 +1,222 @@
+"""Targets beside one another: a column each, who wins by how much, where that changes, which to use when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.balance import BalanceWord
+from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Measured, SplitRow, Topologies
+from sparktop.panels.balance_many import part_role
+from sparktop.panels.balance_verdict import flowed, sentence_rows, wrapped
+from sparktop.panels.figures import label
+from sparktop.panels.frame import framed
+from sparktop.panels.rows import Row, fit_row, merged
+from sparktop.panels.sections import heading
+from sparktop.panels.sweep_table import ALIKE, BEST
+
+MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
+"""Figures that stand on the screen; others only where none of these was measured."""
+_LOAD = 6
+"""Cells of the concurrency; one table has it before all columns."""
+_WINNER = 30
+"""Cells of the winner with its percentage."""
+_COLUMN = 9
+"""Cells of a target's column, at least."""
+_WIDE = 150
+"""Width from which on advice stands beside the tables."""
+UNTESTED = "*"
+
+
+def topology_screen(
+    compared: Topologies, width: int, height: int, *, title: str = "", simulated: bool = False
+) -> list[Row]:
+    """Draw a comparison in a frame: `height` rows of `width` cells, or more, which scroll."""
+    inner = width - 4
+    if width >= _WIDE:
+        beside = inner * 2 // 5
+        left = tables_rows(compared, inner - beside - 2)
+        right = words_rows(compared, beside)
+        tall = max(len(left), len(right))
+        body = [
+            [*_row_at(left, index, inner - beside - 2), ("  ", "text"), *_row_at(right, index, beside)]
+            for index in range(tall)
+        ]
+    else:
+        body = [*advice_rows(compared, inner), *tables_rows(compared, inner), *rest_rows(compared, inner)]
+    rows = [[(" ", "text"), *row] for row in body]
+    head: Row = [
+        ("┐", "border"),
+        ("topologies", "title"),
+        ("┌", "border"),
+        label(f" {title} " if title else ""),
+    ]
+    status: Row = [("simulated ", "warn")] if simulated else []
+    tall = max(height, len(rows) + 2)
+    return [merged(row) for row in framed(rows, width, tall, role="selected", title=head, status=status)]
+
+
+def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:
+    return fit_row(rows[index] if index < len(rows) else (), width)
+
+
+def words_rows(compared: Topologies, width: int) -> list[Row]:
+    """Give advice, crossovers, splits, deviations and notes in one column."""
+    return [*advice_rows(compared, width), *rest_rows(compared, width)]
+
+
+def shown_metrics(compared: Topologies) -> tuple[ComparedMetric, ...]:
+    """Give the figures of the screen, the tokens that come out first."""
+    found = {one.metric: one for one in compared.metrics}
+    main = tuple(found[name] for name in MAIN if name in found)
+    return main or compared.metrics
+
+
+def tables_rows(compared: Topologies, width: int) -> list[Row]:
+    """Give a table for each figure, under one heading with the columns' names."""
+    rows: list[Row] = []
+    for metric in shown_metrics(compared):
+        rows += metric_rows(compared, metric, width)
+    return rows
+
+
+def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> list[Row]:
+    """Give one figure of all targets: a row a concurrency."""
+    columns, winner = _widths(compared.columns, width)
+    better = "higher is better" if metric.more_is_better else "lower is better"
+    head: Row = [label(fit("c", _LOAD - 1, "right"))]
+    for index, name in enumerate(compared.columns):
+        head += [
+            (" ", "text"),
+            (fit(_short(name, columns[index]), columns[index], "right"), part_role(index)),
+        ]
+    head.append(label(f"  winner, {_against(compared, metric)}"))
+    rows = [heading(f"{metric.title} in {metric.unit}", better, width), fit_row(head, width)]
+    rows += [fit_row(_level_row(compared, metric, level, columns, winner), width) for level in metric.levels]
+    return rows
+
+
+def _against(compared: Topologies, metric: ComparedMetric) -> str:
+    if metric.winner_vs == "baseline":
+        return f"against {compared.baseline}"
+    return "as the table says" if metric.winner_vs == "table" else "against the runner-up"
+
+
+def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
+    """Give the cells of each column, and of the winner; names are cut before figures are."""
+    winner = min(_WINNER, max(16, width // 3))
+    room = width - _LOAD - winner - 2
+    each = max(_COLUMN, min(16, room // max(1, len(names)) - 1))
+    return [each] * len(names), winner
+
+
+def _short(name: str, width: int) -> str:
+    return name if cell_width(name) <= width else fit(name, width)
+
+
+def _level_row(
+    compared: Topologies, metric: ComparedMetric, level: ComparedLevel, columns: Sequence[int], winner: int
+) -> Row:
+    length = "" if level.prompt_tokens is None else f"/{level.prompt_tokens}"
+    row: Row = [(fit(f"c{level.concurrency}{length}", _LOAD - 1, "right"), "title")]
+    for index, (name, value) in enumerate(zip(compared.columns, level.values, strict=True)):
+        text = _figure(metric, value)
+        first = name == level.winner and level.significant is not False
+        sign = BEST if first else ALIKE if name == level.winner else ""
+        role = "muted" if value is None else "good" if first else "title"
+        row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
+    return [*row, ("  ", "text"), *fit_row(_winner(level), winner)]
+
+
+def _figure(metric: ComparedMetric, value: Measured | None) -> str:
+    if value is None:
+        return UNKNOWN
+    decimals = metric.decimals if abs(value.mean) < 1000 else 0
+    return f"{value.mean:,.{decimals}f}"
+
+
+def _winner(level: ComparedLevel) -> Row:
+    """Say who wins by how much, or that no difference is shown."""
+    if level.winner is None:
+        return [label("even")]
+    percent = UNKNOWN if level.percent is None else signed_percent(level.percent)
+    if level.significant is False:
+        return [label(f"{fit(percent, 7, 'right')}  no difference shown")]
+    sign = UNTESTED if level.significant is None else " "
+    role = "good" if level.significant else "title"
+    return [(fit(percent, 7, "right"), role), (f"{sign} ", "warn"), (level.winner, "text")]
+
+
+def signed_percent(percent: float) -> str:
+    """Give a percentage with its sign, whole from 10 on."""
+    sign = "+" if percent > 0 else "−" if percent < 0 else "±"
+    if abs(percent) >= 1000:
+        return f">{sign}999 %"
+    return f"{sign}{abs(percent):.{0 if abs(percent) >= 9.95 else 1}f} %"
+
+
+def advice_rows(compared: Topologies, width: int) -> list[Row]:
+    """Give which target to use under which load, and how sure that is."""
+    if not compared.advice:
+        return []
+    rows = [heading("when to use which", "", width)]
+    for one in compared.advice:
+        sure = {True: ("✓", "good"), None: (UNTESTED, "warn"), False: ("·", "muted")}[one.sure]
+        target = one.target or "either"
+        role = "title" if one.target is not None else "muted"
+        head: Row = [sure, (f" {fit(one.loads, 10)}", "text"), (target, role), label(f"  {one.wish}")]
+        rows.append(fit_row(head, width))
+        rows += [fit_row([label(" " * 12 + line)], width) for line in wrapped(one.why, max(20, width - 12))]
+    return rows
+
+
+def rest_rows(compared: Topologies, width: int) -> list[Row]:
+    """Give crossovers, who answered, whose runs differ most, and what a reader must know."""
+    rows: list[Row] = []
+    if compared.crossovers:
+        rows.append(heading("crossovers", "", width))
+        for sentence in compared.crossovers:
+            rows += sentence_rows(("⇄ ", "accent"), sentence, "text", width)
+    if compared.splits:
+        rows.append(heading("who answered, and the batches that ran", "", width))
+        for split in compared.splits:
+            rows += _split_rows(split, width)
+    if compared.deviations:
+        rows.append(heading("spread of the runs", "standard deviation", width))
+        for one in compared.deviations:
+            ratio = "" if one.ratio is None else f"{one.ratio:.1f}× "
+            words = (
+                f"{one.metric} c{one.concurrency}: {one.restless} {one.restless_std:.2f}, "
+                f"{one.steady} {one.steady_std:.2f}"
+            )
+            rows.append(fit_row([(fit(ratio, 6, "right"), "title"), (words, "text")], width))
+    notes = [*compared.notes, *compared.definitions]
+    if notes:
+        rows.append(heading("to be known", "", width))
+        for note in notes:
+            rows += sentence_rows(("· ", "muted"), note, "muted", width)
+    return [fit_row(row, width) for row in rows]
+
+
+def _split_rows(one: SplitRow, width: int) -> list[Row]:
+    """Give one level: who answered, what ran at once, what the router adds; in two rows where it must be."""
+    name = max(6, min(14, cell_width(one.target)))
+    indent = name + 7
+    total = sum(one.requests.values())
+    pieces: list[Row] = []
+    for index, (backend, count) in enumerate(sorted(one.requests.items())):
+        share = f" {100 * count / total:.0f} %" if total else ""
+        pieces.append([(backend, part_role(index)), label(f" {count}{share}")])
+    if one.batches:
+        ran = " | ".join(f"{mean:.1f}" for _, mean in sorted(one.batches.items()))
+        pieces.append([label("batch "), (ran, "title")])
+    if one.overhead_ms is not None:
+        pieces.append([label("router "), (f"{one.overhead_ms:+.0f} ms".replace("-", "−"), "title")])
+    if one.balance_word not in {None, BalanceWord.UNKNOWN.value}:
+        pieces.append([label("balance "), (one.balance_word or "", "text")])
+    start: Row = [(f"{fit(one.target, name)} ", "text"), (fit(f"c{one.concurrency}", 6), "title")]
+    return [
+        fit_row([*(start if not index else [label(" " * indent)]), *row], width)
+        for index, row in enumerate(flowed(pieces, max(20, width - indent)))
+    ]

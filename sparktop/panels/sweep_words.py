@@ -1,0 +1,114 @@
+"""What a sweep says of itself in words: what goes on, how far it is, what it found, what it doubts."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.sweep_view import SweepStatus, SweepView
+from sparktop.panels.balance_verdict import flowed, sentence_rows
+from sparktop.panels.figures import bar_runs, figure, label
+from sparktop.panels.rows import Row, fit_row
+
+STATUS_ROLES = {
+    SweepStatus.STARTING: "accent",
+    SweepStatus.RUNNING: "accent",
+    SweepStatus.DONE: "good",
+    SweepStatus.CANCELLED: "warn",
+    SweepStatus.STOPPED_BY_GUARD: "bad",
+    SweepStatus.FAILED: "bad",
+    SweepStatus.BROKEN_OFF: "warn",
+}
+"""The colour of each word; the word itself always stands beside it."""
+_BAR = 20
+
+
+def status_run(view: SweepView) -> Row:
+    """Give the word for the frame."""
+    simulated: Row = [("simulated ", "warn")] if view.simulated else []
+    return [*simulated, ("┐", "border"), (view.status.value, STATUS_ROLES[view.status]), ("┌", "border")]
+
+
+def title_run(view: SweepView) -> Row:
+    """Give what stands at the left of the frame."""
+    return [
+        ("┐", "border"),
+        (f"sweep {fit(view.title, min(30, cell_width(view.title)))}", "title"),
+        ("┌", "border"),
+        label(f" {view.plan_words} " if view.plan_words else ""),
+    ]
+
+
+def clock_text(seconds: float | None) -> str:
+    """Give a duration as minutes and seconds: "3:05"."""
+    if seconds is None:
+        return numbers.UNKNOWN
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"
+
+
+def progress_pieces(view: SweepView) -> list[Row]:
+    """Give what goes on and how far it is, the most telling first, each to be kept whole."""
+    if view.status.over:
+        pieces: list[Row] = [[(view.words, "text")]]
+        if view.elapsed_s is not None:
+            pieces.append([label("took "), figure(clock_text(view.elapsed_s))])
+        return pieces
+    pieces = [[(view.words, "title")]]
+    share = view.share
+    if share is not None:
+        pieces.append(
+            [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
+        )
+    left = clock_text(view.left_s)
+    pieces.append([label("left about "), figure(left, known=view.left_s is not None)])
+    pieces.append([figure(clock_text(view.elapsed_s)), label(" so far")])
+    return pieces
+
+
+def moment_pieces(view: SweepView) -> list[Row]:
+    """Give the figures of the running level."""
+    now = view.moment
+    if now is None:
+        return []
+    asked = "" if now.key is None else f" of {now.key.concurrency}"
+    pieces: list[Row] = [
+        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" t/s")],
+        [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
+        [
+            label("TTFT p50 "),
+            figure(_ms(now.ttft_p50_ms), known=now.ttft_p50_ms is not None),
+        ],
+        [label("ended "), figure(f"{now.ended}")],
+    ]
+    if now.failed:
+        pieces.append([(f"{now.failed} failed", "bad")])
+    return pieces
+
+
+def _ms(value: float | None) -> str:
+    return numbers.duration(None if value is None else value / 1000, 7).strip()
+
+
+def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
+    """Give what goes on, or what was found, in at most `most` rows."""
+    rows = flowed([*progress_pieces(view), *moment_pieces(view)], width)
+    rows += found_rows(view, width)
+    if len(rows) > most:
+        hidden = len(rows) - most + 1
+        rows = [*rows[: most - 1], [label(f"… {hidden} more rows")]] if most > 1 else rows[:1]
+    return [fit_row(row, width) for row in rows]
+
+
+def found_rows(view: SweepView, width: int) -> list[Row]:
+    """Give the verdict, then doubts about the generator, then the newest notice of a running sweep."""
+    rows: list[Row] = []
+    if view.status.over:
+        for index, sentence in enumerate(view.verdict):
+            rows += sentence_rows(("· ", "muted"), sentence, "muted" if index else "text", width)
+        for doubt in view.doubts:
+            rows += sentence_rows(("! ", "warn"), doubt, "warn", width)
+    elif view.notices:
+        rows += sentence_rows(("· ", "muted"), view.notices[-1], "muted", width)
+    return rows

@@ -1,0 +1,133 @@
+"""Why a level is as it is: its figures in words, who did what, and its requests one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparktop.graphics import numbers
+from sparktop.model.load import LoadMode
+from sparktop.model.sweep_view import BackendShare, LevelEvidence, LevelKey, ResultRow
+from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.level_bars import stored_timelines
+from sparktop.sweep.level_marks import balance_reasons, balance_word
+from sparktop.sweep.plan_levels import result_key
+from sparktop.sweep.result_rows import result_rows
+from sparktop.sweep.results import Latency, LevelResult, NodeSide, Rate, SweepResult
+
+_RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
+_LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
+
+
+def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
+    """Give a level of a result."""
+    target = result.target(key.target)
+    levels = () if target is None else target.levels
+    return next((one for one in levels if result_key(key.target, one, result.plan.pp) == key), None)
+
+
+def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
+    """Give what a file keeps of a level; None where it has no such level."""
+    level = level_of(result, key)
+    if level is None:
+        return None
+    row = next(one for one in result_rows(result) if one.key == key)
+    burst = result.plan.mode is LoadMode.BURST
+    timelines = stored_timelines(key, level) if burst else ()
+    why = None
+    if not timelines:
+        why = (
+            "the file keeps no starts of requests" if level.each is not None else "too many requests to keep"
+        )
+    return LevelEvidence(
+        row=row,
+        facts=tuple(level_facts(level)),
+        shares=tuple(BackendShare(name, count) for name, count in sorted(level.served_by.items())),
+        balance_word=balance_word(level),
+        balance_reasons=balance_reasons(level),
+        timelines=timelines,
+        why_no_timeline=why,
+    )
+
+
+def bare_row(key: LevelKey) -> ResultRow:
+    """Give the row of a level that has no figures yet."""
+    return ResultRow(key, {}, complete=False)
+
+
+def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Give the figures of a level as name and words, the most telling first."""
+    yield from _own_facts(level)
+    if level.router_overhead_ms is not None:
+        yield "Router adds", f"{level.router_overhead_ms:.0f} ms to the median TTFT"
+    if (server := _server_words(level)) is not None:
+        yield "Server", server
+    for name, side in level.hardware.items():
+        yield name, _node_words(side)
+    if level.roofline_percent is not None:
+        yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
+    if level.padding_percent is not None:
+        yield "Padding", f"{level.padding_percent:.1f} % of the batch"
+
+
+def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Give what the load generator saw."""
+    for name in _RATES:
+        if (rate := level.rate(name)) is not None:
+            yield METRICS[name].title, _rate_words(name, rate)
+    for name in _LATENCIES:
+        if (latency := level.latency(name)) is not None:
+            yield METRICS[name].title, _latency_words(name, latency)
+    if level.stream_tps is not None and level.stream_tps.p50 is not None:
+        slow = level.stream_tps.p10
+        words = f"p50 {level.stream_tps.p50:.1f} tok/s"
+        yield "Each stream", words if slow is None else f"{words}, p10 {slow:.1f}"
+    asked = level.requests
+    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} called off"
+    if level.served_by:
+        yield "Served by", ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
+
+
+def _rate_words(name: str, rate: Rate) -> str:
+    metric = METRICS[name]
+    words = f"{metric.text(rate.mean)} {metric.unit}"
+    if rate.ci95 is None:
+        return f"{words}, a single run"
+    return f"{words} ({metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}, {len(rate.values)} runs)"
+
+
+def _latency_words(name: str, latency: Latency) -> str:
+    metric = METRICS[name]
+    parts = [("mean", latency.mean), ("p50", latency.p50), ("p95", latency.p95), ("max", latency.max)]
+    told = ", ".join(f"{word} {metric.text(value)}" for word, value in parts if value is not None)
+    return f"{told} ms"
+
+
+def _server_words(level: LevelResult) -> str | None:
+    server = level.server
+    if server is None:
+        return None
+    figures = (
+        ("ran at most", server.running_max),
+        ("waited at most", server.waiting_max),
+        ("preemptions", server.preemptions),
+    )
+    parts = [f"{word} {value:.0f}" for word, value in figures if value is not None]
+    for word, share in (("KV", server.kv_cache_max_percent), ("cache hits", server.prefix_cache_hit_percent)):
+        if share is not None:
+            parts.append(f"{word} {numbers.percent(share).strip()}")
+    return ", ".join(parts) or None
+
+
+def _node_words(side: NodeSide) -> str:
+    parts = []
+    if side.gpu_c_max is not None:
+        parts.append(f"to {side.gpu_c_max:.0f} °C")
+    if side.power_w_mean is not None:
+        parts.append(f"{side.power_w_mean:.0f} W")
+    if side.sm_clock_mhz_mean is not None:
+        parts.append(f"{side.sm_clock_mhz_mean:.0f} MHz")
+    if side.throttled_percent:
+        parts.append(f"throttled {side.throttled_percent:.0f} %")
+    if side.headroom_min_bytes is not None:
+        parts.append(f"headroom {numbers.data(side.headroom_min_bytes, 9).strip()}")
+    return ", ".join(parts) or numbers.UNKNOWN

@@ -1,0 +1,105 @@
+"""Sweeps to draw: one that runs, one that is done, and the published table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from sparktop.model.sweep_comparison import Topologies
+from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView, SweptTarget
+from sparktop.sweep.compare import compare
+from sparktop.sweep.comparison_view import topologies
+from sparktop.sweep.order import Load
+from sparktop.sweep.references import load_reference
+from sparktop.sweep.result_view import result_view
+from sparktop.sweep.results import SweepResult, Validity
+from tests.sweep.made_results import made_level, made_sweep
+from tests.sweep.played_sweeps import PlayedSweep
+
+REFERENCE = "spark-topologies-2026-03"
+
+
+@cache
+def result() -> SweepResult:
+    """Give a sweep of a server and of a router before two."""
+    doubt = Validity(code="too_short", message="all runs together lasted 7.6 s, it takes 10 s")
+    made = (made_level(1), made_level(2, step=0.2), made_level(4, step=0.15))
+    levels = tuple(level.model_copy(update={"validity": (doubt,)}) for level in made)
+    return made_sweep(("spark-a", levels), ("proxy", levels), preset="quick").model_copy(
+        update={"simulated": True}
+    )
+
+
+@cache
+def running() -> SweepView:
+    """Give it with two levels done and the third half way."""
+    played = PlayedSweep(result())
+    played.level("spark-a", 1)
+    played.level("spark-a", 2)
+    played.view.look(played.snapshot())
+    played.run("spark-a", Load(100, 4), 0)
+    played.run("spark-a", Load(100, 4), 1, upto_s=1.5)
+    return played.view.view()
+
+
+@cache
+def done() -> SweepView:
+    """Give it as its file tells it, the published table over its curves."""
+    return result_view(result(), references=[load_reference(REFERENCE)])
+
+
+@cache
+def finished() -> SweepView:
+    """Give it just after its end, its tracks still there."""
+    played = PlayedSweep(result())
+    played.whole()
+    return played.view.view()
+
+
+@cache
+def evidence() -> LevelEvidence:
+    """Give the requests of the router under four at once."""
+    played = PlayedSweep(result())
+    played.whole()
+    found = played.view.evidence(LevelKey("proxy", 4, 100))
+    assert found is not None
+    return found
+
+
+@cache
+def published() -> Topologies:
+    """Give the four topologies."""
+    reference = load_reference(REFERENCE)
+    return topologies(compare(reference.series, table=reference.rule), reference.series)
+
+
+def renamed(view: SweepView, name: str) -> SweepView:
+    """Give a view whose first target has another name."""
+    first, *others = view.targets
+    old = first.name
+
+    def key(one: LevelKey) -> LevelKey:
+        return replace(one, target=name) if one.target == old else one
+
+    return replace(
+        view,
+        title=name,
+        targets=(SweptTarget(name, first.kind), *others),
+        levels=tuple(replace(one, key=key(one.key)) for one in view.levels),
+        rows=tuple(replace(one, key=key(one.key)) for one in view.rows),
+    )
+
+
+@cache
+def starting() -> SweepView:
+    """Give it before anything was told."""
+    return PlayedSweep(result()).view.view()
+
+
+def with_servers(view: SweepView, count: int) -> SweepView:
+    """Give a view in which so many servers carry the load."""
+    live = view.live
+    assert live is not None
+    first = live.backends[0]
+    servers = tuple(replace(first, name=f"spark-{index}") for index in range(count))
+    return replace(view, live=replace(live, backends=servers))

@@ -1,0 +1,236 @@
+"""What single pictures of a sweep say: curves, topologies, timelines, differences, the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparktop.graphics.dots import DASHED, DOTTED, NOTHING, SOLID, DotGrid
+from sparktop.model.sweep_comparison import (
+    CurveLine,
+    CurvePlot,
+    CurvePoint,
+    Difference,
+    DifferenceRow,
+    HistoryRow,
+    LimitLine,
+    Measured,
+)
+from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
+from sparktop.panels.rows import Row, row_text
+from sparktop.panels.sweep_curves import curve_rows, legend_rows
+from sparktop.panels.sweep_difference import difference_screen
+from sparktop.panels.sweep_evidence import evidence_screen
+from sparktop.panels.sweep_history import history_screen
+from sparktop.panels.sweep_timeline import MOST_ROWS, timeline_rows
+from sparktop.panels.sweep_topology import signed_percent, topology_screen
+from tests.panels.sweep_views import evidence, published
+
+
+def texts(rows: Sequence[Row]) -> list[str]:
+    return [row_text(row) for row in rows]
+
+
+def line(
+    name: str, values: dict[int, float], *, reference: str | None = None, half: float = 0.0
+) -> CurveLine:
+    points = tuple(
+        CurvePoint(c, Measured(value, value - half or None, value + half) if half else Measured(value))
+        for c, value in values.items()
+    )
+    return CurveLine(name, points, reference)
+
+
+def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: bool = True) -> CurvePlot:
+    return CurvePlot("decode_tps", "Decode", "tok/s", "tokens", more_is_better, lines, limits)
+
+
+def column_of(rows: Sequence[str], char: str) -> list[tuple[int, int]]:
+    return [(index, row.index(char)) for index, row in enumerate(rows) if char in row]
+
+
+def test_equal_ratios_are_equally_far_apart() -> None:
+    """From 1 to 4 is as far as from 4 to 16."""
+    rows = texts(curve_rows(plot(line("x", {1: 10.0, 4: 50.0, 16: 90.0})), 80, 20))[1:-1]
+    (_, third), (_, second), (_, first) = column_of(rows, "a")
+    assert abs((third - second) - (second - first)) <= 1
+
+
+def test_a_higher_value_stands_higher() -> None:
+    """90 of 100 is in the upper rows, 10 in the lower ones."""
+    rows = texts(curve_rows(plot(line("x", {1: 10.0, 16: 90.0})), 80, 22))[1:-1]
+    (high, _), (low, _) = column_of(rows, "a")
+    assert high <= 3
+    assert low >= 16
+
+
+def test_targets_have_letters_and_references_figures() -> None:
+    """Who is who needs no colour; where a reference comes from is said."""
+    drawn = plot(line("x", {1: 10.0, 2: 90.0}), line("y", {1: 50.0, 2: 20.0}, reference="ref:table"))
+    shown = "".join(texts(curve_rows(drawn, 80, 20)))
+    assert "a" in shown
+    assert "1" in shown
+    legend = "".join(texts(legend_rows([drawn], 100)))
+    assert "a ⠤⠤⠤ x" in legend
+    assert "1 ⠄ ⠄ y (ref:table)" in legend
+
+
+def test_curves_that_meet_are_marked() -> None:
+    """Two letters in one cell become a star, not one of them."""
+    drawn = plot(line("x", {1: 10.0, 2: 90.0}), line("y", {1: 10.0, 2: 20.0}))
+    assert any("*" in row for row in texts(curve_rows(drawn, 80, 20)))
+
+
+def test_an_interval_is_a_bar_over_its_point() -> None:
+    """Both ends stand in the column of the letter, above and below it."""
+    rows = texts(curve_rows(plot(line("x", {1: 50.0, 2: 60.0}, half=20.0)), 60, 24))[1:-1]
+    (top, column), *_ = column_of(rows, "┬")
+    letters = [row for row, _ in column_of(rows, "a")]
+    ends = [row for row, row_text_ in enumerate(rows) if row_text_[column] == "┴"]
+    assert any(top < row < max(ends) for row in letters)
+
+
+def test_a_limit_is_a_dotted_line_with_its_words() -> None:
+    """What the memory allows lies across the plot and is named below it."""
+    drawn = plot(line("x", {1: 50.0, 8: 90.0}), limits=(LimitLine("decode_tps", "allows 70", 70.0),))
+    assert any(row.count("┄") > 20 for row in texts(curve_rows(drawn, 80, 20)))
+    assert any("┄ allows 70" in row for row in texts(legend_rows([drawn], 80)))
+
+
+def test_latencies_over_more_than_tenfold_have_a_logarithmic_scale() -> None:
+    """Else the low concurrencies would all lie on the floor."""
+    drawn = plot(line("x", {1: 100.0, 2: 1000.0, 4: 10_000.0}), more_is_better=False)
+    rows = texts(curve_rows(drawn, 80, 23))
+    assert "logarithmic" in rows[0]
+    (high, _), (middle, _), (low, _) = column_of(rows[1:-1], "a")
+    assert abs((low - middle) - (middle - high)) <= 1
+
+
+def test_patterns_leave_out_dots() -> None:
+    """A dashed and a dotted line have fewer dots than a solid one, and begin alike."""
+    counts = []
+    for pattern in (SOLID, DASHED, DOTTED):
+        grid = DotGrid(20, 5)
+        grid.line((0, 0), (39, 19), 0, pattern)
+        shown = "".join(text for row in grid.rows() for text, layer in row if layer != NOTHING)
+        counts.append(sum((ord(char) - 0x2800).bit_count() for char in shown))
+    assert counts[0] == 40
+    assert counts[0] > counts[1] > counts[2]
+
+
+def test_dots_outside_the_grid_are_nothing() -> None:
+    """A value beyond the scale breaks no row."""
+    grid = DotGrid(4, 2)
+    grid.dots(-1, (0, 3), 0)
+    grid.dots(2, (-1, 8, 99), 0)
+    assert grid.rows() == [[("    ", NOTHING)], [("    ", NOTHING)]]
+
+
+def test_topologies_mark_the_winner_with_its_percentage() -> None:
+    """At 32 the cluster has the diamond and +48 %; untested differences have a star."""
+    rows = texts(topology_screen(published(), 120, 60))
+    (row,) = [one for one in rows if "471.7" in one]
+    assert "◆471.7" in row
+    assert "+48 %* cluster-tp2" in row
+    assert any("c64" in one and "simple-shuffle" in one and "many at once" in one for one in rows)
+
+
+def test_huge_percentages_are_cut_not_spread_out() -> None:
+    """An interval from two wild runs has no seven digits."""
+    assert signed_percent(643_453.0) == ">+999 %"
+    assert [signed_percent(value) for value in (12.3, -4.56, 0.0)] == ["+12 %", "−4.6 %", "±0.0 %"]
+
+
+def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
+    timeline = Timeline(LevelKey("x", len(told)), 0, told, 10.0, backends)
+    return texts(timeline_rows(timeline, 100))[2:-1]
+
+
+def test_a_bar_has_its_parts_in_order() -> None:
+    """Waiting, prefill, decode: each as long as it took."""
+    (row,) = bars(RequestBar(0.0, 4.0, 10.0, queue_s=2.0, backend="p"), backends=("p",))
+    assert row.count("░") == row.count("▒")
+    assert abs(row.count("█") + 1 - 3 * row.count("░")) <= 2
+    assert row.index("░") < row.index("▒") < row.index("█")
+    assert "▒a█" in row
+
+
+def test_a_failed_request_ends_with_a_sign() -> None:
+    """A cross behind the bar, whatever the colour."""
+    (row,) = bars(RequestBar(0.0, 2.0, 5.0, ok=False))
+    assert "█✗" in row
+
+
+def test_a_request_without_a_token_is_all_waiting_for_the_first() -> None:
+    """It has no decode part and no time to first token."""
+    (row,) = bars(RequestBar(0.0))
+    assert "█" not in row
+    assert "▒" in row
+    assert row.rstrip().endswith("–")
+
+
+def test_very_many_requests_are_thinned_and_counted() -> None:
+    """A thousand requests are no thousand rows, and the picture says so."""
+    many = tuple(RequestBar(0.0, 1.0, 2.0) for _ in range(1000))
+    rows = texts(timeline_rows(Timeline(LevelKey("x", 1000), 0, many, 2.0), 100))
+    assert len(rows) <= MOST_ROWS + 4
+    assert "1000 requests, 1 of 3 shown" in rows[0]
+
+
+def test_evidence_shows_the_batches_and_the_run_that_was_asked_for() -> None:
+    """Each server's batch, and the second run's requests, which the other server answered."""
+    rows = texts(evidence_screen(evidence(), 120, 40, run=1))
+    assert any("run 2, 4 requests" in row for row in rows)
+    (server,) = [row for row in rows if row.startswith("│ a spark-a")]
+    assert " 4.0 " in server
+    assert any(row.startswith("│     1 b │") for row in rows)
+
+
+def test_without_a_timeline_the_reason_is_said() -> None:
+    """An empty place says why it is empty."""
+    bare = replace(evidence(), timelines=(), why_no_timeline="the file keeps no starts")
+    assert any("no timeline: the file keeps no starts" in row for row in texts(evidence_screen(bare, 80, 24)))
+
+
+def test_a_change_has_a_word_and_its_interval() -> None:
+    """Better and worse are words; the interval is drawn around no change."""
+    hundred, more = Measured(100), Measured(150)
+    change = DifferenceRow(
+        "Decode",
+        "tok/s",
+        more_is_better=True,
+        concurrency=4,
+        before=hundred,
+        after=more,
+        percent=50.0,
+        low_percent=40.0,
+        high_percent=60.0,
+        significant=True,
+    )
+    slower = replace(change, title="TTFT", more_is_better=False)
+    same = replace(slower, title="ITL", percent=-6.0, low_percent=-9.0, high_percent=3.0, significant=False)
+    alone = DifferenceRow("E2E", "ms", more_is_better=False, concurrency=4, before=hundred, after=None)
+    rows = (change, slower, same, alone)
+    shown = texts(difference_screen(Difference("x", "y", rows, "faster"), 130, 20))
+    decode, ttft, itl, e2e = (row for row in shown if " c4 " in row)
+    assert "▲ better" in decode
+    assert "▼ worse" in ttft
+    assert "no difference shown" in itl
+    assert "┿" in itl
+    assert "–" in e2e
+    assert "━" not in e2e
+
+
+def test_the_history_keeps_the_cursor_in_sight_and_shows_broken_files() -> None:
+    """Of a hundred rows the chosen one is drawn; a file that cannot be read has its reason."""
+    rows = [HistoryRow(f"{index}.json", None, f"n{index}", "done") for index in range(100)]
+    rows[70] = HistoryRow("70.json", None, "n70", "unreadable", problem="70.json: is no result")
+    shown = texts(history_screen(rows, 80, 24, chosen="70.json"))
+    (row,) = [one for one in shown if "▶" in one]
+    assert "70.json: is no result" in row
+
+
+def test_an_empty_history_says_what_to_do() -> None:
+    """Nothing stored and nothing found are two different answers."""
+    assert any("s starts one" in row for row in texts(history_screen([], 80, 24)))
+    assert any("nothing found for “x”" in row for row in texts(history_screen([], 80, 24, query="x")))

@@ -1,0 +1,225 @@
+"""Screens of a sweep at every size: whole rows, and signs beside every colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus, SweepView
+from sparktop.palette import shipped_palettes
+from sparktop.panels.rows import Row, row_text, row_width
+from sparktop.panels.sweep_band import sweep_band
+from sparktop.panels.sweep_curves import curves_screen
+from sparktop.panels.sweep_difference import difference_screen
+from sparktop.panels.sweep_evidence import evidence_screen
+from sparktop.panels.sweep_history import history_screen
+from sparktop.panels.sweep_live import live_rows
+from sparktop.panels.sweep_screen import sweep_screen
+from sparktop.panels.sweep_table import table_rows
+from sparktop.panels.sweep_topology import topology_screen
+from sparktop.sweep.difference_view import difference
+from sparktop.sweep.history_view import history_rows
+from sparktop.sweep.result_store import StoredSweep
+from sparktop.sweep.series import series_of
+from tests.panels.sweep_views import (
+    done,
+    evidence,
+    finished,
+    published,
+    renamed,
+    result,
+    running,
+    starting,
+    with_servers,
+)
+
+Draw = Callable[[int, int], list[Row]]
+WIDTHS, HEIGHTS = st.integers(60, 200), st.integers(16, 50)
+
+
+def _difference(width: int, height: int) -> list[Row]:
+    before, after = series_of(result())
+    return difference_screen(difference(before, after), width, height)
+
+
+def _history(width: int, height: int) -> list[Row]:
+    rows = history_rows([StoredSweep(Path("1.json"), result())] * 60)
+    return history_screen(rows, width, height, chosen="1.json")
+
+
+WHOLE: dict[str, Draw] = {
+    "running": lambda w, h: sweep_screen(running(), w, h),
+    "done": lambda w, h: sweep_screen(done(), w, h),
+    "finished": lambda w, h: sweep_screen(finished(), w, h),
+    "tracks after the end": lambda w, h: sweep_screen(finished(), w, h, curves=False),
+    "band": lambda w, h: sweep_band(running(), w, h),
+    "band of a file": lambda w, h: sweep_band(done(), w, h),
+    "history": _history,
+    "before anything": lambda w, h: sweep_screen(starting(), w, h),
+    "band before anything": lambda w, h: sweep_band(starting(), w, h),
+    "four servers": lambda w, h: sweep_screen(with_servers(running(), 4), w, h),
+    "wide name": lambda w, h: sweep_screen(renamed(running(), "東京の計算機・とても長い名前です"), w, h),
+}
+LONG: dict[str, Draw] = {
+    "curves": lambda w, h: curves_screen(done(), w, h),
+    "topologies": lambda w, h: topology_screen(published(), w, h),
+    "evidence": lambda w, h: evidence_screen(evidence(), w, h),
+    "difference": _difference,
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@given(width=WIDTHS, height=HEIGHTS)
+@settings(max_examples=15, deadline=None)
+def test_a_screen_fills_its_place_exactly(name: str, width: int, height: int) -> None:
+    """Whatever the terminal's size, there are `height` rows of `width` cells."""
+    rows = WHOLE[name](width, height)
+    assert [row_width(row) for row in rows] == [width] * height
+
+
+@pytest.mark.parametrize("name", LONG)
+@given(width=WIDTHS, height=HEIGHTS)
+@settings(max_examples=10, deadline=None)
+def test_a_long_screen_has_whole_rows_and_at_least_the_height(name: str, width: int, height: int) -> None:
+    """More than fits becomes more rows, never wider or broken ones."""
+    rows = LONG[name](width, height)
+    assert len(rows) >= height
+    assert {row_width(row) for row in rows} == {width}
+
+
+@pytest.mark.parametrize("height", [3, 4, 5, 6, 8, 12])
+def test_a_band_is_as_low_as_asked(height: int) -> None:
+    """A band of one row inside still says what goes on."""
+    rows = sweep_band(running(), 80, height)
+    assert len(rows) == height
+    assert "spark-a, c = 4: run 2 of 3" in text(rows)
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *LONG])
+def test_every_role_is_one_that_themes_have(name: str) -> None:
+    """No panel asks a theme for a colour that it does not know."""
+    palette = shipped_palettes()["spark-dark"]
+    rows = (WHOLE | LONG)[name](120, 40)
+    for role in {role for row in rows for _, role in row}:
+        assert palette.color(role)
+
+
+def text(rows: Sequence[Row]) -> str:
+    return "\n".join(row_text(row) for row in rows)
+
+
+def lines(rows: Sequence[Row], word: str) -> list[str]:
+    return [row_text(row) for row in rows if word in row_text(row)]
+
+
+@pytest.mark.parametrize("name", ["running", "done", "band", "curves"])
+def test_simulated_figures_are_called_so(name: str) -> None:
+    """Nobody takes a picture of the simulation for a measurement."""
+    assert "simulated" in text((WHOLE | LONG)[name](80, 24))
+
+
+def test_a_running_level_has_a_bar_and_the_ones_ahead_say_so() -> None:
+    """The table fills from the top; what is not made has no figures."""
+    rows = table_rows(running(), 100, 20)
+    (now,) = lines(rows, "running")
+    assert "█" in now
+    assert "1/3 runs" in now
+    assert len(lines(rows, "ahead")) == 3
+
+
+def test_the_best_has_a_sign_and_those_alike_another() -> None:
+    """Without colour one sees which figure is best in its column."""
+    rows = table_rows(done(), 120, 12)
+    best = [row for row in lines(rows, "◆") if "best" not in row]
+    assert best
+    assert all("c" in row for row in best)
+    assert lines(rows, "◇")
+
+
+def test_doubts_stand_beside_the_figures() -> None:
+    """A level with a mark shows the word."""
+    shown = lines(table_rows(done(), 140, 12), "c4")
+    assert len(shown) == 2
+    assert all("!too short" in row for row in shown)
+
+
+def test_a_long_table_keeps_the_chosen_level_in_sight() -> None:
+    """With room for three levels the cursor is on one of them, and the others are counted."""
+    rows = table_rows(done(), 80, 5, chosen=LevelKey("proxy", 4, 100))
+    assert "▶" in lines(rows, "c4")[0]
+    assert "3 more" in text(rows)
+
+
+def test_an_unknown_figure_is_a_dash() -> None:
+    """A percentile that nobody can tell is no zero."""
+    view = done()
+    rows = tuple(replace(row, ttft_p50_ms=None if index else 400.0) for index, row in enumerate(view.rows))
+    shown = lines(table_rows(replace(view, rows=rows), 100, 12), "c2")
+    assert all(" – " in row for row in shown)
+
+
+def test_a_column_that_nobody_fills_is_left_out() -> None:
+    """The p95 of a handful of requests is unknown everywhere: no column of dashes."""
+    assert "p95" not in text(table_rows(done(), 200, 12))
+
+
+@pytest.mark.parametrize("status", [one for one in SweepStatus if one.over])
+def test_every_end_is_a_word(status: SweepStatus) -> None:
+    """How a sweep ended stands on the frame."""
+    assert status.value in text(sweep_screen(replace(done(), status=status), 80, 24)[:1])
+
+
+def test_every_state_of_a_level_has_its_own_sign() -> None:
+    """States differ without colour."""
+    view: SweepView = running()
+    levels = tuple(replace(view.levels[0], state=state) for state in LevelState)
+    rows = table_rows(replace(view, levels=levels, rows=()), 100, 40)
+    signs = [row_text(row)[1] for row in rows[1 : 1 + len(levels)]]
+    # Warming up and settling are both "its runs are not running".
+    assert len(set(signs)) == len(signs) - 1
+
+
+def test_tracks_share_one_axis() -> None:
+    """Where a level begins, its edge stands in the same cell of every big track."""
+    live = running().live
+    assert live is not None
+    rows = [row_text(row) for row in live_rows(live, {"spark-a": "a", "proxy": "b"}, 100, 24)]
+    edge = rows[0].index("▏", rows[0].index("▏") + 1)
+    below = [row[edge] for row in rows[1:14]]
+    assert below.count("┊") >= 5
+    assert "a c1" in rows[0]
+
+
+def test_a_live_screen_shows_servers_and_machines() -> None:
+    """Load, cache, power, temperature and clock of each have a row where there is room."""
+    live = running().live
+    assert live is not None
+    shown = text(live_rows(live, {}, 120, 40))
+    for word in ("tokens/s", "in flight", "TTFT", "60 W", "61 °C", "2400 MHz", "25 % KV"):
+        assert word in shown
+
+
+def test_points_and_median_are_both_on_the_ttft_track() -> None:
+    """Single requests are dots, their median is a line."""
+    live = finished().live
+    assert live is not None
+    rows = [row_text(row) for row in live_rows(live, {}, 150, 24)]
+    first = next(index for index, row in enumerate(rows) if row.startswith("TTFT"))
+    track = "".join(rows[first : first + 4])
+    assert "─" in track
+    assert any("\u2801" <= char <= "\u28ff" for char in track)
+
+
+def test_many_servers_have_a_track_of_their_shares() -> None:
+    """More than two are too many to stand on each other: their shares are an area, lettered at its end."""
+    live = with_servers(running(), 4).live
+    assert live is not None
+    shown = text(live_rows(live, {}, 120, 40))
+    assert "share" in shown
+    assert "100%" in shown
+    assert "share" not in text(live_rows(with_servers(running(), 2).live or live, {}, 120, 40))

@@ -1,0 +1,271 @@
+"""A running sweep folded into a view: held against what was played, and against the finished result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
+from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus
+from sparktop.sweep.live_view import LiveView
+from sparktop.sweep.order import Load
+from sparktop.sweep.plan import Order, SloCondition
+from sparktop.sweep.progress import Notice, Phase, PhaseChanged, RunTold, SweepEnded
+from sparktop.sweep.result_view import result_view
+from sparktop.sweep.time_grid import MOST_SLOTS
+from tests.sweep.made_results import made_level, made_sweep
+from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep, plan_of
+
+STRANGE = Level("nobody", 9, 7, 1)
+
+
+@pytest.fixture
+def played() -> PlayedSweep:
+    """Give a sweep of one server and one router that is still to be played."""
+    levels = (made_level(1), made_level(2, step=0.2))
+    return PlayedSweep(made_sweep(("spark-a", levels), ("proxy", levels), preset="quick"))
+
+
+def test_before_anything_is_told_the_whole_plan_is_ahead(played: PlayedSweep) -> None:
+    """The list of levels stands from the beginning, in the order in which they will be made."""
+    view = played.view.view()
+    assert view.status is SweepStatus.STARTING
+    assert [(one.key.target, one.key.concurrency) for one in view.levels] == [
+        ("spark-a", 1),
+        ("spark-a", 2),
+        ("proxy", 1),
+        ("proxy", 2),
+    ]
+    assert {one.state for one in view.levels} == {LevelState.AHEAD}
+    assert view.share == 0.0
+
+
+def test_an_interleaved_plan_is_listed_level_by_level() -> None:
+    """In ABBA order the targets of one load stand beside each other."""
+    result = made_sweep(("a", (made_level(1), made_level(2))), ("b", (made_level(1), made_level(2))))
+    asked = result.plan.model_copy(update={"order": Order.ABBA})
+    levels = result_view(result.model_copy(update={"plan": asked})).levels
+    assert [(one.key.target, one.key.concurrency) for one in levels] == [
+        ("a", 1),
+        ("b", 1),
+        ("a", 2),
+        ("b", 2),
+    ]
+
+
+def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
+    """After one of three runs and half of the second a level is between a third and two thirds."""
+    played.level("spark-a", 2, runs=1)
+    played.run("spark-a", Load(100, 2), 1, upto_s=1.0)
+    view = played.view.view()
+    level = next(one for one in view.levels if one.state is LevelState.RUNNING)
+    assert (level.key.concurrency, level.runs_done, level.runs) == (2, 1, 3)
+    assert level.share == pytest.approx(1 / 3)
+    assert view.words == "spark-a, c = 2: run 2 of 3"
+    assert view.left_s == pytest.approx(29.0)
+
+
+def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
+    """In flight, rate, median time to first token and ends are those that were played."""
+    played.level("spark-a", 2, runs=1)
+    played.run("spark-a", Load(100, 2), 1, upto_s=1.9)
+    now = played.view.view().moment
+    assert now is not None
+    assert (now.in_flight, now.ended, now.failed) == (2, 2, 0)
+    assert now.ttft_p50_ms == pytest.approx(1000 * TTFT_S)
+    assert now.tps == pytest.approx(RATE, rel=0.35)
+
+
+def test_tokens_on_the_time_axis_are_those_that_came(played: PlayedSweep) -> None:
+    """The area under the curve is the number of tokens, of each server too."""
+    played.level("spark-a", 1)
+    played.clock.now += 2.0
+    live = played.view.view().live
+    assert live is not None
+    tokens = sum(value or 0.0 for value in live.tps) * live.step_s
+    assert tokens == pytest.approx(3 * RATE * (E2E_S - TTFT_S), rel=0.01)
+    by_name = {line.name: sum(v or 0.0 for v in line.tps) * live.step_s for line in live.backends}
+    assert sum(by_name.values()) == pytest.approx(tokens)
+    assert by_name["spark-a"] == pytest.approx(2 * by_name["spark-b"], rel=0.01)
+
+
+def test_levels_have_edges_on_the_axis(played: PlayedSweep) -> None:
+    """Each level has a span; the last one ends when it ended, and two do not overlap."""
+    played.level("spark-a", 1)
+    played.level("spark-a", 2)
+    live = played.view.view().live
+    assert live is not None
+    first, second = live.spans
+    assert first.ended_at is not None
+    assert first.began_at < first.ended_at < second.began_at
+    assert second.ended_at is not None
+
+
+def test_servers_and_machines_lie_on_the_same_axis(played: PlayedSweep) -> None:
+    """What a server ran and what its machine drew stand in the slots of the load."""
+    played.level("proxy", 2)
+    live = played.view.view().live
+    assert live is not None
+    assert [line.name for line in live.nodes] == list(BACKENDS)
+    running = [value for value in live.backends[0].running if value is not None]
+    assert max(running) == 2.0
+    assert {value for value in live.nodes[0].power_w if value is not None} == {60.0}
+    assert len(live.nodes[0].power_w) == live.count == len(live.tps)
+
+
+def test_a_warm_up_is_no_part_of_the_figures(played: PlayedSweep) -> None:
+    """Times to first token and ends of a warm-up are not counted; its tokens are on the axis."""
+    played.view.look(played.snapshot())
+    played.run("spark-a", Load(100, 2), 0, warm_up=True)
+    view = played.view.view(played.clock.now + 1)
+    assert view.moment is not None
+    assert (view.moment.ended, view.moment.ttft_p50_ms, view.moment.tokens) == (0, None, 0)
+    assert view.live is not None
+    assert any(view.live.tps)
+    assert view.levels[1].state is LevelState.WARMING_UP
+
+
+def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:
+    """Rows, curves, comparison, levels and sentences are the same live and read again."""
+    played.whole()
+    live, stored = played.view.view(), result_view(played.result)
+    assert live.rows == stored.rows
+    assert live.plots == stored.plots
+    assert live.levels == stored.levels
+    assert live.verdict == stored.verdict
+    assert live.words == stored.words
+    assert live.topologies is not None
+    assert stored.topologies is not None
+    assert live.topologies.metrics == stored.topologies.metrics
+    assert (live.status, live.moment, stored.live) == (SweepStatus.DONE, None, None)
+
+
+def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) -> None:
+    """Levels begun are cut short, the others not made; the reason stands in the words."""
+    played.level("spark-a", 1)
+    played.run("spark-a", Load(100, 2), 0, upto_s=1.0)
+    first = played.result.targets[0].levels[0]
+    cut = made_sweep(("spark-a", (first,)), ("proxy", ())).model_copy(
+        update={"status": "cancelled", "stop_reason": "called off"}
+    )
+    played.view.take(SweepEnded(cut))
+    view = played.view.view()
+    assert [one.state for one in view.levels] == [
+        LevelState.DONE,
+        LevelState.CUT_SHORT,
+        LevelState.NOT_MADE,
+        LevelState.NOT_MADE,
+    ]
+    assert view.words == "cancelled: called off; 1 level kept"
+
+
+def test_a_target_that_fails_is_left_out(played: PlayedSweep) -> None:
+    """Its levels say so when the sweep is over."""
+    failed = made_sweep(("spark-a", (made_level(1), made_level(2))), ("proxy", ()))
+    targets = (failed.targets[0], failed.targets[1].model_copy(update={"error": "refused"}))
+    played.view.take(SweepEnded(failed.model_copy(update={"targets": targets})))
+    states = {one.key.target: one.state for one in played.view.view().levels}
+    assert states["proxy"] is LevelState.LEFT_OUT
+
+
+def test_notices_are_kept_in_order(played: PlayedSweep) -> None:
+    """The newest one is the last."""
+    for text in ("one", "two"):
+        played.view.take(Notice(text))
+    assert played.view.view().notices == ("one", "two")
+
+
+def test_preparing_names_the_target(played: PlayedSweep) -> None:
+    """Before the first level the words say whom it asks."""
+    played.view.take(PhaseChanged(Phase.PREPARING, "proxy"))
+    assert played.view.view().words == "preparing proxy"
+
+
+def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
+    """Starts, first tokens, ends and servers are those played; waiting is what prefill leaves over."""
+    played.level("proxy", 2)
+    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
+    assert evidence is not None
+    assert [one.run for one in evidence.timelines] == [0, 1, 2]
+    first = evidence.timelines[0]
+    assert len(first.bars) == 2
+    bar = first.bars[0]
+    assert bar.start_s == 0.0
+    assert bar.first_token_s == pytest.approx(TTFT_S)
+    assert bar.end_s == pytest.approx(E2E_S)
+    assert bar.queue_s == pytest.approx(TTFT_S - 0.2)
+    assert [one.bars[0].backend for one in evidence.timelines] == ["spark-a", "spark-b", "spark-a"]
+    assert {one.backends for one in evidence.timelines} == {BACKENDS}
+
+
+def test_a_level_that_runs_has_evidence_already(played: PlayedSweep) -> None:
+    """Bars without an end reach to now; a level ahead has none."""
+    played.view.look(played.snapshot())
+    played.run("proxy", Load(100, 2), 0, upto_s=1.0)
+    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
+    assert evidence is not None
+    assert evidence.timelines[0].bars[0].end_s is None
+    assert evidence.timelines[0].until_s == pytest.approx(1.0)
+    assert played.view.evidence(LevelKey("spark-a", 2, 100)) is None
+
+
+def test_the_batch_that_ran_is_the_mean_over_looks(played: PlayedSweep) -> None:
+    """Each server's mean of running requests is kept by level and reaches the comparison."""
+    played.whole()
+    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
+    assert evidence is not None
+    assert {one.name: one.running_mean for one in evidence.shares} == dict.fromkeys(BACKENDS, 2.0)
+    compared = played.view.view().topologies
+    assert compared is not None
+    split = next(one for one in compared.splits if (one.target, one.concurrency) == ("proxy", 2))
+    assert split.batches == dict.fromkeys(BACKENDS, 2.0)
+
+
+def test_a_sample_that_is_seen_twice_counts_once(played: PlayedSweep) -> None:
+    """Screens look more often than servers are asked: a batch of 2 and one of 6 have a mean of 4."""
+    played.view.look(played.snapshot())
+    played.run("proxy", Load(100, 2), 0, upto_s=0.6)
+    for running in (2.0, 6.0):
+        played.clock.now += 1.0
+        seen = played.snapshot(running=running)
+        for _ in range(3 if running == 6.0 else 1):
+            played.view.look(seen)
+    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
+    assert evidence is not None
+    assert {share.running_mean for share in evidence.shares} == {4.0}
+
+
+def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
+    """After ten hours the axis has a thousand slots at most, and holds all of it."""
+    played.view.look(played.snapshot())
+    began = played.clock.now
+    for hour in range(10):
+        played.clock.now = began + 3600.0 * (hour + 1)
+        played.run("spark-a", Load(100, 1), hour % 3)
+    live = played.view.view().live
+    assert live is not None
+    assert live.count <= MOST_SLOTS
+    assert live.count * live.step_s == pytest.approx(36_000, rel=0.01)
+
+
+def test_a_search_lists_levels_as_it_finds_them() -> None:
+    """Nobody knows beforehand which levels a search for conditions will make."""
+    result = made_sweep(("spark-a", (made_level(1),)))
+    plan = replace(plan_of(result), slo=(SloCondition("ttft_p90_ms", 2000.0),))
+    view = LiveView(plan)
+    assert view.view().levels == ()
+    assert view.view().share is None
+    view.take(PhaseChanged(Phase.RUNNING, "spark-a", Load(100, 3), 0, 36))
+    assert [(one.key.concurrency, one.runs) for one in view.view().levels] == [(3, 36)]
+
+
+def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
+    """Ends and tokens of requests that never began, a level that nobody planned: the view goes on."""
+    load = Load(7, 9)
+    played.tell(
+        "nobody", load, FirstToken("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0, STRANGE)
+    )
+    played.view.take(RunTold("nobody", load, 4, []))
+    played.view.take(PhaseChanged(Phase.SETTLING, "nobody", load))
+    assert played.view.view().levels[-1].key.target == "nobody"

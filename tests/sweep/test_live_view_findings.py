@@ -1,0 +1,281 @@
+"""What a screen says of finished levels: marks, ranks, advice, differences, the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
+from sparktop.sweep.compare import compare
+from sparktop.sweep.comparison_view import topologies
+from sparktop.sweep.curve_view import curve_plots, sweep_plots
+from sparktop.sweep.difference_view import difference
+from sparktop.sweep.history_view import found_rows, history_rows
+from sparktop.sweep.level_evidence import stored_evidence
+from sparktop.sweep.level_marks import marks_of
+from sparktop.sweep.references import load_reference
+from sparktop.sweep.result_rows import result_rows
+from sparktop.sweep.result_store import StoredSweep
+from sparktop.sweep.result_view import result_view
+from sparktop.sweep.results import Holds, LevelResult, Rate, ServerSide, SloResult, Validity
+from sparktop.sweep.run_interval import over_runs
+from sparktop.sweep.series import Series, series_of
+from sparktop.sweep.statistics import rate_figure
+from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
+
+
+def rated(concurrency: int, *values: float) -> LevelResult:
+    """Give a level whose runs decode so fast."""
+    mean = sum(values) / len(values)
+    return made_level(concurrency).model_copy(
+        update={"decode_tps": Rate(mean=mean, values=values, std=1.0, ci95=(mean - 1, mean + 1))}
+    )
+
+
+def test_marks_put_the_gravest_first() -> None:
+    """Whoever has room for one word sees why to disbelieve before why it is slow."""
+    level = made_level().model_copy(
+        update={
+            "validity": (
+                Validity(code="few_runs", message="a"),
+                Validity(code="queue_limited", message="b"),
+                Validity(code="errors", message="c"),
+            ),
+            "server": ServerSide(kv_cache_max_percent=99.5, preemptions=3),
+            "padding_percent": 37.5,
+            "concurrency": 5,
+        }
+    )
+    marks = marks_of(level)
+    assert [mark.code for mark in marks] == [
+        "errors",
+        "queue_limited",
+        "few_runs",
+        "kv_full",
+        "preempting",
+        "padding",
+    ]
+    assert [mark.doubt for mark in marks] == [True, True, True, False, False, False]
+    assert "a CUDA graph of 8" in marks[-1].message
+
+
+def test_bunched_choices_are_a_reason() -> None:
+    """Where the order of choices is no chance, the level says so even without a judged window."""
+    test = {"word": "bunched", "sentence": "a 16, b 32: 3 stretches"}
+    level = made_level().model_copy(update={"validity": (), "balance": {"runs_test": test}})
+    assert [mark.word for mark in marks_of(level)] == ["bunched"]
+    fair = level.model_copy(update={"balance": {"runs_test": {**test, "word": "random"}}})
+    assert marks_of(fair) == ()
+
+
+def test_the_best_of_a_column_and_what_cannot_be_told_from_it() -> None:
+    """218 is the best; 217 with the same spread is no worse by any test; 100 is."""
+    result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
+    ranks = [row.ranks.get("decode_tps") for row in result_rows(result)]
+    assert ranks == [None, Rank.LEVEL, Rank.BEST]
+
+
+def test_single_runs_have_a_best_but_no_equals() -> None:
+    """Without runs to test with, nothing is said to be as good as the best."""
+    result = made_sweep(("a", (rated(4, 217), rated(8, 218))))
+    assert [row.ranks.get("decode_tps") for row in result_rows(result)] == [None, Rank.BEST]
+
+
+def test_a_lone_level_has_no_best() -> None:
+    """The best of one says nothing."""
+    assert result_rows(made_sweep(("a", (made_level(),))))[0].ranks == {}
+
+
+@pytest.fixture
+def table() -> tuple[Series, ...]:
+    """Give the four topologies of the published table."""
+    return load_reference("spark-topologies-2026-03").series
+
+
+def test_the_published_table_gives_its_own_winners_and_percentages(table: tuple[Series, ...]) -> None:
+    """Each winner is the stated one, each percentage within one of it: the table cuts some, rounds others."""
+    reference = load_reference("spark-topologies-2026-03")
+    compared = topologies(compare(table, table=reference.rule), table)
+    for metric in compared.metrics:
+        for level in metric.levels:
+            stated = reference.stated_winners[metric.metric][level.concurrency]
+            assert level.winner == stated.winner
+            assert level.percent == pytest.approx(stated.percent, abs=1.0)
+
+
+def test_advice_follows_the_crossover(table: tuple[Series, ...]) -> None:
+    """One engine over both machines up to c = 32, the shuffled pair at 64: as its authors say."""
+    rule = load_reference("spark-topologies-2026-03").rule
+    compared = topologies(compare(table, table=rule), table)
+    assert [(row.loads, row.target) for row in compared.advice] == [
+        ("c1–c4", "cluster-tp2"),
+        ("c8–c16", "cluster-tp2"),
+        ("c32", "cluster-tp2"),
+        ("c64", "simple-shuffle"),
+    ]
+    assert {row.sure for row in compared.advice} == {None}
+    assert compared.advice[0].why == (
+        "+20 % to +44 % decode against solo, −29 % to −33 % TTFT, +40 % to +52 % prefill"
+    )
+    assert "Decode: cluster-tp2 → simple-shuffle between c32 and c64" in compared.crossovers
+
+
+def test_the_spread_of_the_published_runs_is_laid_side_by_side(table: tuple[Series, ...]) -> None:
+    """57.09 is 1.7 times 33.73, 64.11 is 1.3 times 48.02, as the table's authors say."""
+    compared = topologies(compare(table), table)
+    ratios = [(row.concurrency, row.restless, round(row.ratio or 0, 1)) for row in compared.deviations]
+    assert ratios == [(32, "least-busy", 1.7), (64, "least-busy", 1.3)]
+
+
+def test_three_runs_are_too_few_for_a_ratio_of_spreads() -> None:
+    """Chance alone makes large ratios of the spreads of so few runs."""
+    pair = [made_series("a", {4: (99.0, 100.0, 101.0)}), made_series("b", {4: (90.0, 100.0, 110.0)})]
+    assert topologies(compare(pair), pair).deviations == ()
+
+
+def test_no_difference_is_an_answer() -> None:
+    """Two targets whose runs overlap get no winner, and the advice says that either will do."""
+    pair = [made_series("a", {4: (99.0, 100.0, 101.0)}), made_series("b", {4: (98.5, 100.2, 101.5)})]
+    (row,) = topologies(compare(pair), pair).advice
+    assert (row.target, row.sure) == (None, False)
+    assert row.why == "decode: no difference shown"
+
+
+def test_definitions_that_all_share_take_one_line(table: tuple[Series, ...]) -> None:
+    """Four columns of one tool are not explained four times."""
+    assert len(topologies(compare(table), table).definitions) == 3
+
+
+def test_references_lie_over_the_curves_with_their_definitions() -> None:
+    """They are marked as published, and say what they mean by the figure."""
+    own = series_of(made_sweep(("a", (made_level(1), made_level(2)))))
+    plots = {one.metric: one for one in curve_plots(own, [load_reference("spark-topologies-2026-03")])}
+    lines = plots["decode_tps"].lines
+    assert [line.name for line in lines] == ["a", "solo", "cluster-tp2", "simple-shuffle", "least-busy"]
+    assert lines[0].reference is None
+    assert lines[1].reference == "ref:spark-topologies-2026-03"
+    assert lines[1].definition is not None
+
+
+def test_the_roofline_is_a_line_on_decode() -> None:
+    """55 tokens a second that are half of the limit give a limit of 110."""
+    level = rated(1, 55).model_copy(update={"roofline_percent": 50.0})
+    plots = {one.metric: one for one in sweep_plots(made_sweep(("a", (level, rated(2, 80)))))}
+    assert [(one.value, one.upright) for one in plots["decode_tps"].limits] == [(110.0, False)]
+
+
+def test_conditions_are_lines_on_their_curves() -> None:
+    """What was wanted lies across TTFT; what was found stands upright in every plot."""
+    slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to={"a": Holds(concurrency=6, interval=(6, 8))})
+    result = made_sweep(("a", (rated(1, 55), rated(2, 80)))).model_copy(update={"slo": slo})
+    plots = {one.metric: one for one in sweep_plots(result)}
+    assert [(one.value, one.upright) for one in plots["ttft_ms"].limits] == [(2000.0, False), (6.0, True)]
+    assert [(one.value, one.upright) for one in plots["decode_tps"].limits] == [(6.0, True)]
+    assert any("holds to c = 6, surely not more than 8" in one for one in result_view(result).verdict)
+
+
+def test_the_verdict_names_the_best_level_with_its_interval() -> None:
+    """A single target's sentence has the level, the figure, and the ones that are as good."""
+    result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
+    assert result_view(result).verdict[0] == (
+        "most decode at c8: 218.0 tok/s (95 % interval 217.0 to 219.0); c4: no difference shown"
+    )
+
+
+def test_a_file_without_an_end_is_broken_off() -> None:
+    """Nobody takes a killed sweep for a finished one, and what its plan had besides is not made."""
+    result = made_sweep(("a", (made_level(1),))).model_copy(update={"status": None, "finished_at": None})
+    asked = result.plan.model_copy(update={"concurrency": (1, 2)})
+    view = result_view(result.model_copy(update={"plan": asked}))
+    assert view.status is SweepStatus.BROKEN_OFF
+    assert [one.state for one in view.levels] == [LevelState.DONE, LevelState.NOT_MADE]
+
+
+def test_stored_evidence_draws_a_burst_from_its_beginning_and_says_so() -> None:
+    """A file keeps no starts: that is no secret."""
+    evidence = stored_evidence(made_sweep(), LevelKey("a", 2, 100))
+    assert evidence is not None
+    assert [len(one.bars) for one in evidence.timelines] == [2, 2, 2]
+    assert evidence.timelines[0].bars[0].first_token_s == pytest.approx(1.0)
+    assert "keeps no starts" in evidence.timelines[0].notes[0]
+    assert ("Requests", "6 ok, 0 failed, 0 called off") in evidence.facts
+    assert stored_evidence(made_sweep(), LevelKey("a", 3, 100)) is None
+
+
+def test_a_shown_change_has_its_verdict() -> None:
+    """Twice as fast at c4 and the same at c1 is said in one sentence."""
+    before = made_series("x", {1: (50.0, 51.0, 49.0), 4: (100.0, 101.0, 99.0)})
+    after = made_series("x", {1: (50.2, 51.0, 49.1), 4: (200.0, 202.0, 198.0)})
+    found = difference(before, after)
+    assert found.verdict == "decode: faster at c4 (+100 %), no difference shown at 1 more"
+    assert (found.before, found.after) == ("x before", "x after")
+    assert [row.better for row in found.rows] == [None, True]
+    low, high = found.rows[1].low_percent, found.rows[1].high_percent
+    assert low is not None
+    assert high is not None
+    assert low < 100 < high
+
+
+def test_less_latency_is_better() -> None:
+    """The sign of a change says nothing about its worth."""
+    one, other = (
+        made_series("x", {1: values}, "ttft_ms") for values in ((500.0, 501.0, 499.0), (250.0, 251.0, 249.0))
+    )
+    (row,) = difference(one, other).rows
+    assert row.better is True
+    assert row.percent == pytest.approx(-50.0)
+
+
+def test_single_runs_are_not_judged() -> None:
+    """Where no test is possible, the verdict says so."""
+    found = difference(made_series("x", {1: (50.0,)}), made_series("x", {1: (60.0,)}))
+    assert found.verdict == "decode +20 %: single runs, no test possible"
+    assert found.rows[0].better is None
+
+
+def test_levels_of_one_side_only_have_no_change() -> None:
+    """A level that the other one lacks is shown, not compared."""
+    found = difference(made_series("x", {1: (50.0,)}), made_series("x", {2: (60.0,)}))
+    assert [(row.before is None, row.after is None, row.percent) for row in found.rows] == [
+        (False, True, None),
+        (True, False, None),
+    ]
+    assert found.verdict == "the two have no level in common"
+
+
+def test_the_history_lists_the_newest_first_and_what_cannot_be_read() -> None:
+    """A broken file is a row with its reason."""
+    stored = [
+        StoredSweep(Path("1.json"), made_sweep(preset="quick")),
+        StoredSweep(Path("2.json"), None, "2.json: is no result"),
+    ]
+    rows = history_rows(stored, {"1.json": (("night",), "fans off")})
+    assert [row.key for row in rows] == ["2.json", "1.json"]
+    assert rows[0].problem == "2.json: is no result"
+    assert (rows[1].started_at, rows[1].tags, rows[1].note) == (BEGAN, ("night",), "fans off")
+    assert rows[1].decode_tps is not None
+
+
+def test_all_words_of_a_search_must_occur() -> None:
+    """Tags, notes and targets are searched, whatever their case."""
+    rows = history_rows(
+        [StoredSweep(Path("1.json"), made_sweep(preset="quick"))], {"1.json": (("Night",), "")}
+    )
+    assert found_rows(rows, "QUICK night") == rows
+    assert found_rows(rows, "quick day") == []
+
+
+@given(st.lists(st.floats(0.1, 1e4), max_size=8))
+@settings(max_examples=40)
+def test_the_interval_on_the_screen_is_that_of_the_file(values: list[float]) -> None:
+    """Both come from the same t: a screen never shows another interval than its result has."""
+    shown, kept = over_runs(values), rate_figure(values)
+    if shown is None or kept is None:
+        assert shown is None
+        assert kept is None
+        return
+    assert (shown.mean, shown.std, shown.runs or 1) == (kept.mean, kept.std, len(values))
+    assert ((shown.low, shown.high) if shown.low is not None else None) == kept.ci95
