@@ -32,10 +32,6 @@ def _known(text: str, value: float | None, role: str = "title") -> tuple[str, st
     return text, "muted" if value is None else role
 
 
-def _waiting_role(view: BackendView) -> str:
-    return "warn" if view.waiting else "title"
-
-
 _COLUMNS = (
     Column("state", 12, lambda v: (v.state.value, STATE_ROLES[v.state])),
     Column("gen t/s", 8, lambda v: _known(numbers.rate(v.generation_tps, 7), v.generation_tps)),
