@@ -45,7 +45,7 @@ FLAGS = {
     "token wanted": (UnitFlags(PROGRAM, listen="[::]:9750"), True),
     "tls": (UnitFlags(PROGRAM, tls_cert="/etc/ssl/a b/cert.pem", tls_key="/etc/ssl/100%/key.pem"), False),
     "insecure": (UnitFlags(PROGRAM, listen="0.0.0.0:9750", insecure=True), False),
-    "home": (UnitFlags(Path("/root/.local/bin/sparktop")), False),
+    "home": (UnitFlags(Path("/home/watcher/.local/bin/sparktop")), False),
 }
 
 
