@@ -328,6 +328,9 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         lost_percent=_percent(figures.lost),
         skew=found.mean if found else None,
         skew_backend=names[found.backend] if found else None,
+        turns=figures.turns.turns,
+        turns_of_one=figures.turns.most,
+        turning_spread=None if figures.z is None else _turning_spread(figures),
         steadiness=found.steadiness if found else None,
         swing=figures.swing,
     )

@@ -124,6 +124,12 @@ class Balance:
     """A backend leads with at least (1 + this) times its share."""
     lead_changes: int | None = None
     lead_changes_per_min: float | None = None
+    turns: int | None = None
+    """How often backends went from full to empty or back, all together."""
+    turns_of_one: int | None = None
+    """The same of the one that did so most often."""
+    turning_spread: float | None = None
+    """The part of the spread that moves, beyond random routing's 1, in units of two backends."""
     swap_s: float | None = None
     """Median time between changes of the lead."""
     starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)

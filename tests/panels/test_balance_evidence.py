@@ -39,6 +39,12 @@ def test_limits_shown_are_those_of_the_rules() -> None:
         rules._RHYTHM_TURN,
         rules._RHYTHM_LOAD,
     )
+    assert (figures.SCORE_OF_FEW, figures.TURNS_SPREAD, figures.TURNS_SWING) == (
+        rules._FEW_SCORE,
+        rules._TURNS_Z,
+        rules._TURNS_RMS,
+    )
+    assert (figures.TURNS_OF_EACH, figures.TURNS_OF_ONE) == (rules._TURNS_OF_EACH, rules._TURNS_OF_ONE)
     assert (figures.HUNGRY, figures.LOST, figures.HUNGRY_SPREAD) == (
         rules._STARVED_SHARE,
         rules._STARVED_LOSS,
@@ -53,16 +59,16 @@ def test_limits_shown_are_those_of_the_rules() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_answers_agree_with_the_word(name: str) -> None:
-    """A yes to one of the two ways to a swing is that word, and nothing else is; likewise for the others."""
+    """A yes to one of the three ways to a swing is that word, and nothing else is; so for the others."""
     balance = found(name)
     said = {balance.word_now, *balance.also}
-    enough, lead, rhythm, starved, uneven, _ = questions(balance)
+    enough, lead, rhythm, turns, starved, uneven, _ = questions(balance)
     judged = balance.word_now is not BalanceWord.UNKNOWN
     assert enough.answer is judged
     if not judged:
-        assert {one.answer for one in (lead, rhythm, starved, uneven)} == {None}
+        assert {one.answer for one in (lead, rhythm, turns, starved, uneven)} == {None}
         return
-    assert (lead.answer or rhythm.answer) == (BalanceWord.OSCILLATING in said)
+    assert (lead.answer or rhythm.answer or turns.answer) == (BalanceWord.OSCILLATING in said)
     assert starved.answer == (BalanceWord.STARVED in said)
     assert uneven.answer == (BalanceWord.UNEVEN in said)
 
@@ -87,7 +93,7 @@ def test_each_figure_has_a_sentence_and_never_a_made_up_number(name: str) -> Non
 def test_without_any_figure_nothing_is_answered() -> None:
     """A group of which nothing is known yet has dashes everywhere and no answer."""
     asked = questions(Balance("g", ("a", "b"), needed_s=45.0, reasons=("needs 45 s more",)))
-    assert [question.answer for question in asked] == [False, None, None, None, None, None]
+    assert [question.answer for question in asked] == [False, *[None] * 6]
     values = {check.value for question in asked[1:] for check in question.checks}
     assert values == {"–"}
 
