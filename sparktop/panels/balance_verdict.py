@@ -130,5 +130,5 @@ def reason_rows(balance: Balance, width: int) -> list[Row]:
     if balance.cause:
         rows += sentence_rows(label("cause  "), balance.cause, "text", width)
     if balance.hint:
-        rows += sentence_rows(label("try    "), balance.hint, "key", width)
+        rows += sentence_rows(label("hint   "), balance.hint, "key", width)
     return rows
