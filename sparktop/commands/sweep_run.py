@@ -20,11 +20,11 @@ from sparktop.errors import OutputError
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.monitor import Monitor
+from sparktop.store import Store
 from sparktop.sweep.plan import Plan
 from sparktop.sweep.result_store import new_file, save, sweeps_folder
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.sample_feed import ListeningStore
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -80,7 +80,7 @@ class Keeper:
 
 async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], None]) -> SweepResult:
     """Make a sweep with a monitor of its own; a signal calls it off, a second one ends it at once."""
-    store = ListeningStore(watch)
+    store = Store(watch)
     monitor = Monitor(watch, store)
     runner = SweepRunner(plan, store, models=watch.models, save=keep)
     line = SweepLine(live=_is_live(), width=shutil.get_terminal_size().columns)

@@ -30,6 +30,8 @@ from sparktop.store.router import RouterTrack, group_names
 
 Reading = EngineSample | NodeSample | RouterSample | Failure
 """What a source yields."""
+Hear = Callable[[SourceKey, Reading], None]
+"""Takes a reading; must not raise."""
 
 EVENTS_KEPT = 200
 SIMULATED = "+simulated"
@@ -75,6 +77,7 @@ class Store:
         self._balance = BalanceBook()
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._self_cost = SelfView()
+        self._listeners: tuple[Hear, ...] = ()
         self.add(*watch.nodes, *watch.backends, *watch.routers)
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
@@ -101,12 +104,26 @@ class Store:
         self._balance.regroup()
         self._alerts.clear_source(key)
 
+    def listen(self, hear: Hear) -> Callable[[], None]:
+        """Have `hear` called after each reading that was taken, as it came; give what ends that."""
+        self._listeners = (*self._listeners, hear)
+
+        def end() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not hear)
+
+        return end
+
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
-        """Take the newest reading of a source; one that is not watched (any more) is ignored.
+        """Take the newest reading of a source, then hand it on; one that is not watched is only handed on.
 
         Raises:
             TypeError: a node's sample for a backend, or the like.
         """
+        self._take(key, reading, took_ms)
+        for hear in self._listeners:
+            hear(key, reading)
+
+    def _take(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
         track = self._tracks(key).get(key.name)
         if track is None:
             return

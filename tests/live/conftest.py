@@ -19,7 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 STACK_SCRIPT = ROOT / "scripts" / "real_stack.sh"
 STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
 FLAGS = ("--max-num-seqs", "8", "--num-gpu-blocks-override", "40", "--block-size", "128")
-"""Few slots and a small KV pool: requests queue, and some are preempted."""
+"""Few slots and a small KV pool: requests queue, and some are preempted.
+
+A module's `SERVER_FLAGS` replace them.
+"""
 START_S = 240.0
 STOP_S = 15.0
 
@@ -38,21 +41,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """The URLs of two real vLLM servers, started here and stopped whatever happens."""
     logs = tmp_path_factory.mktemp("vllm")
+    flags = getattr(request.module, "SERVER_FLAGS", FLAGS)
     with ExitStack() as stack:
-        started = [stack.enter_context(_server(_free_port(), logs / f"{index}.log")) for index in range(2)]
+        started = [
+            stack.enter_context(_server(_free_port(), logs / f"{index}.log", flags)) for index in range(2)
+        ]
         for url, process, log in started:
             _wait_for_health(url, process, log)
         yield [url for url, _, _ in started]
 
 
 @contextmanager
-def _server(port: int, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
+def _server(
+    port: int, log: Path, flags: tuple[str, ...]
+) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603 - a script of this repository
-            [STACK_SCRIPT, "vllm", str(port), "mid", *FLAGS],
+            [STACK_SCRIPT, "vllm", str(port), "mid", *flags],
             env={**os.environ, "STACK": str(STACK)},
             stdin=subprocess.DEVNULL,
             stdout=out,

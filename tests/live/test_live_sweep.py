@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.monitor import Monitor
+from sparktop.store import Store
 from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.progress import LevelMeasured, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.results import SweepResult, TargetResult
 from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.sample_feed import ListeningStore
+from tests.live.proxy_process import LITELLM, STACK, litellm
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(540)]
 
-STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
-LITELLM = STACK / "litellm" / "bin" / "litellm"
 NAMES = ("spark-a", "spark-b")
-START_S = 120.0
-STOP_S = 15.0
-CONFIG = """\
-model_list:
-  - model_name: openai/gpt-oss-120b
-    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{first}/v1", api_key: none}}
-    model_info: {{id: id-a}}
-  - model_name: openai/gpt-oss-120b
-    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{second}/v1", api_key: none}}
-    model_info: {{id: id-b}}
-router_settings: {{routing_strategy: {strategy}, num_retries: 0}}
-litellm_settings: {{telemetry: false}}
-general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
-"""
 
 
 class Counted:
     """What the servers' own counters of finished requests said before the first run and after the last."""
 
-    def __init__(self, store: ListeningStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.before: dict[str, float] = {}
         self.after: dict[str, float] = {}
@@ -65,7 +41,7 @@ class Counted:
 
 
 async def sweep(plan: Plan, watch: Watch) -> tuple[SweepResult, Counted]:
-    store = ListeningStore(watch)
+    store = Store(watch)
     counted = Counted(store)
     monitor = Monitor(watch, store)
     await monitor.start()
@@ -149,44 +125,3 @@ async def test_who_served_is_what_the_servers_count(
     assert sum(grown.values()) == 24
     assert level.balance is not None
     sys.stdout.write(f"{level.balance['runs_test']}\n")
-
-
-@contextmanager
-def litellm(servers: list[str], strategy: str, folder: Path) -> Iterator[str]:
-    """Start a real LiteLLM and stop it whatever happens."""
-    config, log = folder / "config.yaml", folder / "log"
-    config.write_text(CONFIG.format(first=servers[0], second=servers[1], strategy=strategy))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with log.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603 - a program of this test
-            [str(LITELLM), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)],
-            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(url, process, log)
-        yield url
-    finally:
-        for signum in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signum)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_S)
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
-        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-            urllib.request.urlopen(f"{url}/health/liveliness", timeout=5).close()  # noqa: S310 - a URL of ours
-            return
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
-            break
-    pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")

@@ -12,13 +12,12 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStarted
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.store import SourceKey
+from sparktop.store import SourceKey, Store
 from sparktop.sweep.level_record import LevelRecord
 from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.preparation import PreparedTarget
 from sparktop.sweep.results import LevelResult, TargetResult
 from sparktop.sweep.router_side import router_overhead_ms
-from sparktop.sweep.sample_feed import ListeningStore
 from sparktop.sweep.server_side import (
     ServerLog,
     in_flight,
@@ -210,7 +209,7 @@ def test_who_is_behind_a_target_is_found_by_address() -> None:
         ),
         routers=(RouterTarget("proxy", "http://10.0.0.9:4000", backends=("one", "two")),),
     )
-    snapshot = ListeningStore(watch).snapshot()
+    snapshot = Store(watch).snapshot()
     assert watched_backends(SOLO, snapshot) == ("one",)
     assert watched_nodes(SOLO, snapshot) == ("n1",)
     proxy = SweepTarget("p", "http://10.0.0.9:4000", TargetKind.ROUTER)
@@ -222,7 +221,7 @@ def test_who_is_behind_a_target_is_found_by_address() -> None:
 
 def test_listeners_hear_what_the_store_took() -> None:
     """In order, until they leave."""
-    store = ListeningStore(Watch(backends=(BackendTarget("a", SOLO.url),)))
+    store = Store(Watch(backends=(BackendTarget("a", SOLO.url),)))
     heard: list[object] = []
     end = store.listen(lambda key, reading: heard.append((key, reading)))
     one = sample(1.0)

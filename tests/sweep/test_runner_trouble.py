@@ -17,13 +17,12 @@ from sparktop.model.load import FirstToken
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.simulation.calibration import MODEL
-from sparktop.store import SourceKey
+from sparktop.store import SourceKey, Store
 from sparktop.sweep.guard import SILENT_S
 from sparktop.sweep.plan import Guard, Plan, SweepTarget
 from sparktop.sweep.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.sample_feed import ListeningStore
 from sparktop.sweep.worker_process import SweepWorker
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import PATIENT, watched
@@ -49,7 +48,7 @@ class Bench:
 
     server: StreamServer
     target: SweepTarget
-    store: ListeningStore
+    store: Store
     clock: Clock = field(default_factory=Clock)
     events: list[SweepEvent] = field(default_factory=list)
     saved: list[SweepResult] = field(default_factory=list)
@@ -126,9 +125,7 @@ async def bench() -> AsyncIterator[Bench]:
         backends=(BackendTarget("solo", server.url, nodes=("spark-a",)),),
         interval_s=0.25,
     )
-    made = Bench(
-        server, SweepTarget("solo", server.url, nodes=("spark-a",), known=True), ListeningStore(watch)
-    )
+    made = Bench(server, SweepTarget("solo", server.url, nodes=("spark-a",), known=True), Store(watch))
     made.node()
     made.fail()
     yield made

@@ -19,11 +19,11 @@ from sparktop.simulation.calibration import MODEL, SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routers import make_router
+from sparktop.store import Store
 from sparktop.sweep.plan import Plan, SweepTarget, TargetKind, Timeouts
 from sparktop.sweep.progress import SweepEvent
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.sample_feed import ListeningStore
 
 QUICK = replace(
     SOLO,
@@ -55,7 +55,7 @@ async def engine(profile: EngineProfile = QUICK) -> AsyncIterator[str]:
 class Watched:
     """Servers that are watched, and what sweeps of them told."""
 
-    store: ListeningStore
+    store: Store
     targets: tuple[SweepTarget, ...]
     events: list[SweepEvent] = field(default_factory=list)
     saved: list[SweepResult] = field(default_factory=list)
@@ -111,7 +111,7 @@ async def watched(
                 )
             )
         watch = Watch(backends=backends, routers=routers, interval_s=INTERVAL_S)
-        store = ListeningStore(watch)
+        store = Store(watch)
         monitor = Monitor(watch, store)
         await monitor.start()
         stack.push_async_callback(monitor.stop)

@@ -1,0 +1,162 @@
+"""The swing of a real least-busy LiteLLM over two real vLLM servers is named; shuffled routing is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.monitor import Monitor
+from sparktop.store import Store
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.svg import screen_svg
+from tests.live.proxy_process import LITELLM, STACK, litellm
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(540)]
+
+SERVER_FLAGS = ("--block-size", "128")
+"""Room for all sixteen at either server: the swing is the router's, not a queue's."""
+NAMES = ("spark-a", "spark-b")
+CLIENTS = 16
+PROMPT, OUTPUT = 60, 64
+"""Tokens: equal lengths keep the convoys of least-busy together."""
+SLACK_S = 60.0
+"""Load that is left when the last look is over."""
+INTERRUPTED = 130
+LOADED_WITHIN_S = 60.0
+NAMED_WITHIN_S = 90.0
+SHUFFLED_S = 180.0
+REPEATS = 3
+LOOK_EVERY_S = 1.0
+PICTURES = os.environ.get("SPARKTOP_LIVE_PICTURES")
+"""A folder for pictures of what was seen; unset: the test's own."""
+
+
+@asynccontextmanager
+async def load(url: str, folder: Path, lasts_s: float) -> AsyncIterator[None]:
+    """Keep requests of equal length in flight at `url`, by the sweep's own generator; none may fail."""
+    kept = folder / "load.json"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sparktop", "sweep", url, "--mode", "steady", "--runs", "1", "--no-warm-up"),
+        *("-c", str(CLIENTS), "--pp", str(PROMPT), "--tg", str(OUTPUT), "--duration", str(lasts_s + SLACK_S)),
+        *("-o", str(kept), "--format", "json"),
+        env={**os.environ, "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, told = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == INTERRUPTED, told.decode()
+    (target,) = json.loads(kept.read_text())["targets"]
+    (level,) = target["levels"]
+    sys.stdout.write(f"load: {level['requests']}, {level['served_by']}\n")
+    assert level["requests"]["failed"] == 0
+    assert level["requests"]["ok"] > CLIENTS
+
+
+def watch_of(servers: list[str], url: str, strategy: str) -> Watch:
+    backends = tuple(BackendTarget(name, at, engine="vllm") for name, at in zip(NAMES, servers, strict=True))
+    deployments = {"id-a": "spark-a", "id-b": "spark-b"}
+    return Watch(
+        backends=backends, routers=(RouterTarget("proxy", url, strategy, NAMES, deployments),), interval_s=1.0
+    )
+
+
+async def looks(
+    servers: list[str], url: str, strategy: str, lasts_s: float, folder: Path, pictures: Path
+) -> list[Balance]:
+    """Give what was said of the group each second under load, and keep three pictures of the end.
+
+    It ends early where the swing is named: what comes later proves nothing more.
+    """
+    watch = watch_of(servers, url, strategy)
+    store = Store(watch)
+    app = SparktopApp(store.snapshot, monitor=Monitor(watch, store), store=store, interval_s=1.0)
+    said: list[Balance] = []
+    async with app.run_test(size=(120, 36)) as pilot, load(url, folder, lasts_s):
+        await in_flight(store)
+        began = time.monotonic()
+        while time.monotonic() - began < lasts_s:
+            await asyncio.sleep(LOOK_EVERY_S)
+            (balance,) = store.snapshot().balance
+            said.append(balance)
+            if balance.word is BalanceWord.OSCILLATING:
+                sys.stdout.write(f"named after {time.monotonic() - began:.0f} s\n")
+                break
+        for keys, name in (((), "overview"), (("b",), "balance"), (("w",), "why")):
+            await pilot.press(*keys)
+            await pilot.pause()
+            (pictures / f"{strategy}-{name}.svg").write_text(screen_svg(app))
+    tell(strategy, said[-1])
+    return said
+
+
+async def in_flight(store: Store) -> None:
+    """Wait until the servers say that most of the load is on them."""
+    end = time.monotonic() + LOADED_WITHIN_S
+    while time.monotonic() < end:
+        running = [view.running for view in store.snapshot().backends]
+        if sum(one or 0 for one in running) > CLIENTS / 2:
+            return
+        await asyncio.sleep(LOOK_EVERY_S / 4)
+    pytest.fail("the load did not come")
+
+
+def tell(strategy: str, balance: Balance) -> None:
+    """Print what the last look rests on."""
+    swing = balance.swing
+    figures = {
+        "word": balance.word.value,
+        "period_s": balance.period_s,
+        "variance_share": swing.variance_share if swing else None,
+        "score": swing.score if swing else None,
+        "relative_rms": swing.relative_rms if swing else None,
+        "starved_percent": dict(balance.starved_percent),
+        "lost_percent": balance.lost_percent,
+        "sample_hz": balance.sample_hz,
+        "window_s": balance.window_s,
+        "requests_share": dict(balance.requests_share),
+    }
+    shown = {name: round(one, 3) if isinstance(one, float) else one for name, one in figures.items()}
+    sys.stdout.write(f"{strategy}: {shown}\n")
+
+
+@pytest.fixture
+def pictures(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder for this test's pictures."""
+    folder = Path(PICTURES, request.node.name) if PICTURES else tmp_path / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize("repeat", range(REPEATS))
+@pytest.mark.parametrize("strategy", ["least-busy", "simple-shuffle"])
+async def test_the_swing_is_named_and_shuffling_is_not(
+    servers: list[str], strategy: str, repeat: int, tmp_path: Path, pictures: Path
+) -> None:
+    """Least-busy is called oscillating within 90 s of load; the same load shuffled is not in 3 minutes."""
+    if not LITELLM.exists():
+        pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")
+    herds = strategy == "least-busy"
+    with litellm(servers, strategy, tmp_path) as url:
+        sys.stdout.write(f"\n{strategy}, {repeat + 1} of {REPEATS}\n")
+        said = await looks(
+            servers, url, strategy, NAMED_WITHIN_S if herds else SHUFFLED_S, tmp_path, pictures
+        )
+    named = BalanceWord.OSCILLATING in {balance.word for balance in said}
+    assert named is herds, [balance.word.value for balance in said]
+    assert {balance.word for balance in said} != {BalanceWord.UNKNOWN}
