@@ -11,22 +11,49 @@ import asyncio
 import os
 import re
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from sparktop.demo.rehearsal import Outage, Rehearsal
+from textual.pilot import Pilot
+
+from sparktop.demo.rehearsal import START, Outage, Rehearsal
+from sparktop.demo.rehearsed_sweep import Halt, RehearsedSweep
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
 from sparktop.palette import shipped_palettes
 from sparktop.store import Store
+from sparktop.sweep.history import History
+from sparktop.sweep.order import Load
+from sparktop.sweep.plan import Plan
+from sparktop.sweep.references import Reference
+from sparktop.sweep.result_store import new_file, save
+from sparktop.sweep.results import SweepResult
 from sparktop.ui.app import SparktopApp
+from sparktop.ui.screens.sweep import SweepScreen
+from sparktop.ui.screens.sweep_history import HistoryScreen
 from sparktop.ui.svg import screen_svg
+
+Size = tuple[int, int]
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
 SIZES = ((80, 24), (120, 36), (200, 50))
 VIEWS = {"compact": ("v", "down", "down"), "wall": ("v", "v", "v")}
 MANY = 12
 """Backends on the pictures of the views for many."""
+RIVAL = "simple-shuffle"
+NAMES = ("proxy", RIVAL, "spark-a")
+PP, TG, RUNS = 512, 64, 5
+LEVELS = (1, 4, 16, 48)
+HALT = Halt(RIVAL, Load(PP, 16), run=2, after_s=2.0)
+"""The moment of a running sweep that is drawn."""
+WHEN = START + timedelta(days=4)
+"""When somebody looks at the history."""
 
 
 @cache
@@ -58,11 +85,191 @@ async def picture(
         return screen_svg(app)
 
 
+class Staying:
+    """A rehearsed sweep for the board: it goes on, and stays as it is."""
+
+    def __init__(self, sweep: RehearsedSweep) -> None:
+        """Show a sweep that was played up to some moment."""
+        self._sweep = sweep
+        self._over = asyncio.Event()
+
+    @property
+    def result(self) -> SweepResult | None:
+        """The result so far."""
+        return self._sweep.result
+
+    def view(self) -> SweepView:
+        """Give the picture of the moment."""
+        return self._sweep.view()
+
+    def evidence(self, key: LevelKey) -> LevelEvidence | None:
+        """Give why a level is as it is."""
+        return self._sweep.evidence(key)
+
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Lay references over the curves."""
+        self._sweep.refer(references)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Learn nothing: time stands still."""
+
+    def cancel(self, reason: str = "called off") -> None:
+        """End."""
+        del reason
+        self._over.set()
+
+    async def run(self) -> None:
+        """Go on until it is called off."""
+        await self._over.wait()
+
+
+@dataclass(slots=True)
+class Played:
+    """Every sweep that the pictures show."""
+
+    running: RehearsedSweep
+    done: RehearsedSweep
+    history: Mapping[datetime, SweepResult]
+    """Results by when they began; the newest two are before and after a change of the router."""
+
+
+def plan_of(sweep: RehearsedSweep, names: Sequence[str], preset: str, levels: Sequence[int] = LEVELS) -> Plan:
+    """Give a plan over targets by their names."""
+    targets = tuple(sweep.targets[name] for name in names)
+    return Plan(targets, tuple(levels), pp=PP, tg=TG, runs=RUNS, preset=preset)
+
+
+async def play() -> Played:
+    """Play all of them."""
+    running, done = (RehearsedSweep(rivals=(RIVAL,)) for _ in range(2))
+    await running.play(plan_of(running, NAMES, "topology"), halt=HALT)
+    await done.play(plan_of(done, NAMES, "topology"))
+    compared = done.result
+    assert compared is not None  # noqa: S101 - it was played to its end
+    found = {START - timedelta(days=9, hours=-5): compared}
+    scenario = SCENARIOS[DEFAULT_SCENARIO]
+    for days, strategy, seed in ((2.0, scenario.strategy, 1), (3.1, RIVAL, 2)):
+        one = RehearsedSweep(scenario=replace(scenario, strategy=strategy), seed=seed)
+        await one.play(plan_of(one, ("proxy",), "router", (1, 4, 16, 32)))
+        assert one.result is not None  # noqa: S101 - as above
+        found[START + timedelta(days=days)] = one.result
+    stopped = RehearsedSweep(seed=3)
+    halt = Halt("spark-b", Load(PP, 16), run=0, after_s=1.0)
+    await stopped.play(plan_of(stopped, ("spark-b",), "quick"), halt=halt)
+    assert stopped.result is not None  # noqa: S101 - its first levels are done
+    update = {"status": "cancelled", "stop_reason": "stopped by hand"}
+    found[START + timedelta(days=1.4)] = stopped.result.model_copy(update=update)
+    return Played(running, done, found)
+
+
+def keep(folder: Path, results: Mapping[datetime, SweepResult]) -> History:
+    """Write results as sparktop keeps them, with remarks; give the history of it."""
+    paths = []
+    for at, result in sorted(results.items()):
+        took = (result.finished_at or result.started_at) - result.started_at
+        path = new_file(folder, at, result.plan.preset or "sweep")
+        save(path, result.model_copy(update={"started_at": at, "finished_at": at + took}))
+        paths.append(path)
+    history = History(folder, wall=lambda: WHEN)
+    history.remark(paths[0].name, tags="baseline", note="two routers and one server alone")
+    history.remark(paths[-1].name, tags="shuffle", note="after the change of strategy")
+    return history
+
+
+class Pictures:
+    """Draws them."""
+
+    def __init__(self, played: Played) -> None:
+        """Draw what was played."""
+        self._played = played
+
+    async def all(self, size: Size) -> dict[str, str]:
+        """Give every picture at a size, by name."""
+        running, done = self._played.running, self._played.done
+        name = f"{size[0]}x{size[1]}"
+        return {
+            f"sweep-board-{name}": await self._board(size, running),
+            f"sweep-{name}": await self._screen(size, running),
+            f"sweep-done-{name}": await self._screen(size, done),
+            f"topologies-{name}": await self._screen(size, done, "t"),
+            f"timeline-{name}": await self._timeline(size),
+            f"sweep-editor-{name}": await self._editor(size),
+            f"history-{name}": await self._history(size),
+            f"difference-{name}": await self._history(size, "space", "space", "c"),
+        }
+
+    @staticmethod
+    def _app(sweep: RehearsedSweep) -> SparktopApp:
+        rehearsal = sweep.rehearsal
+        return SparktopApp(rehearsal.store.snapshot, store=rehearsal.store, watch=rehearsal.watch)
+
+    async def _board(self, size: Size, sweep: RehearsedSweep) -> str:
+        """Draw the monitor with the sweep's band."""
+        app = self._app(sweep)
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            staying = Staying(sweep)
+            app.desk.follow(staying, "sweep")
+            await pilot.pause()
+            svg = screen_svg(app)
+            staying.cancel()
+            return svg
+
+    async def _screen(self, size: Size, sweep: RehearsedSweep, *keys: str) -> str:
+        """Draw a sweep on the whole screen."""
+        app = self._app(sweep)
+        async with app.run_test(size=size) as pilot:
+            await app.push_screen(SweepScreen(app.role_styles, sweep))
+            return await _pressed(app, pilot, keys)
+
+    async def _timeline(self, size: Size) -> str:
+        """Draw the requests of one level."""
+        done = self._played.done
+        app = self._app(done)
+        async with app.run_test(size=size) as pilot:
+            screen = SweepScreen(app.role_styles, done)
+            await app.push_screen(screen)
+            screen.chosen = LevelKey(RIVAL, 16, PP)
+            return await _pressed(app, pilot, ("enter", "pagedown"))
+
+    async def _editor(self, size: Size) -> str:
+        """Draw the editor on the usual sweep."""
+        app = self._app(self._played.done)
+        async with app.run_test(size=size) as pilot:
+            return await _pressed(app, pilot, ("S",))
+
+    async def _history(self, size: Size, *keys: str) -> str:
+        """Draw the history, or what keys on it show."""
+        app = self._app(self._played.done)
+        with tempfile.TemporaryDirectory() as folder:
+            history = keep(Path(folder), self._played.history)
+            async with app.run_test(size=size) as pilot:
+                await app.push_screen(HistoryScreen(app.role_styles, history, lambda _: None))
+                return await _pressed(app, pilot, keys)
+
+
+async def _pressed(app: SparktopApp, pilot: Pilot[None], keys: Sequence[str]) -> str:
+    await _still(app, pilot)
+    for key in keys:
+        await pilot.press(key)
+        await _still(app, pilot)
+    return screen_svg(app)
+
+
+async def _still(app: SparktopApp, pilot: Pilot[None]) -> None:
+    """Wait until nothing is read in the background any more and all is drawn."""
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
 async def draw() -> dict[str, str]:
     """Give every picture by name."""
     dead = Outage(1, 140)
     jobs: dict[str, str] = {}
+    sweeps = Pictures(await play())
     for size in SIZES:
+        jobs |= await sweeps.all(size)
         name = f"{size[0]}x{size[1]}"
         jobs[f"overview-{name}"] = await picture(size)
         jobs[f"dead-backend-{name}"] = await picture(size, outage=dead, keys=("3",))

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from sparktop.errors import ConfigError
-from sparktop.keys import KEYS, wrong_keys
+from sparktop.keys import KEYS, wrong_keys, wrong_preset_keys
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
@@ -225,6 +225,10 @@ def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
             yield Problem(("keys", name), f"is unknown{near}")
     for name, message in wrong_keys(given).items():
         yield Problem(("keys", name), message)
+    tables = list(_tables(data, "sweeps"))
+    wanted = [key if isinstance(key := table.get("key"), str) else None for _, table in tables]
+    for index, message in wrong_preset_keys(wanted, given).items():
+        yield Problem(("sweeps", tables[index][0], "key"), message)
 
 
 CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (

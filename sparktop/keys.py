@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One thing that a key does on the overview."""
+    """One thing that a key does on a screen."""
 
     name: str
     """How the configuration's [keys] calls it."""
@@ -28,6 +28,7 @@ KEYS = (
     Key("menu", ("m",), "m", "app.menu", "menu of all settings", "menu"),
     Key("filter", ("slash",), "/", "filter", "filter backends and nodes by words", "filter"),
     Key("view", ("v",), "v", "next_view", "next view: watch, compact, one backend, wall", "view"),
+    Key("sweep", ("s",), "s", "sweep", "sweep: put load on what is selected and measure it", "sweep"),
     Key("balance", ("b",), "b", "balance", "how evenly a router loads its backends, and back", "balance"),
     Key("sort", ("o",), "o", "next_sort", "next sort order of backends and nodes", "sort"),
     Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
@@ -39,6 +40,9 @@ KEYS = (
     Key("backends", ("2",), "2", "box('backends')", "show or hide the backends", "backends"),
     Key("events-box", ("3",), "3", "box('events')", "show or hide alerts and events", "events"),
     Key("self", ("4",), "4", "box('self_cost')", "show or hide what sparktop itself costs", "self"),
+    Key("sweep-editor", ("S",), "S", "sweep_editor", "sweep with targets and load of your choice", "edit"),
+    Key("stop-sweep", ("x",), "x", "stop_sweep", "twice: stop the sweep; what is done is kept"),
+    Key("history", ("h",), "h", "history", "results of sweeps: open, compare, tag", "history"),
     Key("slower", ("plus", "equals_sign"), "+", "app.interval(1)", "look less often"),
     Key("faster", ("minus",), "-", "app.interval(-1)", "look more often"),
     Key("next", ("down", "j"), "↓ j", "select(1)", "select the next panel; scroll what is shown alone"),
@@ -52,6 +56,41 @@ KEYS = (
     Key("palette", ("ctrl+p",), "ctrl+p", "app.command_palette", "command palette"),
 )
 """Everything a key does on the overview, in the order of the help."""
+
+SWEEP_KEYS = (
+    Key("back", ("escape", "z"), "esc", "back", "back to the sweep; from there to the board (z too)", "back"),
+    Key("help", ("question_mark", "f1"), "?", "help", "this help (F1 too)", "help"),
+    Key(
+        "why",
+        ("enter",),
+        "enter",
+        "why",
+        "why the chosen level is as it is: figures, batches, requests",
+        "why",
+    ),
+    Key("next", ("down", "j"), "↓ j", "step(1)", "choose the next level; scroll what is taller"),
+    Key("previous", ("up", "k"), "↑ k", "step(-1)", "choose the level before; scroll"),
+    Key("turn", ("tab", "right"), "tab →", "turn(1)", "of a level's requests, those of the next run"),
+    Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "those of the run before"),
+    Key("curves", ("g",), "g", "curves", "curves on the whole screen, then tracks, and back", "curves"),
+    Key("topologies", ("t",), "t", "topologies", "targets beside one another, and back", "targets"),
+    Key(
+        "reference",
+        ("r",),
+        "r",
+        "reference",
+        "next published table over the curves; after the last none",
+        "ref",
+    ),
+    Key("notices", ("n",), "n", "notices", "everything that the sweep had to say, and back", "notices"),
+    Key("stop", ("x",), "x", "stop", "twice: stop the sweep; what is done is kept", "stop"),
+    Key("history", ("h",), "h", "history", "results of sweeps", "history"),
+    Key("compare", ("c",), "c", "compare", "compare with another result", "compare"),
+    Key("page-down", ("pagedown", "space"), "PgDn", "scroll(1)", "a screen further down (space too)"),
+    Key("page-up", ("pageup",), "PgUp", "scroll(-1)", "a screen further up"),
+    Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs", "quit"),
+)
+"""Everything a key does where a sweep fills the screen."""
 
 
 _CHARACTERS = {
@@ -135,6 +174,50 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
         if owner is not None:
             wrong[name] = f"cannot be {keys[name]!r}: '{owner}' has it"
     return wrong
+
+
+def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> dict[int, str]:
+    """Give what is wrong with the keys that presets of sweeps want, by their number; None wants none.
+
+    `keys` are the entries of the table that were given others.
+    """
+    unusable = wrong_keys(keys)
+    moved = {name: textual_key(text) for name, text in keys.items() if name not in unusable}
+    owners = {
+        key: f"'{one.name}'"
+        for one in KEYS
+        for key in ((moved[one.name],) if one.name in moved else one.keys)
+        if key
+    }
+    wrong: dict[int, str] = {}
+    for number, text in enumerate(wanted):
+        if text is None:
+            continue
+        key = textual_key(text)
+        if key is None:
+            wrong[number] = "is no key: write one like 'f5', 'Q' or 'ctrl+x'"
+        elif key in _TAKEN:
+            wrong[number] = f"cannot be {text!r}: it {_TAKEN[key]}"
+        elif key in owners:
+            wrong[number] = f"cannot be {text!r}: {owners[key]} has it"
+        else:
+            owners[key] = "another preset"
+    return wrong
+
+
+def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, str]) -> tuple[Key, ...]:
+    """Give the entries of presets of sweeps, each with its name and key; one that wants no key has none.
+
+    Raises:
+        ValueError: no such key, or one that something else has; the message says which.
+    """
+    for number, message in wrong_preset_keys([key for _, key in presets], keys).items():
+        raise ValueError(f"the key of the preset '{presets[number][0]}' {message}")
+    return tuple(
+        Key(f"preset-{number + 1}", (textual_key(key) or "",), key, f"preset({number})", f"sweep: {name}")
+        for number, (name, key) in enumerate(presets)
+        if key is not None
+    )
 
 
 def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:

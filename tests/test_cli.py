@@ -218,8 +218,9 @@ def test_the_viewer_needs_a_terminal(
     """On a terminal the viewer opens; piped or with TERM=dumb it is one plain report."""
     opened: list[Watch] = []
 
-    def run(watch: Watch, *, simulated: bool) -> int:
+    def run(watch: Watch, *, simulated: bool, follow: Path | None) -> int:
         assert not simulated
+        assert follow is None
         opened.append(watch)
         return 0
 

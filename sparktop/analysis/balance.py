@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sparktop.analysis import balance_limits as limits
 from sparktop.analysis import balance_words
 from sparktop.analysis.dispersion import (
     Skew,
@@ -36,34 +37,6 @@ _USUAL_S = 60.0
 """Looked at where there is as much, so that a swing of 6 s shows 10 cycles; 45 s are enough to speak."""
 _WITHOUT_E2E_S = 180.0
 """Most that is looked at while nobody knows how long a request lives."""
-_FEWEST_PRESENT = 0.9
-_LOADED_SHARE = 0.5
-_SWING_CHANGES, _SWING_Z, _SWING_Z_OF_MANY = 3, 4.0, 3.0
-"""Of more than two backends the spread is a mean of more: chance reaches 3 as seldom as 4 of two."""
-_PAIR = 2
-_SWING_RMS, _SWING_RMS_OF_MANY = 0.6, 0.5
-"""All to nothing and back is 1; counts alone, which a change of scale would multiply, do not make a swing."""
-_RHYTHM_RMS, _RHYTHM_Z, _RHYTHM_TURN = 0.25, 1.0, 0.2
-_RHYTHM_LOAD, _FEW_SCORE = 3.0, 4.0
-"""Requests a backend: with fewer, three coin tosses look like a swing, and the score must be higher."""
-_TURNS_Z, _TURNS_RMS = 3.0, 0.5
-"""Spread beyond 1 that moves, times the root of n - 1, by which chance is narrower among n; and its size.
-
-Simulated random routing reached 2.4 in 27,000 windows of 510 runs (2, 4 and 8 backends, 4 to 128 clients).
-"""
-_TURNS_OF_EACH, _TURNS_OF_ONE = 1.5, 2
-"""Times that backends go from full to empty or back, on average and one at least: a cold burst does once."""
-_BLIND_SCORE = 1.5
-"""Asked for while the life of a request is unknown, since then any period will do."""
-_MANY_SCORE = 2.5
-"""Asked for of more than two backends: the one that differs most is picked, and one of many may by chance."""
-_STARVED_SHARE, _STARVED_LOSS, _STARVED_Z = 0.1, 0.05, 2.5
-"""With few requests each, chance leaves one of many nearly empty; then the spread is that of chance."""
-_SKEW, _STEADY, _SKEW_CHANGES = 0.2, 4.0, 1
-_MANY, _MANY_S = 128, 300.0
-"""With so many requests random routing drifts so slowly that a skew must last longer to be one."""
-_EVEN_SHARE = 0.9
-"""Of the time: loads that differ by no more than one request are even, however few they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +99,11 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         return Balance(load.group, names, needed_s=needed, reasons=(reason,))
     figures = look(load, grid, needed)
     words, why = _words(figures)
-    if BalanceWord.UNEVEN in words and figures.mean_total >= _MANY and not _holds_longer(figures, now_s):
+    if (
+        BalanceWord.UNEVEN in words
+        and figures.mean_total >= limits.MANY
+        and not _holds_longer(figures, now_s)
+    ):
         words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
     return _verdict(figures, words, why)
 
@@ -135,15 +112,15 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     """Take all figures of one window."""
     count = len(grid.loads)
     known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
-    mean_total = sum(grid.totals[slot] for slot in known) / len(known) if known else 0.0
+    mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
     slots = loaded_slots(grid, fewest_requests(count))
-    enough = bool(known) and len(slots) >= _LOADED_SHARE * len(known)
+    enough = bool(known) and len(slots) >= limits.LOADED_SHARE * len(known)
     counted = slots if enough else [slot for slot in known if grid.totals[slot] > 0]
     since_s = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
     step = fit_step_time(grid.tracks, since_s) or load.step_time
-    typical = sum(grid.totals[slot] for slot in counted) / len(counted) if counted else 0.0
-    limits = [track.slots for track in grid.tracks if track.slots]
-    factor = variance_factor(typical, count, step, min(limits) if len(limits) == count else None)
+    typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
+    slots_each = [track.slots for track in grid.tracks if track.slots]
+    factor = variance_factor(typical, count, step, min(slots_each) if len(slots_each) == count else None)
     spread = dispersion(grid, counted)
     z = None if spread is None else spread / factor
     starved = starved_shares(grid, counted)
@@ -182,7 +159,7 @@ def _even(grid: LoadGrid) -> bool:
         [top - bottom <= 1 for top, bottom in zip(map(max, *beyond), map(min, *beyond), strict=True)]
     )
     known: int = sum(total >= 0 for total in grid.totals)
-    return close >= _EVEN_SHARE * known
+    return close >= limits.EVEN_SHARE * known
 
 
 def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
@@ -191,13 +168,14 @@ def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
     present = min(grid.present)
     if grid.span_s < SHORTEST_S - grid.step_s:
         return [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
-    if present < _FEWEST_PRESENT:
+    if present < limits.PRESENT_SHARE:
         index = grid.present.index(present)
         return [BalanceWord.UNKNOWN], balance_words.gaps(grid.tracks[index].name, present)
     if figures.mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
-    if leads_alternate(figures) or takes_turns(figures) or has_rhythm(figures):
+    ways = (leads_alternate, takes_turns, has_rhythm)
+    if is_mutual(figures) and any(way(figures) for way in ways):
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
         # A swing that is already plain needs no whole window; that there is none does.
@@ -212,29 +190,35 @@ def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
     return [BalanceWord.UNKNOWN], balance_words.too_little(figures.mean_total, least)
 
 
+def is_mutual(figures: Figures) -> bool:
+    """Say whether the others move against one: else its own load comes and goes alone, and nothing swings."""
+    swing = figures.swing
+    return swing is not None and swing.mutual is not None and swing.mutual >= limits.MUTUAL
+
+
 def leads_alternate(figures: Figures) -> bool:
     """Say whether the lead changes again and again, far beyond what chance does."""
     swing, z = figures.swing, figures.z
-    if not figures.enough or figures.lead.changes < _SWING_CHANGES or swing is None or z is None:
+    if not figures.enough or figures.lead.changes < limits.SWING_CHANGES or swing is None or z is None:
         return False
-    if len(figures.grid.loads) == _PAIR:
-        return z >= _SWING_Z and swing.relative_rms >= _SWING_RMS
-    return z >= _SWING_Z_OF_MANY and swing.relative_rms >= _SWING_RMS_OF_MANY
+    if len(figures.grid.loads) == limits.PAIR:
+        return z >= limits.SWING_Z and swing.relative_rms >= limits.SWING_RMS
+    return z >= limits.SWING_Z_OF_MANY and swing.relative_rms >= limits.SWING_RMS_OF_MANY
 
 
 def takes_turns(figures: Figures) -> bool:
     """Say whether backends go from full to empty and back, spread further than random routing ever is."""
     count, turns, swing = len(figures.grid.loads), figures.turns, figures.swing
     return (
-        _turning_spread(figures) >= _TURNS_Z
+        turning_spread(figures) >= limits.least_turning_spread(turns.turns, count)
         and swing is not None
-        and swing.relative_rms >= _TURNS_RMS
-        and turns.turns >= max(2 * _PAIR, _TURNS_OF_EACH * count)
-        and turns.most >= _TURNS_OF_ONE
+        and swing.relative_rms >= limits.TURNS_RMS
+        and turns.turns >= limits.least_turns(count)
+        and turns.most >= limits.TURNS_OF_ONE
     )
 
 
-def _turning_spread(figures: Figures) -> float:
+def turning_spread(figures: Figures) -> float:
     """Give the part of the spread that moves, beyond chance's 1, in units of two backends."""
     if figures.z is None or figures.swing is None:
         return 0.0
@@ -247,28 +231,23 @@ def has_rhythm(figures: Figures) -> bool:
     if swing is None or swing.score is None or figures.z is None:
         return False
     return (
-        swing.relative_rms >= _RHYTHM_RMS
-        and figures.z * figures.factor * swing.moving_share >= _RHYTHM_Z
-        and turn(swing) >= _RHYTHM_TURN
-        and swing.score >= _least_score(figures)
+        swing.relative_rms >= limits.RHYTHM_RMS
+        and figures.z * figures.factor * swing.moving_share >= limits.RHYTHM_Z
+        and turn(swing) >= limits.RHYTHM_TURN
+        and swing.score
+        >= limits.least_score(
+            figures.mean_total, len(figures.grid.loads), life_known=bool(figures.load.e2e_s)
+        )
     )
-
-
-def _least_score(figures: Figures) -> float:
-    count = len(figures.grid.loads)
-    many = 0.0 if count == _PAIR else _MANY_SCORE
-    if figures.mean_total < _RHYTHM_LOAD * count:
-        many = _FEW_SCORE
-    return many + (0.0 if figures.load.e2e_s else _BLIND_SCORE)
 
 
 def _starved(figures: Figures) -> bool:
     return (
-        figures.starved_any >= _STARVED_SHARE
+        figures.starved_any >= limits.STARVED_SHARE
         and figures.lost is not None
-        and figures.lost >= _STARVED_LOSS
+        and figures.lost >= limits.STARVED_LOSS
         and figures.z is not None
-        and figures.z >= _STARVED_Z
+        and figures.z >= limits.STARVED_Z
     )
 
 
@@ -276,23 +255,23 @@ def _uneven(figures: Figures) -> bool:
     found = figures.skew
     return (
         found is not None
-        and found.mean >= _SKEW
-        and found.steadiness >= _STEADY
-        and figures.lead.changes <= _SKEW_CHANGES
+        and found.mean >= limits.SKEW
+        and found.steadiness >= limits.STEADY
+        and figures.lead.changes <= limits.SKEW_CHANGES
         and not _even(figures.grid)
     )
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
     """Say whether the same backend has been ahead as steadily for 300 s."""
-    if figures.grid.span_s >= _MANY_S - figures.grid.step_s:
+    if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True
-    grid = lay_out(figures.load.tracks, now_s, _MANY_S)
-    if grid is None or grid.span_s < _MANY_S - grid.step_s or figures.skew is None:
+    grid = lay_out(figures.load.tracks, now_s, limits.MANY_S)
+    if grid is None or grid.span_s < limits.MANY_S - grid.step_s or figures.skew is None:
         return False
     found = skew(grid, loaded_slots(grid, fewest_requests(len(grid.loads))))
     same = found is not None and found.backend == figures.skew.backend
-    return same and found is not None and found.mean >= _SKEW and found.steadiness >= _STEADY
+    return same and found is not None and found.mean >= limits.SKEW and found.steadiness >= limits.STEADY
 
 
 def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> Balance:
@@ -330,7 +309,7 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         skew_backend=names[found.backend] if found else None,
         turns=figures.turns.turns,
         turns_of_one=figures.turns.most,
-        turning_spread=None if figures.z is None else _turning_spread(figures),
+        turning_spread=None if figures.z is None else turning_spread(figures),
         steadiness=found.steadiness if found else None,
         swing=figures.swing,
     )
@@ -353,7 +332,7 @@ def _turns_said(figures: Figures) -> str:
 def _period(figures: Figures) -> float | None:
     """Give the swing's period: two changes of the lead between two, a rhythm's, else the turns' own."""
     swing, swap = figures.swing, figures.lead.swap_s
-    if leads_alternate(figures) and len(figures.grid.loads) == _PAIR and swap is not None:
+    if leads_alternate(figures) and len(figures.grid.loads) == limits.PAIR and swap is not None:
         return 2 * swap
     if has_rhythm(figures) or figures.turns.period_s is None:
         return None if swing is None else swing.period_s
@@ -372,13 +351,15 @@ def _confidence(figures: Figures, word: BalanceWord) -> float | None:
     if word is BalanceWord.IDLE:
         return complete
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
-    long = min(figures.lead.changes / _SWING_CHANGES, z / _SWING_Z)
-    long = max(long, _turning_spread(figures) / _TURNS_Z) if takes_turns(figures) else long
+    long = min(figures.lead.changes / limits.SWING_CHANGES, z / limits.SWING_Z)
+    if takes_turns(figures):
+        least = limits.least_turning_spread(figures.turns.turns, len(grid.loads))
+        long = max(long, turning_spread(figures) / least)
     short = 0.0
     if swing is not None and swing.score is not None:
         short = 1 + swing.score / SCORE_LIMIT
-    hunger = min(figures.starved_any / _STARVED_SHARE, (figures.lost or 0.0) / _STARVED_LOSS)
-    tilt = min(found.mean / _SKEW, found.steadiness / _STEADY) if found else 0.0
+    hunger = min(figures.starved_any / limits.STARVED_SHARE, (figures.lost or 0.0) / limits.STARVED_LOSS)
+    tilt = min(found.mean / limits.SKEW, found.steadiness / limits.STEADY) if found else 0.0
     beyond = {
         BalanceWord.OSCILLATING: max(long, short),
         BalanceWord.STARVED: hunger,
@@ -390,6 +371,9 @@ def _confidence(figures: Figures, word: BalanceWord) -> float | None:
 
 
 def _mean(column: Sequence[float]) -> float:
+    whole = sum(column)
+    if math.isfinite(whole):
+        return whole / len(column)
     there = [value for value in column if value >= 0]
     return sum(there) / max(1, len(there))
 

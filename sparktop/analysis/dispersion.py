@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import le, mul, sub, truediv
 
-from sparktop.analysis.load_grid import LoadGrid
+from sparktop.analysis.load_grid import LoadGrid, picker
 from sparktop.analysis.step_time import throughput
 from sparktop.model.balance import StepTime
 
@@ -33,21 +35,21 @@ def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     """
     if not slots:
         return None
-    totals = [grid.totals[slot] for slot in slots]
+    pick = picker(grid, slots)
+    totals = pick(grid.totals)
     inverse = [1 / total if total > 0 else 0.0 for total in totals]
+    even = _evenly(grid, totals)
     whole = 0.0
     for column, share in zip(grid.loads, grid.shares, strict=True):
-        # A plain list comprehension: this runs over every sample of the window.
-        whole += (
-            sum(
-                [
-                    (column[slot] - share * total) ** 2 * scale
-                    for slot, total, scale in zip(slots, totals, inverse, strict=True)
-                ]
-            )
-            / share
-        )
+        # Maps of operators: this runs over every sample of the window.
+        apart = list(map(sub, pick(column), even[share]))
+        whole += sum(map(mul, map(mul, apart, apart), inverse)) / share
     return whole / len(slots) / (len(grid.loads) - 1)
+
+
+def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
+    """Give what a backend would have in each slot if loads were even, by its share: mostly all have one."""
+    return {share: [share * total for total in totals] for share in set(grid.shares)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +70,30 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int]) -> Starved:
     """
     if not slots:
         return Starved(tuple(0.0 for _ in grid.loads), 0.0)
-    totals = grid.totals
+    pick = picker(grid, slots)
+    totals = pick(grid.totals)
+    least = {
+        share: [max(1.0, STARVED_SHARE * share * total) for total in totals] for share in set(grid.shares)
+    }
     hungry = [
-        [slot for slot in slots if column[slot] <= 1 or column[slot] <= STARVED_SHARE * share * totals[slot]]
+        list(compress(slots, map(le, pick(column), least[share])))
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
-    generous = {slot for slot in set().union(*hungry) if _someone_full(grid, slot)}
+    generous = _where_one_is_full(grid, set().union(*hungry))
     return Starved(
         tuple(len(generous.intersection(one)) / len(slots) for one in hungry), len(generous) / len(slots)
     )
 
 
-def _someone_full(grid: LoadGrid, slot: int) -> bool:
-    total = grid.totals[slot]
+def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
+    """Give those of the slots in which a backend has more than enough."""
+    totals, rest = grid.totals, slots
     for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
-        if column[slot] > _FULL * share * total or (queue is not None and queue[slot] > 0):
-            return True
-    return False
+        most = _FULL * share
+        rest = {slot for slot in rest if not column[slot] > most * totals[slot]}
+        if queue is not None:
+            rest = {slot for slot in rest if not queue[slot] > 0}
+    return slots - rest
 
 
 def free_slot_share(grid: LoadGrid) -> float | None:
@@ -92,16 +101,16 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     limits = [track.slots for track in grid.tracks]
     if any(limit is None for limit in limits) or any(queue is None for queue in grid.waiting):
         return None
-    found = seen = 0
-    for row in zip(grid.totals, *grid.loads, *(queue or [] for queue in grid.waiting), strict=True):
-        loads, queues = row[1 : 1 + len(limits)], row[1 + len(limits) :]
-        if row[0] > 0:
-            seen += 1
-            if max(queues) > 0 and any(
-                queue <= 0 and load < (limit or 0)
-                for load, queue, limit in zip(loads, queues, limits, strict=True)
-            ):
-                found += 1
+    found = 0
+    seen = sum([total > 0 for total in grid.totals])
+    # Hardly ever does anything wait, and only then it matters what else there is.
+    longest = map(max, *(queue or [] for queue in grid.waiting))
+    for slot in [slot for slot, queue in enumerate(longest) if queue > 0]:
+        if grid.totals[slot] > 0:
+            found += any(
+                queue is not None and queue[slot] <= 0 and column[slot] < (limit or 0)
+                for column, queue, limit in zip(grid.loads, grid.waiting, limits, strict=True)
+            )
     return found / seen if seen else None
 
 
@@ -113,15 +122,16 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> f
     if step is None or not slots:
         return None
     mean = 1 / len(grid.loads)
-    totals = [grid.totals[slot] for slot in slots]
+    pick = picker(grid, slots)
+    even = _evenly(grid, pick(grid.totals))
     made = best = 0.0
     evenly: dict[tuple[float, int | None], float] = {}
     for track, column, share in zip(grid.tracks, grid.loads, grid.shares, strict=True):
         makes = throughput(step, track.slots)
-        made += share / mean * _total_of(makes, [column[slot] for slot in slots])
+        made += share / mean * _total_of(makes, pick(column))
         key = (share, track.slots)
         if key not in evenly:
-            evenly[key] = share / mean * _total_of(makes, [share * total for total in totals])
+            evenly[key] = share / mean * _total_of(makes, even[share])
         best += evenly[key]
     return max(0.0, 1 - made / best) if best > 0 else None
 
@@ -129,7 +139,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> f
 def _total_of(makes: Callable[[float], float], loads: Sequence[float]) -> float:
     # Loads are counts, so few are different: each is worked out once.
     known = {load: makes(load) for load in set(loads)}
-    return sum([known[load] for load in loads])
+    return sum(map(known.__getitem__, loads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +165,22 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
     """
     if not slots:
         return None
-    totals = [grid.totals[slot] for slot in slots]
-    most: Skew | None = None
+    pick = picker(grid, slots)
+    even = _evenly(grid, pick(grid.totals))
+    most, found = -math.inf, 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
-        beyond = [
-            column[slot] / (share * total) - 1 if total > 0 else 0.0
-            for slot, total in zip(slots, totals, strict=True)
-        ]
-        mean = sum(beyond) / len(beyond)
-        if most is None or mean > most.mean:
-            spread = sum((value - mean) ** 2 for value in beyond) / len(beyond)
-            most = Skew(index, mean, math.sqrt(spread))
-    return most
+        whole = sum(_in_shares(pick(column), even[share]))
+        if whole > most:
+            most, found = whole, index
+    beyond = [part - 1 for part in _in_shares(pick(grid.loads[found]), even[grid.shares[found]])]
+    mean = sum(beyond) / len(beyond)
+    spread = sum([(value - mean) ** 2 for value in beyond]) / len(beyond)
+    return Skew(found, mean, math.sqrt(spread))
+
+
+def _in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
+    """Give loads in units of what they would be if they were even; 1 where there is no load at all."""
+    try:
+        return list(map(truediv, loads, even))
+    except ZeroDivisionError:
+        return [load / part if part > 0 else 1.0 for load, part in zip(loads, even, strict=True)]

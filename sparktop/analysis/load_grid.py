@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import add, sub
+from operator import add, itemgetter, le, lt, sub
 from statistics import median
 
 from sparktop.model.series import Series
@@ -96,6 +97,15 @@ class LoadGrid:
     """Requests in the group by slot; NaN where too many backends are missing."""
 
 
+def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
+    """Give what takes the values of ascending `slots` out of a column: the column itself if that is all."""
+    if len(slots) == len(grid.totals):
+        return lambda column: column
+    if len(slots) < 2:  # noqa: PLR2004 - of one, an itemgetter gives no sequence
+        return lambda column: [column[slot] for slot in slots]
+    return itemgetter(*slots)
+
+
 @dataclass(frozen=True, slots=True)
 class _Points:
     """The samples of a track that can be used."""
@@ -126,7 +136,9 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
     begin = max([begin, *(one.times[-1] + step for one in gone)])
     end = max(one.times[-1] for one in here)
     count = max(1, round((end - begin) / step) + 1)
-    columns = [_slots(one.times, end, step, count) for one in here]
+    base = end - (count - 0.5) * step
+    edges = [base + slot * step for slot in range(count + 1)]
+    columns = [_slots(one.times, edges, step) for one in here]
     loads = tuple(_pick(one.loads, column) for one, column in zip(here, columns, strict=True))
     whole = sum(one.track.weight for one in here)
     shares = tuple(one.track.weight / whole for one in here)
@@ -179,23 +191,33 @@ def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
     return begin
 
 
-def _slots(times: Sequence[float], end: float, step: float, count: int) -> list[int]:
-    """Give the index of each slot's sample, -1 for none; the last slot's middle is `end`."""
-    base, per_s = end - (count - 0.5) * step, 1 / step
-    column = [-1] * (count + 1)
-    for index, slot in enumerate([int((time - base) * per_s) if time >= base else count for time in times]):
-        column[min(slot, count)] = index
-    column.pop()
-    for slot in range(1, count - 1):
-        if column[slot] < 0:
+def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
+    """Give the index of each slot's sample, -1 for none; no sample is beyond the last edge."""
+    base, count, per_s = edges[0], len(edges) - 1, 1 / step
+    first = bisect_left(times, base)
+    inside = times[first:]
+    if len(inside) == count and all(map(le, edges, inside)) and all(map(lt, inside, edges[1:])):
+        return range(first, first + count)
+    column = [-1] * count
+    for index, slot in enumerate([int((time - base) * per_s) for time in inside], first):
+        column[slot] = index
+    slot = 0
+    for _ in range(column.count(-1)):
+        slot = column.index(-1, slot)
+        if 0 < slot < count - 1:
             before, after = column[slot - 1], column[slot + 1]
             # One came late and two fell together: then nothing is missing here.
             if before >= 0 and after == before + 1 and times[after] - times[before] < _LATE * step:
                 column[slot] = before
+        slot += 1
     return column
 
 
 def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
+    if isinstance(column, range):
+        return [*values[column.start : column.stop]]
+    if -1 not in column and len(column) > 1:
+        return [*itemgetter(*column)(values)]
     return [values[index] if index >= 0 else math.nan for index in column]
 
 

@@ -107,11 +107,12 @@ def binomial_tail(least: int, trials: int, probability: float) -> float:
     return min(1.0, math.exp(log_term + math.log(total)))
 
 
-def weigh_requests(balance: Balance, found: RequestShares | None) -> Balance:
+def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: bool = False) -> Balance:
     """Add to a judgement who got how many requests; where the loads said nothing bad, it may become uneven.
 
-    Not where the group is idle (ties that go to the first harm nobody), and not where the backend that takes
-    most has no more load than the others: then it is quicker, or its requests are shorter.
+    `all_told`: the counts are of everything there was, however short (a level of a sweep), and need no full
+    window. Not where the group is idle (ties that go to the first harm nobody), and not where the backend
+    that takes most has no more load than the others: then it is quicker, or its requests are shorter.
     """
     if found is None:
         return balance
@@ -127,7 +128,7 @@ def weigh_requests(balance: Balance, found: RequestShares | None) -> Balance:
     reasons = (*balance.reasons[: _FIRST - 1], said, *balance.reasons[_FIRST - 1 :])
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}:
         return replace(told, reasons=reasons)
-    if word is BalanceWord.IDLE or not _whole(balance):
+    if word is BalanceWord.IDLE or not (all_told or _whole(balance)):
         return replace(told, reasons=(*balance.reasons, said))
     load, total = balance.mean_load.get(found.most), balance.mean_total
     if load is None or total is None or load < _LOADED * found.fair * total:

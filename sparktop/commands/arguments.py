@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+from sparktop import typed_numbers
 from sparktop.errors import UsageError
 from sparktop.model.targets import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.text import clean
+
+Value = TypeVar("Value")
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,35 +38,26 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{clean(message, 300)}; see {self.prog} --help")
 
 
-def number(least: float, most: float, unit: str = "") -> Callable[[str], float]:
-    """Make a type of argument: a number from `least` to `most`."""
+def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Make a type of argument of what reads a text and raises a `UsageError` where it cannot."""
 
-    def parse(text: str) -> float:
+    def parse(text: str) -> Value:
         try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"must be {least:g} to {most:g}{unit}, not '{clean(text, 40)}'")
-        return value
+            return read(text)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse
+
+
+def number(least: float, most: float, unit: str = "") -> Callable[[str], float]:
+    """Make a type of argument: a number from `least` to `most`."""
+    return typed(lambda text: typed_numbers.number(text, least, most, unit))
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     """Make a type of argument: a whole number from `least` to `most`."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value <= most:
-            message = f"must be a whole number, {least} to {most}, not '{clean(text, 40)}'"
-            raise argparse.ArgumentTypeError(message)
-        return value
-
-    return parse
+    return typed(lambda text: typed_numbers.whole_number(text, least, most))
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:

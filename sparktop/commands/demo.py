@@ -24,13 +24,19 @@ SCENARIOS = {
 }
 """What can be shown; the first one is the default. Written out: to ask for help must load no simulation."""
 _DEFAULT = next(iter(SCENARIOS))
+_MAKES_WAY = (
+    "The demo's own load makes way: while anybody else sends requests to its router or servers it pauses,\n"
+    "and it comes back 10 s after the last of them. So a sweep (s, f5 the router, f6 router and one server)\n"
+    "measures the servers alone; `sparktop sweep` on them does too."
+)
 STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
 """How the simulated router can choose."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the simulation can be told."""
-    parser.epilog = "scenarios:\n" + "\n".join(f"  {name:<12} {about}" for name, about in SCENARIOS.items())
+    scenarios = "\n".join(f"  {name:<12} {about}" for name, about in SCENARIOS.items())
+    parser.epilog = f"scenarios:\n{scenarios}\n\n{_MAKES_WAY}"
     parser.add_argument(
         "--backends",
         type=whole_number(1, _MOST_BACKENDS),

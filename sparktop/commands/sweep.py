@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import number, whole_number
+from sparktop.commands.arguments import number, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
+from sparktop.sweep.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
+from sparktop.typed_numbers import whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep_targets import Chosen
@@ -23,19 +25,11 @@ if TYPE_CHECKING:
 FORMATS = ("json", "md", "csv", "llama-benchy")
 _BY_SUFFIX = {".md": "md", ".csv": "csv"}
 _INTERRUPTED = 130
-_DAY_S = 86_400.0
-_MOST_CONCURRENCY = 65_536
-_MOST_TOKENS = 10_000_000
 
 
 def counts(most: int) -> Callable[[str], tuple[int, ...]]:
     """Make a type of argument: whole numbers with commas between them."""
-    one = whole_number(1, most)
-
-    def parse(text: str) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(one(part) for part in text.split(",")))
-
-    return parse
+    return typed(lambda text: whole_numbers(text, 1, most))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,12 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_load(parser: argparse.ArgumentParser) -> None:
     """Add what each level does."""
     parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
-    parser.add_argument("-c", "--concurrency", type=counts(_MOST_CONCURRENCY), metavar="N[,N…]")
-    parser.add_argument("--pp", type=counts(_MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
-    parser.add_argument("--tg", type=whole_number(1, _MOST_TOKENS), metavar="N", help="generated tokens")
-    parser.add_argument("--runs", type=whole_number(1, 1000), metavar="N", help="runs of each level")
-    parser.add_argument("--requests", type=whole_number(1, _MOST_TOKENS), metavar="N", help="of each level")
-    parser.add_argument("--duration", type=number(0.1, _DAY_S, " seconds"), metavar="S", help="of each level")
+    parser.add_argument("-c", "--concurrency", type=counts(MOST_CONCURRENCY), metavar="N[,N…]")
+    parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
+    parser.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
+    parser.add_argument("--runs", type=whole_number(1, MOST_RUNS), metavar="N", help="runs of each level")
+    parser.add_argument("--requests", type=whole_number(1, MOST_TOKENS), metavar="N", help="of each level")
+    parser.add_argument(
+        "--duration", type=number(LEAST_S, MOST_S, " seconds"), metavar="S", help="of each level"
+    )
     parser.add_argument(
         "--mode", choices=("burst", "steady"), help="all at once, or so many in flight all the time"
     )
@@ -178,7 +174,7 @@ def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
     Raises:
         UsageError: the answer is no, or nobody can be asked.
     """
-    from sparktop.commands.sweep_targets import strangers
+    from sparktop.sweep.watched_targets import strangers  # late: --help needs no targets
 
     unknown = strangers(targets)
     if is_sure or not unknown:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
 
 from sparktop.commands.choice import this_machine
 from sparktop.discovery import discover, parse_target
 from sparktop.errors import UnreachableError, UsageError
-from sparktop.hardware.addresses import read_addresses
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.sources.router import RouterSource
-from sparktop.sweep.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan import SweepTarget
+from sparktop.sweep.watched_targets import is_here, own_hosts, router_target
 
 INTERVAL_S = 0.5
 """Servers are looked at this often while a sweep of the command line runs, or as often as the file says."""
 _ROUTER_DEADLINE_S = 3.0
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +141,23 @@ def _chosen(
     routers: dict[str, RouterTarget] = {}
     for place in places:
         target = place.target
-        made = SweepTarget(
-            place.name,
-            target.url,
-            model=model,
-            api_key=target.api_key,
-            known=place.is_configured or is_here(target.url, own),
-        )
+        known_here = place.is_configured or is_here(target.url, own)
         if isinstance(target, RouterTarget):
-            behind = {name: known[name] for name in target.backends if name in known}
+            behind = [known[name] for name in target.backends if name in known]
             routers[target.url] = replace(target, name=place.name)
-            backends |= {one.url: one for one in behind.values()}
-            made = replace(
-                made,
-                kind=TargetKind.ROUTER,
-                backends={name: one.url for name, one in behind.items()},
-                deployments=dict(target.deployments),
-                nodes=tuple(dict.fromkeys(node for one in behind.values() for node in one.nodes)),
-            )
+            backends |= {one.url: one for one in behind}
+            made = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
             name = target.name if place.is_configured else _free(place.name, backends)
             backends.setdefault(target.url, replace(target, name=name))
-            made = replace(made, nodes=target.nodes)
+            made = SweepTarget(
+                place.name,
+                target.url,
+                model=model,
+                api_key=target.api_key,
+                nodes=target.nodes,
+                known=known_here,
+            )
         targets.append(made)
     wanted = tuple(backends.values())
     return Chosen(
@@ -215,18 +208,3 @@ def _unique(places: Sequence[_Place]) -> list[_Place]:
         taken.add(name)
         kept[place.name, place.target.url] = replace(place, name=name)
     return list(kept.values())
-
-
-def own_hosts() -> frozenset[str]:
-    """Give every host that is this machine, as URLs write it."""
-    return _LOOPBACK | {this_machine().name.lower()} | set(read_addresses())
-
-
-def is_here(url: str, own: frozenset[str]) -> bool:
-    """Tell whether a URL is of this machine."""
-    return (urlsplit(url).hostname or "").lower() in own
-
-
-def strangers(targets: Iterable[SweepTarget]) -> list[SweepTarget]:
-    """Give the targets that are neither on this machine nor in the configuration."""
-    return [one for one in targets if not one.known]

@@ -7,15 +7,24 @@ import gc
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from sparktop.commands.arguments import add_drawing, add_targets
+from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
+from sparktop.model.text import clean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the viewer can be told."""
     add_targets(parser)
     add_drawing(parser)
+    parser.add_argument(
+        "--follow",
+        metavar="FILE",
+        help="show the run that llama-benchy tells of with --emit-progress FILE: a file or a named pipe, "
+        "there already or not",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,12 +38,34 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     open_log(os.environ)
-    return show(choose(arguments, os.environ))
+    follow = None if arguments.follow is None else followed(arguments.follow)
+    return show(choose(arguments, os.environ), follow=follow)
 
 
-def show(watch: Watch, *, simulated: bool = False) -> int:
-    """Open the viewer, or print one plain report where there is no terminal to draw on."""
+def followed(text: str) -> Path:
+    """Give the file of `--follow FILE`.
+
+    Raises:
+        UsageError: it can be none.
+    """
+    path = Path(text)
+    if text in {"", "-"} or path.is_dir() or path.is_char_device() or path.is_block_device():
+        what = "standard input takes the keys" if text == "-" else f"'{clean(text, 100)}' is none"
+        raise UsageError(f"--follow takes a file or a named pipe (mkfifo): {what}")
+    return path
+
+
+def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
+    """Open the viewer, or print one plain report where there is no terminal to draw on.
+
+    Raises:
+        UsageError: there is something to follow, and no terminal.
+    """
     if not _can_draw(os.environ):
+        if follow is not None:
+            raise UsageError(
+                "--follow needs a terminal; sparktop compare prints the file that --save-result made"
+            )
         from sparktop.commands.snapshot import report  # late: it loads the sources
 
         return report(watch, seconds=None, form="txt", output=None, simulated=simulated)
@@ -43,7 +74,7 @@ def show(watch: Watch, *, simulated: bool = False) -> int:
     gc.disable()
     from sparktop.ui.app import run as run_app  # late: it loads textual
 
-    return run_app(watch, simulated=simulated)
+    return run_app(watch, simulated=simulated, follow=follow)
 
 
 def _can_draw(env: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from typing import Self
 
 from sparktop.demo.plan import KEY, Plan
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, backend_name
+from sparktop.demo.visitors import QUIET_S
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 
@@ -44,6 +45,8 @@ class DemoCluster:
 
     Each process has its own session, so that Ctrl+C in the terminal reaches the viewer alone, and ends when
     this one does, whichever way that is: its standard input ends, and the kernel sends it a signal.
+
+    The load makes way for others' requests: a pipe takes the servers' word of them to it.
     """
 
     def __init__(
@@ -54,11 +57,14 @@ class DemoCluster:
         scenario: str = DEFAULT_SCENARIO,
         strategy: str | None = None,
         load: int | None = None,
+        quiet_s: float = QUIET_S,
     ) -> None:
         """Prepare; entering the context starts the processes.
 
-        `strategy` and `load` stand for the scenario's own; with a load of 0 nobody asks anything.
+        `strategy` and `load` stand for the scenario's own; with a load of 0 nobody asks anything. The load
+        comes back `quiet_s` after the last of others' requests.
         """
+        self._quiet_s = quiet_s
         self._scenario = SCENARIOS[scenario]
         self._backends = backends
         self._seed = seed
@@ -90,7 +96,14 @@ class DemoCluster:
         Raises:
             SparktopError: one did not start.
         """
-        plan = Plan(self._scenario.name, self._backends, self._seed, self._strategy, self._load)
+        plan = Plan(
+            self._scenario.name,
+            self._backends,
+            self._seed,
+            self._strategy,
+            self._load,
+            quiet_s=self._quiet_s,
+        )
         try:
             self._start(plan)
         except BaseException:
@@ -107,16 +120,30 @@ class DemoCluster:
     def _start(self, plan: Plan) -> None:
         # All at once: each takes as long to start as the others, and hears its plan when those are ready that
         # it needs.
-        parts = ("engines", "proxy", "load") if plan.chosen().load else ("engines", "proxy")
-        self._children = [_Child(part, _spawn(part)) for part in parts]
-        deadline = time.monotonic() + _START_S
-        told = self._begin(self._children[0], plan, deadline)
+        servers, load = plan, plan
+        if plan.chosen().load:
+            heard, told = os.pipe()
+            servers, load = replace(plan, visitors=told), replace(plan, visitors=heard)
+            try:
+                self._children = [
+                    *(_Child(part, _spawn(part, told)) for part in ("engines", "proxy")),
+                    _Child("load", _spawn("load", heard)),
+                ]
+            finally:
+                os.close(heard)
+                os.close(told)
+        else:
+            self._children = [_Child(part, _spawn(part)) for part in ("engines", "proxy")]
+        self._begin_all(servers, load, time.monotonic() + _START_S)
+
+    def _begin_all(self, servers: Plan, load: Plan, deadline: float) -> None:
+        told = self._begin(self._children[0], servers, deadline)
         self._note_engines(told["engines"], told["agents"])
         urls = tuple(target.url for target in self.targets)
-        port = self._begin(self._children[1], replace(plan, urls=urls), deadline)["proxy"]
-        self._note_proxy(f"http://{_HOST}:{port}", plan.chosen().strategy)
+        port = self._begin(self._children[1], replace(servers, urls=urls), deadline)["proxy"]
+        self._note_proxy(f"http://{_HOST}:{port}", servers.chosen().strategy)
         for child in self._children[2:]:
-            self._begin(child, replace(plan, urls=(self.routers[0].url,)), deadline)
+            self._begin(child, replace(load, urls=(self.routers[0].url,)), deadline)
 
     def _note_engines(self, ports: list[int], agents: list[int]) -> None:
         profile = self._scenario.profile
@@ -172,7 +199,7 @@ class DemoCluster:
                 child.process.wait()
 
 
-def _spawn(part: str) -> subprocess.Popen[bytes]:
+def _spawn(part: str, *pipes: int) -> subprocess.Popen[bytes]:
     # Words of failure come as JSON; anything else would spoil the viewer's screen.
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
         [sys.executable, "-P", "-m", "sparktop.demo.process", part],
@@ -180,4 +207,5 @@ def _spawn(part: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        pass_fds=pipes,
     )

@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterator
 
 from sparktop.demo.cluster import DemoCluster
 from sparktop.demo.plan import KEY, KEY_VARIABLE
+from sparktop.demo.presets import demo_sweeps
+from sparktop.demo.visitors import QUIET_S
 from sparktop.errors import SparktopError
-from sparktop.model.targets import Watch
+from sparktop.model.targets import RouterTarget, SweepSettings, Watch
 
+_LOOKS_AT_REST = 3
+"""A sweep waits for two looks that agree before it asks again: the load must not come back before that."""
 _INTERRUPTED = 130
 
 
@@ -34,7 +38,15 @@ def run_demo(
     Raises:
         SparktopError: the servers did not start.
     """
-    cluster = DemoCluster(backends=backends, seed=seed, scenario=scenario, strategy=strategy, load=load)
+    looked_at_s = Watch().interval_s if interval_s is None else interval_s
+    cluster = DemoCluster(
+        backends=backends,
+        seed=seed,
+        scenario=scenario,
+        strategy=strategy,
+        load=load,
+        quiet_s=max(QUIET_S, _LOOKS_AT_REST * looked_at_s),
+    )
     with cluster:
         watch = make_watch(cluster, theme=theme, interval_s=interval_s)
         return _serve(watch) if serve else show(watch)
@@ -50,6 +62,7 @@ def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: fl
         interval_s=defaults.interval_s if interval_s is None else interval_s,
         theme=defaults.theme if theme is None else theme,
         source="demo",
+        sweeps=demo_sweeps(cluster.targets, cluster.routers),
     )
 
 
@@ -59,7 +72,8 @@ def as_toml(watch: Watch) -> str:
 
 
 def _toml_lines(watch: Watch) -> Iterator[str]:
-    yield "# Simulated servers: they answer for as long as `sparktop demo --serve` runs."
+    yield "# Simulated servers: they answer for as long as `sparktop demo --serve` runs. Their own load"
+    yield f"# pauses while others send requests, and comes back {QUIET_S:.0f} s after the last of these."
     yield f"interval_s = {float(watch.interval_s)}"
     yield f"theme = {_quoted(watch.theme)}"
     for node in watch.nodes:
@@ -74,13 +88,39 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
         if backend.nodes:
             yield f"nodes = {_names(backend.nodes)}"
     for router in watch.routers:
-        yield from ("", "[[routers]]", f"name = {_quoted(router.name)}", f"url = {_quoted(router.url)}")
-        if router.strategy is not None:
-            yield f"strategy = {_quoted(router.strategy)}"
-        if router.backends:
-            yield f"backends = {_names(router.backends)}"
-        if router.api_key is not None:
-            yield f'api_key_env = "{KEY_VARIABLE}"  # {KEY_VARIABLE}={KEY} lets it tell its deployments'
+        yield from _router_lines(router)
+    for sweep in watch.sweeps:
+        yield from _sweep_lines(sweep)
+
+
+def _router_lines(router: RouterTarget) -> Iterator[str]:
+    yield from ("", "[[routers]]", f"name = {_quoted(router.name)}", f"url = {_quoted(router.url)}")
+    if router.strategy is not None:
+        yield f"strategy = {_quoted(router.strategy)}"
+    if router.backends:
+        yield f"backends = {_names(router.backends)}"
+    if router.api_key is not None:
+        yield f'api_key_env = "{KEY_VARIABLE}"  # {KEY_VARIABLE}={KEY} lets it tell its deployments'
+
+
+def _sweep_lines(sweep: SweepSettings) -> Iterator[str]:
+    yield from ("", "[[sweeps]]", f"name = {_quoted(sweep.name)}")
+    if sweep.key is not None:
+        yield f"key = {_quoted(sweep.key)}"
+    if sweep.targets:
+        yield f"targets = {_names(sweep.targets)}"
+    if sweep.concurrency:
+        yield f"concurrency = {list(sweep.concurrency)}"
+    if sweep.prompt_lengths:
+        yield f"prompt_lengths = {list(sweep.prompt_lengths)}"
+    for name in ("tg", "runs", "duration_s", "requests"):
+        number = getattr(sweep, name)
+        if number is not None:
+            yield f"{name} = {number}"
+    for name in ("mode", "order"):
+        word = getattr(sweep, name)
+        if word is not None:
+            yield f"{name} = {_quoted(word)}"
 
 
 def _names(names: tuple[str, ...]) -> str:

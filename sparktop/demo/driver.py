@@ -1,4 +1,7 @@
-"""The demo's own load: clients that keep so many requests in flight at the proxy, over real HTTP."""
+"""The demo's own load: clients that keep so many requests in flight at the proxy, over real HTTP.
+
+It makes way for others: while a server tells of requests that are not the load's own, it sends none.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import aiohttp
 from sparktop.demo.rehearsed_load import lengths_of
 from sparktop.demo.scenario import Scenario
 from sparktop.demo.tokens import answer_words, tokenize_chat
+from sparktop.demo.visitors import MARKED, GivingWay
 
 _AGAIN_S = 0.1
 """After a failure a client waits for so long."""
@@ -26,19 +30,25 @@ class Totals:
 
     done: int = 0
     failed: int = 0
+    broken_off: int = 0
+    """Hung up on to make way for others."""
 
 
 class Driver:
     """Keeps a scenario's requests in flight."""
 
-    def __init__(self, url: str, scenario: Scenario, *, seed: int) -> None:
-        """Load what listens at `url`."""
-        self._url = url
+    def __init__(self, url: str, scenario: Scenario, *, seed: int, way: GivingWay | None = None) -> None:
+        """Load what listens at `url`; `way` says when others have it."""
+        self._url = f"{url}/v1/chat/completions"
         self._scenario = scenario
         self._lengths = lengths_of(scenario)
         # Load, no secrets.
         self._random = random.Random(f"load/{seed}")  # noqa: S311
         self.totals = Totals()
+        self._way = way
+        self._asking: set[asyncio.Timeout] = set()
+        if way is not None:
+            way.on_impatience = self._hang_up
 
     async def run(self) -> None:
         """Keep sending until cancelled."""
@@ -53,22 +63,36 @@ class Driver:
 
     async def _client(self, session: aiohttp.ClientSession) -> None:
         while True:
+            if self._way is not None:
+                await self._way.wait()
             if await self._ask(session):
                 self.totals.done += 1
+            elif self._way is not None and self._way.paused:
+                self.totals.broken_off += 1
             else:
                 self.totals.failed += 1
                 await asyncio.sleep(_AGAIN_S)
 
+    def _hang_up(self) -> None:
+        """Break off what is in flight."""
+        for one in self._asking:
+            one.reschedule(asyncio.get_running_loop().time())
+
     async def _ask(self, session: aiohttp.ClientSession) -> bool:
         """Stream one answer; tell whether it came whole."""
         whole = False
+        limit = asyncio.timeout(None)
         try:
-            async with session.post(f"{self._url}/v1/chat/completions", json=self._body()) as response:
-                async for part in response.content.iter_any():
-                    whole = part.endswith(b"data: [DONE]\n\n")
-                return whole and response.status == _OK
+            async with limit:
+                self._asking.add(limit)
+                async with session.post(self._url, json=self._body(), headers=MARKED) as response:
+                    async for part in response.content.iter_any():
+                        whole = part.endswith(b"data: [DONE]\n\n")
+                    return whole and response.status == _OK
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False
+        finally:
+            self._asking.discard(limit)
 
     def _body(self) -> dict[str, object]:
         prompt_tokens, output_tokens = self._lengths(self._random)

@@ -24,6 +24,7 @@ from sparktop.demo.http_figures import HttpFigures
 from sparktop.demo.live_engine import Answer, LiveEngine
 from sparktop.demo.page import VERSION, server_page
 from sparktop.demo.tokens import block_hashes
+from sparktop.demo.visitors import Visitors
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.request import SimulatedRequest
 
@@ -52,10 +53,17 @@ class EngineServer:
     """Answers for one engine."""
 
     def __init__(
-        self, live: LiveEngine, *, started_unix_s: float, seed: int | str = 0, name: str = "spark-a"
+        self,
+        live: LiveEngine,
+        *,
+        started_unix_s: float,
+        seed: int | str = 0,
+        name: str = "spark-a",
+        visitors: Visitors | None = None,
     ) -> None:
-        """Serve an engine that says it started at that time."""
+        """Serve an engine that says it started at that time; `visitors` hears of others' requests."""
         self.live = live
+        self._visitors = visitors or Visitors()
         self._profile = live.engine.profile
         self._started_unix_s = started_unix_s
         self._figures = HttpFigures(started_unix_s)
@@ -81,21 +89,27 @@ class EngineServer:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Count answers, and put errors into vLLM's words."""
+        # Looking at the server is no request: neither the demo's load nor vLLM's counters take note of it.
+        if request.method != "POST":
+            return await self._answer(request, handler)
         began = time.monotonic()
+        with self._visitors.visit(request.headers):
+            response = await self._answer(request, handler)
+        route = request.match_info.route.resource
+        path = route.canonical if route is not None else "none"
+        took_s = time.monotonic() - began
+        self._figures.count(request.method, path, response.status, took_s, request.content_length or 0)
+        return response
+
+    @staticmethod
+    async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            response = await handler(request)
+            return await handler(request)
         except RefusedError as error:
-            response = web.json_response(error.body(), status=error.status)
+            return web.json_response(error.body(), status=error.status)
         except web.HTTPException as error:
             told = {"message": error.reason, "type": error.reason, "param": None, "code": error.status}
-            response = web.json_response({"error": told}, status=error.status)
-        # As in vLLM, looking at the server is not counted.
-        if request.method == "POST":
-            route = request.match_info.route.resource
-            path = route.canonical if route is not None else "none"
-            took_s = time.monotonic() - began
-            self._figures.count(request.method, path, response.status, took_s, request.content_length or 0)
-        return response
+            return web.json_response({"error": told}, status=error.status)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         return await self._complete(request, chat=True)

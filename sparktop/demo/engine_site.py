@@ -14,6 +14,7 @@ from sparktop.demo.ledger import Ledger
 from sparktop.demo.live_engine import LiveEngine
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.scenario import Restarts, Scenario, backend_name
+from sparktop.demo.visitors import Visitors
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.thermal import NodeThermal
 
@@ -32,8 +33,10 @@ class EngineSite:
         readers: Sequence[MachineReader],
         *,
         seed: int,
+        visitors: Visitors | None = None,
     ) -> None:
         """Prepare a backend's server on its machines; nothing listens yet."""
+        self._visitors = visitors
         self._scenario = scenario
         self._backend = backend
         self._thermals = tuple(thermals)
@@ -63,7 +66,11 @@ class EngineSite:
             reader.attach(engine)
         name = backend_name(self._backend)
         server = EngineServer(
-            self._live, started_unix_s=time.time(), seed=seed, name=f"{name}-{self._starts}"
+            self._live,
+            started_unix_s=time.time(),
+            seed=seed,
+            name=f"{name}-{self._starts}",
+            visitors=self._visitors,
         )
         # A handler is cancelled when its client goes away: its request ends in the engine too.
         self._runner = web.AppRunner(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
+from sparktop.demo.visitors import QUIET_S
 
 KEY = "sk-simulated"
 """What the proxy's routes that tell of it want; completions want none, so anything can be pointed there."""
@@ -26,6 +27,10 @@ class Plan:
     load: int | None = None
     urls: tuple[str, ...] = ()
     """Of the servers for the proxy, of the proxy for the load."""
+    visitors: int | None = None
+    """The pipe, a descriptor of the child's, by which servers tell the load of others' requests."""
+    quiet_s: float = QUIET_S
+    """The load comes back so long after the last of them."""
 
     def line(self) -> bytes:
         """Write it for a child's standard input."""

@@ -29,6 +29,7 @@ from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.plan import Plan
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.scenario import backend_name
+from sparktop.demo.visitors import GivingWay, Visitors
 from sparktop.simulation.routers import make_router
 
 _PR_SET_PDEATHSIG = 1
@@ -43,7 +44,7 @@ Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
 async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
     """Serve every engine, and an agent for each of their machines."""
     scenario, now = plan.chosen(), time.monotonic()
-    span = scenario.profile.nodes
+    span, visitors = scenario.profile.nodes, Visitors(plan.visitors)
     async with AsyncExitStack() as stack:
         ports: list[int] = []
         agents: list[int] = []
@@ -54,7 +55,7 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
                 MachineReader(thermal, scenario.machine_of(place, start_s=now), name=backend_name(place))
                 for place, thermal in zip(places, thermals, strict=True)
             ]
-            site = EngineSite(scenario, backend, thermals, readers, seed=plan.seed)
+            site = EngineSite(scenario, backend, thermals, readers, seed=plan.seed, visitors=visitors)
             stack.push_async_callback(site.close)
             await site.open()
             ports.append(site.port)
@@ -79,7 +80,14 @@ async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
     scenario = plan.chosen()
     upstreams = [Upstream(backend_name(index), url) for index, url in enumerate(plan.urls)]
     router = make_router(scenario.strategy, len(upstreams), scenario.counts, seed=plan.seed)
-    made = Proxy(upstreams, router, model=scenario.profile.model, faults=scenario.faults, seed=plan.seed)
+    made = Proxy(
+        upstreams,
+        router,
+        model=scenario.profile.model,
+        faults=scenario.faults,
+        seed=plan.seed,
+        visitors=Visitors(plan.visitors),
+    )
     runner = web.AppRunner(
         made.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
     )
@@ -94,7 +102,10 @@ async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
 @asynccontextmanager
 async def load(plan: Plan) -> AsyncIterator[dict[str, object]]:
     """Keep the proxy busy."""
-    driver = Driver(plan.urls[0], plan.chosen(), seed=plan.seed)
+    way = GivingWay(quiet_s=plan.quiet_s)
+    if plan.visitors is not None:
+        way.listen(plan.visitors)
+    driver = Driver(plan.urls[0], plan.chosen(), seed=plan.seed, way=way)
     running = asyncio.get_running_loop().create_task(driver.run())
     try:
         yield {"load": plan.chosen().load}

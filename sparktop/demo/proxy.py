@@ -15,6 +15,7 @@ from aiohttp import web
 
 from sparktop.demo.engine_server import MOST_BODY_BYTES, SERVER
 from sparktop.demo.plan import KEY
+from sparktop.demo.visitors import MARK, MARKED, Visitors
 from sparktop.model.text import clean
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import Router
@@ -70,8 +71,13 @@ class Proxy:
         faults: Faults | None = None,
         seed: int | str = 0,
         clock: Callable[[], float] = time.monotonic,
+        visitors: Visitors | None = None,
     ) -> None:
-        """Stand before `upstreams`, of which `router` chooses by their place."""
+        """Stand before `upstreams`, of which `router` chooses by their place.
+
+        `visitors` hears of requests that are not the demo's own.
+        """
+        self._visitors = visitors or Visitors()
         self._upstreams = tuple(upstreams)
         self._router = router
         self._model = model
@@ -109,6 +115,10 @@ class Proxy:
         self._session = None
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
+        with self._visitors.visit(request.headers):
+            return await self._route(request)
+
+    async def _route(self, request: web.Request) -> web.StreamResponse:
         came_s = self._clock()
         body = await request.read()
         retries = 0
@@ -139,8 +149,9 @@ class Proxy:
         url = self._upstreams[attempt.backend].url + path
         assert self._session is not None  # noqa: S101 - the application runs
         try:
+            kind = {"Content-Type": request.headers.get("Content-Type", "")}
             answer = await self._session.post(
-                url, data=body, headers={"Content-Type": request.headers.get("Content-Type", "")}
+                url, data=body, headers=kind | (MARKED if MARK in request.headers else {})
             )
         except (aiohttp.ClientConnectionError, OSError) as error:
             raise _UnreachableError(f"Connection error: {clean(error, 120)}") from error

@@ -5,7 +5,6 @@ Screenshots and screen tests use it: the same arguments always give the same pic
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
+from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.store import SourceKey, Store
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
@@ -52,6 +52,8 @@ class RouterPart:
 
 
 _LOOKED_AT_S = 5
+_DRAWN_S = 0.35
+"""Of a second, until somebody looks at what was polled."""
 _ROUTER_EVERY_S = 5
 
 
@@ -85,6 +87,8 @@ class Rehearsal:
         self._outage = outage
         self._router = RouterPart() if scenario is not None and router is None else router
         self._now_s = 0.0
+        self._second = 0
+        """The last one at which all was polled."""
         span = self._scenario.profile.nodes
         names = [backend_name(index) for index in range(backends)]
         hosts = [backend_name(index) for index in range(backends * span)]
@@ -103,27 +107,52 @@ class Rehearsal:
             if reader.identity is not None:
                 self.store.identify(SourceKey.node(target.name), reader.identity)
 
+    @property
+    def time(self) -> VirtualTime:
+        """The engines, and the virtual time that they are in."""
+        return self._time
+
+    @property
+    def now_s(self) -> float:
+        """The virtual time."""
+        return self._now_s
+
+    @property
+    def scenario(self) -> Scenario:
+        """What engines and machines are like."""
+        return self._scenario
+
     def play(self, seconds: float) -> Store:
         """Poll once a virtual second for `seconds`, nodes every second time; gives the store."""
         end_s = self._now_s + seconds
-        second = math.floor(self._now_s) + 1
-        while second <= end_s:
-            self._now_s = second + _ANSWER_S
-            self._time.run(self._now_s)
-            for index, target in enumerate(self.watch.backends):
-                self._poll(index, target)
-            if second % 2 == 0:
-                for node, reader in zip(self.watch.nodes, self._readers, strict=True):
-                    self.store.accept(SourceKey.node(node.name), reader.look(), 1.4)
-            if self._router is not None and second % _ROUTER_EVERY_S == 1:
-                self._poll_router(self._router)
-            self._now_s = second + 0.35
-            if second % _LOOKED_AT_S == 0:
-                self.store.snapshot()  # as a screen does: balance is judged for those who look
-            second += 1
-        self.store.measure_self(1.3, 74 * 2**20)
+        while self._second + 1 <= end_s:
+            self._look_around()
+            self._now_s = self._second + _DRAWN_S
         self.store.measure_terminal(9_600.0)
         return self.store
+
+    def advance(self, until_s: float) -> None:
+        """Let time pass up to any moment, and poll at each second on the way."""
+        while self._second + 1 + _ANSWER_S <= until_s:
+            self._look_around()
+        self._now_s = max(self._now_s, until_s)
+        self._time.run(self._now_s)
+
+    def _look_around(self) -> None:
+        """Poll at the next second."""
+        self._second += 1
+        self._now_s = self._second + _ANSWER_S
+        self._time.run(self._now_s)
+        for index, target in enumerate(self.watch.backends):
+            self._poll(index, target)
+        if self._second % 2 == 0:
+            for node, reader in zip(self.watch.nodes, self._readers, strict=True):
+                self.store.accept(SourceKey.node(node.name), reader.look(), 1.4)
+        if self._router is not None and self._second % _ROUTER_EVERY_S == 1:
+            self._poll_router(self._router)
+        if self._second % _LOOKED_AT_S == 0:
+            self._now_s = self._second + _DRAWN_S
+            self.store.snapshot()  # as a screen does: balance is judged for those who look
 
     def _watch(self, names: list[str], hosts: list[str], scenario: Scenario | None) -> Watch:
         profile = self._scenario.profile

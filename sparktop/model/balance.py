@@ -52,6 +52,9 @@ class Swing:
     """Standard deviation of load less share, over the share: 1 is all to nothing and back, for two."""
     moving_share: float = 0.0
     """Share of the spread that moves, 0 to 1; the rest is a skew that stands still."""
+    mutual: float | None = None
+    """How far both make the movement, the backend whose load moves most and the others: 1 where they take
+    turns, 0 where only one comes and goes, below 0 where all rise and fall at once; None if nothing moves."""
     period_s: float | None = None
     """After which the load is most clearly back, having turned round half way; None where nothing returns."""
     cycles: float | None = None

@@ -79,7 +79,7 @@ NO_LATENCY = Latency()
 
 @dataclass(frozen=True, slots=True)
 class LaneHistory:
-    """The load of one lane over time, one point a look: up to four a second while its group is judged."""
+    """The load of a backend or a lane over time, one point a look: up to four a second while it is judged."""
 
     running: Series = field(default_factory=Series)
     waiting: Series = field(default_factory=Series)
@@ -212,6 +212,8 @@ class BackendView:
     poll_ms: float | None = None
     """What the last poll took, request to last byte."""
     history: BackendHistory = field(default_factory=BackendHistory)
+    load: LaneHistory | None = None
+    """The same loads at every look, where `history` has one point an interval; None before the first."""
 
     @property
     def ok(self) -> bool:

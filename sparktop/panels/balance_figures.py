@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparktop.analysis import balance_limits as limits
 from sparktop.analysis.balance import SHORTEST_S
 from sparktop.analysis.dispersion import fewest_requests
 from sparktop.analysis.request_shares import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
@@ -9,15 +10,6 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord, Swing
 from sparktop.panels.balance_checks import Check, Question, all_hold, at_least, text
 from sparktop.panels.balance_verdict import short_seconds
-
-# The rules' own limits; a test holds them to be the same.
-PRESENT = 0.9
-CHANGES, SPREAD, SPREAD_OF_MANY, SWING, SWING_OF_MANY = 3, 4.0, 3.0, 0.6, 0.5
-SCORE_OF_MANY, SCORE_BLIND, TURN, RHYTHM_SWING, RHYTHM_SPREAD, RHYTHM_LOAD = 2.5, 1.5, 0.2, 0.25, 1.0, 3.0
-SCORE_OF_FEW, TURNS_SPREAD, TURNS_SWING, TURNS_OF_EACH, TURNS_OF_ONE = 4.0, 3.0, 0.5, 1.5, 2
-HUNGRY, LOST, HUNGRY_SPREAD = 0.1, 0.05, 2.5
-SKEW, STEADY, SKEW_CHANGES = 0.2, 4.0, 1
-_PAIR = 2
 
 
 def questions(balance: Balance) -> list[Question]:
@@ -45,7 +37,7 @@ def questions(balance: Balance) -> list[Question]:
 
 
 def _enough(balance: Balance) -> tuple[Check, ...]:
-    count = max(_PAIR, len(balance.backends))
+    count = max(limits.PAIR, len(balance.backends))
     needed = balance.needed_s or SHORTEST_S
     most = fewest_requests(count)
     present, total = balance.samples_percent, balance.mean_total
@@ -60,8 +52,8 @@ def _enough(balance: Balance) -> tuple[Check, ...]:
         Check(
             "samples there",
             text(present, ".0f", " %"),
-            f"≥ {100 * PRESENT:.0f} %",
-            at_least(present, 100 * PRESENT),
+            f"≥ {100 * limits.PRESENT_SHARE:.0f} %",
+            at_least(present, 100 * limits.PRESENT_SHARE),
             "of the backend that has fewest; what is missing is never filled in",
         ),
         Check(
@@ -88,17 +80,18 @@ def _lengths(variation: float | None) -> str:
 
 
 def _lead(balance: Balance) -> tuple[Check, ...]:
-    pair = len(balance.backends) <= _PAIR
+    pair = len(balance.backends) <= limits.PAIR
     swing = balance.swing
-    spread, least = (SPREAD, SWING) if pair else (SPREAD_OF_MANY, SWING_OF_MANY)
-    rms = None if swing is None else swing.relative_rms
+    spread, least = (
+        (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
+    )
     margin = balance.lead_margin
     return (
         Check(
             "lead changes",
             text(balance.lead_changes, "d"),
-            f"≥ {CHANGES}",
-            at_least(balance.lead_changes, CHANGES),
+            f"≥ {limits.SWING_CHANGES}",
+            at_least(balance.lead_changes, limits.SWING_CHANGES),
             "how often another backend took the lead in this time",
         ),
         Check(
@@ -108,13 +101,7 @@ def _lead(balance: Balance) -> tuple[Check, ...]:
             at_least(balance.dispersion_z, spread),
             "how far apart loads lie, over what random routing does: 1 is chance",
         ),
-        Check(
-            "swing",
-            text(rms, ".2f"),
-            f"≥ {least:g}",
-            at_least(rms, least),
-            "mean distance from the share, in shares: 1 is all to nothing and back",
-        ),
+        _size(swing, least, "mean distance from the share, in shares: 1 is all to nothing and back"),
         Check(
             "lead margin",
             text(None if margin is None else 100 * margin, ".0f", " %"),
@@ -122,21 +109,35 @@ def _lead(balance: Balance) -> tuple[Check, ...]:
             None,
             "more than its share that it takes to lead: more than chance gives",
         ),
+        _mutual(swing),
+    )
+
+
+def _size(swing: Swing | None, least: float, meaning: str = "as above") -> Check:
+    rms = None if swing is None else swing.relative_rms
+    return Check("swing", text(rms, ".2f"), f"≥ {least:g}", at_least(rms, least), meaning)
+
+
+def _mutual(swing: Swing | None) -> Check:
+    # Added to 0, so that nothing is never "-0.00".
+    part = None if swing is None or swing.mutual is None else 0.0 + round(swing.mutual, 2)
+    return Check(
+        "both take part",
+        text(part, ".2f"),
+        f"≥ {limits.MUTUAL:g}",
+        at_least(part, limits.MUTUAL),
+        "1: one falls as others rise; 0: one alone comes and goes, and that is no swing",
     )
 
 
 def _rhythm(balance: Balance) -> tuple[Check, ...]:
-    count = max(_PAIR, len(balance.backends))
+    count = max(limits.PAIR, len(balance.backends))
     swing = balance.swing or Swing("")
-    # Where nobody knows how long a request lives, any period would do.
-    few = balance.mean_total is not None and balance.mean_total < RHYTHM_LOAD * count
-    least = SCORE_OF_FEW if few else SCORE_OF_MANY if count > _PAIR else 0.0
-    least += 0.0 if balance.e2e_s else SCORE_BLIND
+    least = limits.least_score(balance.mean_total, count, life_known=bool(balance.e2e_s))
     back, half = swing.rebound, swing.opposite
     turned = None if back is None or half is None else back - half
     z, factor = balance.dispersion_z, balance.variance_factor
     moving = None if z is None or factor is None or balance.swing is None else z * factor * swing.moving_share
-    rms = None if balance.swing is None else swing.relative_rms
     return (
         Check(
             "score",
@@ -148,33 +149,35 @@ def _rhythm(balance: Balance) -> tuple[Check, ...]:
         Check(
             "turn",
             text(turned, ".2f"),
-            f"≥ {TURN:g}",
-            at_least(turned, TURN),
+            f"≥ {limits.RHYTHM_TURN:g}",
+            at_least(turned, limits.RHYTHM_TURN),
             f"back after a period ({text(back, '+.2f')}) less turned round half way ({text(half, '+.2f')})",
         ),
-        Check("swing", text(rms, ".2f"), f"≥ {RHYTHM_SWING:g}", at_least(rms, RHYTHM_SWING), "as above"),
+        _size(balance.swing, limits.RHYTHM_RMS),
         Check(
             "moving spread",
             text(moving, ".1f"),
-            f"≥ {RHYTHM_SPREAD:g}",
-            at_least(moving, RHYTHM_SPREAD),
+            f"≥ {limits.RHYTHM_Z:g}",
+            at_least(moving, limits.RHYTHM_Z),
             "the part that moves, over what coin tosses give",
         ),
+        _mutual(balance.swing),
         Check(
             "requests",
             text(balance.mean_total, ".1f"),
             "",
             None,
-            f"below {RHYTHM_LOAD * count:g} coin tosses look like a swing: then the score must be higher",
+            f"below {limits.RHYTHM_LOAD * count:g} coin tosses look like a swing: "
+            "then the score must be higher",
         ),
         *_period(swing),
     )
 
 
 def _turns(balance: Balance) -> tuple[Check, ...]:
-    count = max(_PAIR, len(balance.backends))
-    rms = None if balance.swing is None else balance.swing.relative_rms
-    least = max(2 * _PAIR, TURNS_OF_EACH * count)
+    count = max(limits.PAIR, len(balance.backends))
+    least = limits.least_turns(count)
+    spread = limits.least_turning_spread(balance.turns or 0, count)
     return (
         Check(
             "turns",
@@ -186,18 +189,19 @@ def _turns(balance: Balance) -> tuple[Check, ...]:
         Check(
             "of one backend",
             text(balance.turns_of_one, "d"),
-            f"≥ {TURNS_OF_ONE}",
-            at_least(balance.turns_of_one, TURNS_OF_ONE),
+            f"≥ {limits.TURNS_OF_ONE}",
+            at_least(balance.turns_of_one, limits.TURNS_OF_ONE),
             "of the one that did so most often: there and back",
         ),
-        Check("swing", text(rms, ".2f"), f"≥ {TURNS_SWING:g}", at_least(rms, TURNS_SWING), "as above"),
+        _size(balance.swing, limits.TURNS_RMS),
         Check(
             "turning spread",
-            text(balance.turning_spread, ".1f"),
-            f"≥ {TURNS_SPREAD:g}",
-            at_least(balance.turning_spread, TURNS_SPREAD),
-            "the part of the spread that moves, beyond what chance gives",
+            text(balance.turning_spread, ".2f"),
+            f"≥ {spread:g}",
+            at_least(balance.turning_spread, spread),
+            "the part of the spread that moves, beyond chance; with many turns less is enough",
         ),
+        _mutual(balance.swing),
     )
 
 
@@ -231,7 +235,13 @@ def _starved(balance: Balance) -> tuple[Check, ...]:
     worst, whole = max(shares.values(), default=None), sum(shares.values())
     # The rule counts the time in which anybody starves: at least the worst one's, at most all together.
     holds = (
-        None if worst is None else True if worst >= 100 * HUNGRY else False if whole < 100 * HUNGRY else None
+        None
+        if worst is None
+        else True
+        if worst >= 100 * limits.STARVED_SHARE
+        else False
+        if whole < 100 * limits.STARVED_SHARE
+        else None
     )
     names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:4])
     more = f" · and {len(shares) - 4} more" if len(shares) > 4 else ""
@@ -240,15 +250,15 @@ def _starved(balance: Balance) -> tuple[Check, ...]:
         Check(
             "starved",
             text(worst, ".0f", " %"),
-            f"≥ {100 * HUNGRY:.0f} %",
+            f"≥ {100 * limits.STARVED_SHARE:.0f} %",
             holds,
             f"of the time next to nothing to do while another had too much: {names or UNKNOWN}{more}",
         ),
         Check(
             "lost",
             text(lost, ".0f", " %"),
-            f"≥ {100 * LOST:.0f} %",
-            at_least(lost, 100 * LOST),
+            f"≥ {100 * limits.STARVED_LOSS:.0f} %",
+            at_least(lost, 100 * limits.STARVED_LOSS),
             "of throughput, against the same requests spread evenly"
             if lost is not None
             else "not known: the batches do not vary enough to tell how long a step takes",
@@ -256,8 +266,8 @@ def _starved(balance: Balance) -> tuple[Check, ...]:
         Check(
             "spread Z",
             text(balance.dispersion_z, ".1f", " ×"),
-            f"≥ {HUNGRY_SPREAD:g} ×",
-            at_least(balance.dispersion_z, HUNGRY_SPREAD),
+            f"≥ {limits.STARVED_Z:g} ×",
+            at_least(balance.dispersion_z, limits.STARVED_Z),
             "with less, chance alone leaves one empty now and then",
         ),
     )
@@ -270,29 +280,29 @@ def _uneven(balance: Balance) -> tuple[Check, ...]:
         Check(
             "skew",
             text(None if skew is None else 100 * skew, ".0f", " %"),
-            f"≥ {100 * SKEW:.0f} %",
-            at_least(skew, SKEW),
+            f"≥ {100 * limits.SKEW:.0f} %",
+            at_least(skew, limits.SKEW),
             f"more than its share on average: {balance.skew_backend or UNKNOWN}",
         ),
         Check(
             "steadiness",
             text(balance.steadiness, ".1f"),
-            f"≥ {STEADY:g}",
-            at_least(balance.steadiness, STEADY),
+            f"≥ {limits.STEADY:g}",
+            at_least(balance.steadiness, limits.STEADY),
             "that mean over how much it moves: a swing has a low one",
         ),
         Check(
             "lead changes",
             text(changes, "d"),
-            f"≤ {SKEW_CHANGES}",
-            None if changes is None else changes <= SKEW_CHANGES,
+            f"≤ {limits.SKEW_CHANGES}",
+            None if changes is None else changes <= limits.SKEW_CHANGES,
             "who is always ahead is not overtaken",
         ),
     )
 
 
 def _requests(balance: Balance) -> tuple[Check, ...]:
-    shares, count = balance.requests_share, max(_PAIR, len(balance.backends))
+    shares, count = balance.requests_share, max(limits.PAIR, len(balance.backends))
     most = max(shares, key=lambda name: shares[name], default=None)
     share = None if most is None else 100 * shares[most]
     # The share whose odds are so many times those of an even one.

@@ -38,9 +38,12 @@ def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[Load
 
 
 def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
-    """Give the line of a backend, or those of its lanes where they are what is judged."""
+    """Give the line of a backend, or those of its lanes where they are what is judged.
+
+    At every look, where the store keeps that: one point an interval would cut the tops off a short swing.
+    """
     if view.name != balance.lanes_of:
-        kept = view.history
+        kept = view.load or view.history
         yield view.name, LoadLine(view.name, kept.running, kept.waiting, kept.generation_tps)
         return
     for lane in view.lanes:

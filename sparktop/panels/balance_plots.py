@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparktop.analysis.balance_limits import RHYTHM_TURN
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import mirrored
 from sparktop.graphics.cells import fit
@@ -9,7 +10,6 @@ from sparktop.graphics.curve import PlotAxis, pointed
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.balance import Balance, Swing
 from sparktop.palette import LEVELS
-from sparktop.panels.balance_figures import TURN
 from sparktop.panels.balance_slots import with_line
 from sparktop.panels.balance_verdict import short_seconds
 from sparktop.panels.figures import label
@@ -69,8 +69,8 @@ def _autocorrelation(swing: Swing, title: str, width: int, height: int) -> list[
     lines = mirrored(up, down, axis.width, tall, 1.0)
     rows: list[Row] = [[(line, _role("prompt", row, tall))] for row, line in enumerate(lines)]
     words = "lag in s"
-    if swing.opposite is not None and -1 < swing.opposite + TURN < 1:
-        level = min(tall - 1, int(tall * (1 - swing.opposite - TURN) / 2))
+    if swing.opposite is not None and -1 < swing.opposite + RHYTHM_TURN < 1:
+        level = min(tall - 1, int(tall * (1 - swing.opposite - RHYTHM_TURN) / 2))
         rows[level] = with_line(rows[level])
         words = "must come back above ┄"
     edges = {0: "+1", tall // 2: "0", tall - 1: "−1"}

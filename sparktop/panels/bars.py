@@ -26,10 +26,12 @@ def header_row(
     *,
     frozen: bool = False,
     notice: str | None = None,
+    sweep: str | None = None,
     clock: datetime | None = None,
 ) -> Row:
     """Give the fleet in one row: totals, alerts, what is special, the clock (local time).
 
+    `sweep` says in a word how a running sweep stands.
     What does not fit is dropped from the least telling on; nothing wraps or moves.
     """
     totals = snapshot.totals
@@ -45,6 +47,8 @@ def header_row(
         pieces.insert(1, (0, [("FROZEN", "warn")]))
     if notice:
         pieces.insert(1, (1, [(notice, "warn")]))
+    if sweep:
+        pieces.insert(1, (0, [(sweep, "accent")]))
     if snapshot.simulated:
         pieces.insert(1, (0, [("SIMULATED", "warn")]))
     when = (clock or snapshot.taken_at).astimezone()

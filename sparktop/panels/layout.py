@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 MIN_WIDTH = 60
@@ -27,6 +27,9 @@ BALANCE_HEIGHT = 5
 BALANCE_USUAL, BALANCE_MOST = 7, 9
 _BALANCE_SLIM = 3
 """Rows of a band that has only words."""
+
+SWEEP_HEIGHT = 6
+"""Rows that the band of a sweep has at least."""
 
 TILE_WIDTH = 38
 TILE_HEIGHT = 5
@@ -55,8 +58,8 @@ class Place:
     """A panel's rectangle on the board, in cells."""
 
     kind: str
-    """node, processes (of a node), router, balance or evidence (of a group), backend, tile, table, row (of a
-    table), events, self or empty."""
+    """sweep, node, processes (of a node), router, balance or evidence (of a group), backend, tile, table, row
+    (of a table), events, self or empty."""
     index: int
     """Which of its kind."""
     x: int
@@ -71,6 +74,17 @@ class Layout:
 
     places: tuple[Place, ...]
     height: int
+
+
+def sweep_height(height: int) -> int:
+    """Give the rows that the band of a sweep takes of a board: a third, as long as its tracks gain by it."""
+    return max(SWEEP_HEIGHT, min(18, height * 3 // 8))
+
+
+def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
+    """Put a band of this kind and height over everything."""
+    moved = (replace(place, y=place.y + band) for place in layout.places)
+    return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
 
 def _split(total: int, parts: int) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import ENGINE_PORTS
 from sparktop.panels.backend import GroupScale, backend_panel, graph_width, group_scale
 from sparktop.panels.backend_detail import backend_detail
@@ -14,13 +15,14 @@ from sparktop.panels.balance import balance_screen, evidence_screen
 from sparktop.panels.balance_band import balance_band
 from sparktop.panels.frame import framed
 from sparktop.panels.graph import TimeAxis
-from sparktop.panels.layout import Layout, Place, Tiling, arrange
+from sparktop.panels.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
 from sparktop.panels.log import events_panel, self_panel
 from sparktop.panels.node import node_panel
 from sparktop.panels.node_detail import drawn_node_detail
 from sparktop.panels.processes import process_panel
 from sparktop.panels.router import router_panel
 from sparktop.panels.rows import Row, blank_row, fit_row, merged
+from sparktop.panels.sweep_countdown import Countdown, countdown_band
 from sparktop.panels.table import table_heading, table_row
 from sparktop.panels.tile import tile_panel
 from sparktop.panels.view import Preset, Sort, View
@@ -104,8 +106,9 @@ class Scene:
         zoomed: PanelKey | None = None,
         first_row: int = 0,
         coarse: int = 1,
+        sweep: SweepView | Countdown | None = None,
     ) -> None:
-        """Lay out the board of `width` x `height` cells; `zoomed` fills it alone.
+        """Lay out the board of `width` x `height` cells; `zoomed` fills it alone, below `sweep` if given.
 
         A table shows its rows from `first_row` on; a dot column stands for `coarse` intervals.
         """
@@ -115,7 +118,9 @@ class Scene:
         self.width = width
         self._coarse = coarse
         self.selected = selected
-        self.layout = self._layout(height, zoomed)
+        self._sweep = sweep
+        band = 0 if sweep is None else sweep_height(height)
+        self.layout = self._layout(height - band, zoomed)
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
         self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
@@ -127,6 +132,8 @@ class Scene:
         self._processes_at: int | None = None
         if zoomed is not None and zoomed.kind in _TALL and self.keys() == [zoomed]:
             self._show_detail(self.layout.places[0])
+        if band:
+            self.layout = below_band(self.layout, "sweep", width, band)
 
     def _show_detail(self, place: Place) -> None:
         """Draw what is zoomed in full; where that needs more rows, the board grows."""
@@ -229,6 +236,8 @@ class Scene:
                 drawn.append(Drawn(self._key(place), place, []))
             elif place.kind == "table":
                 drawn += self._table(place)
+            elif place.kind == "sweep":
+                drawn.append(self._sweep_band(place))
             else:
                 drawn.append(Drawn(self._key(place), place, self._rows(place)))
         return drawn
@@ -240,9 +249,23 @@ class Scene:
             if place.kind == "processes":
                 return (name,)
             at = self._processes_at
-            if place.kind == "node" and at is not None and first < place.y + place.height and end > at:
+            if place.kind != "node" or at is None:
+                continue
+            if first < place.y + place.height and end > place.y + at:
                 return (name,)
         return ()
+
+    def _sweep_band(self, place: Place) -> Drawn:
+        """Draw a sweep that is about to start, runs or is over."""
+        key, sweep = self._key(place), self._sweep
+        size, selected = (place.width, place.height), self.selected == self._key(place)
+        if isinstance(sweep, Countdown):
+            return Drawn(key, place, countdown_band(sweep, *size, selected=selected))
+        if sweep is None:
+            return Drawn(key, place, [])
+        from sparktop.panels.sweep_band import sweep_band  # late: most pictures have none
+
+        return Drawn(key, place, sweep_band(sweep, *size, selected=selected))
 
     def _table(self, place: Place) -> list[Drawn]:
         """Draw the table as one panel, and give each of its rows a place that can be selected."""

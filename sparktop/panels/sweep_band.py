@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from sparktop.model.sweep_view import SweepView
-from sparktop.panels.balance_verdict import flowed
 from sparktop.panels.frame import framed
 from sparktop.panels.rows import Row, fit_row, merged
 from sparktop.panels.sweep_live import live_rows
 from sparktop.panels.sweep_table import level_row, table_heading
 from sparktop.panels.sweep_tracks import letters
-from sparktop.panels.sweep_words import found_rows, moment_pieces, progress_pieces, status_run, title_run
+from sparktop.panels.sweep_words import found_rows, now_rows, status_run, title_run
 
 _BESIDE_FROM = 110
 """Width from which on words and tracks stand beside each other."""
-_WORDS = 44
+_WORDS, _WORDS_SHARE = 44, 0.3
+"""Cells of the words beside tracks, at least, and their share of wide bands."""
 _LEAST_TRACKS = 4
 
 
@@ -22,8 +22,9 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
     inner, inside = width - 4, height - 2
     names = letters([target.name for target in view.targets])
     if view.live is not None and width >= _BESIDE_FROM and inside >= _LEAST_TRACKS:
-        words = _words(view, _WORDS, inside)
-        tracks = live_rows(view.live, names, inner - _WORDS - 2, inside)
+        cells = max(_WORDS, int(_WORDS_SHARE * inner))
+        words = _words(view, cells, inside)
+        tracks = live_rows(view.live, names, inner - cells - 2, inside)
         rows = [[*a, ("  ", "text"), *b] for a, b in zip(words, tracks, strict=True)]
     elif view.live is not None and inside >= _LEAST_TRACKS + 2:
         words = _words(view, inner, 2)
@@ -39,14 +40,14 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
             role="selected" if selected else "border",
             title=title_run(view),
             status=status_run(view),
-            note=[(" z full screen ", "muted")],
+            note=[(" enter whole sweep " if selected else " z whole sweep ", "muted")],
         )
     ]
 
 
 def _words(view: SweepView, width: int, height: int) -> list[Row]:
     """Give progress, then the newest levels that are done where there is room, as `height` rows."""
-    rows = flowed([*progress_pieces(view), *moment_pieces(view)], width)
+    rows = now_rows(view, width)
     room = height - len(rows)
     if room >= 3 and view.rows and not view.status.over:
         rows.append(table_heading(view, width))

@@ -7,7 +7,7 @@ from itertools import groupby
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_comparison import Difference, DifferenceRow, Measured
-from sparktop.panels.balance_verdict import sentence_rows
+from sparktop.panels.balance_verdict import flowed, sentence_rows
 from sparktop.panels.figures import label
 from sparktop.panels.frame import framed
 from sparktop.panels.rows import Row, fit_row, merged
@@ -15,27 +15,59 @@ from sparktop.panels.sections import heading
 from sparktop.panels.sweep_topology import UNTESTED, signed_percent
 
 _LOAD, _VALUE, _CHANGE = 6, 11, 10
+_LONG_WORDS_FROM = 60
 _SPAN_FROM = 66
 """Width from which on intervals stand as figures."""
 _BAR_FROM = 96
 """Width from which on they are drawn as well."""
-_NONE = "no difference shown"
+_NONE, _SHORT_NONE = "no difference shown", "none shown"
+"""The short words where the long ones would be cut."""
 
 
 def difference_screen(
-    difference: Difference, width: int, height: int, *, simulated: bool = False
+    difference: Difference,
+    width: int,
+    height: int,
+    *,
+    simulated: bool = False,
+    pair: str = "",
+    scroll: int | None = None,
 ) -> list[Row]:
-    """Draw a difference in a frame: `height` rows of `width` cells, or more, which scroll."""
+    """Draw a difference in a frame: `height` rows of `width` cells, or more where `scroll` is None.
+
+    `scroll` is how many rows of it are above the screen; `pair` says which of several differences it is.
+    """
+    rows = difference_rows(difference, width)
+    top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
+    tall = max(height, len(rows) + 2) if scroll is None else height
+    below = len(rows) - top - (tall - 2)
+    words = [f"{UNTESTED} single run, no test possible"] if _untested(difference) else []
+    words += [f"{below} more rows"] if below > 0 else []
+    head: Row = [("┐", "border"), ("before and after", "title"), ("┌", "border")]
+    drawn = framed(
+        [[(" ", "text"), *row] for row in rows[top:]],
+        width,
+        tall,
+        role="selected",
+        title=[*head, label(f" {pair} ")] if pair else head,
+        status=[("simulated ", "warn")] if simulated else [],
+        note=[(f" {' · '.join(words)} ", "muted")] if words else [],
+    )
+    return [merged(row) for row in drawn]
+
+
+def _untested(difference: Difference) -> bool:
+    return any(row.percent is not None and row.significant is None for row in difference.rows)
+
+
+def difference_rows(difference: Difference, width: int) -> list[Row]:
+    """Give what stands in the frame of a screen `width` cells wide: verdict, names, figures, notes."""
     inner = width - 4
     rows: list[Row] = []
     rows += sentence_rows(("▸ ", "accent"), difference.verdict, "title", inner)
-    rows.append(
-        [
-            label("before  "),
-            (fit(difference.before, min(40, cell_width(difference.before))), "text"),
-            label("   after  "),
-            (fit(difference.after, min(40, cell_width(difference.after))), "text"),
-        ]
+    names = (("before  ", difference.before), ("after  ", difference.after))
+    rows += flowed(
+        [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
     )
     most = _most(difference)
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
@@ -47,13 +79,7 @@ def difference_screen(
         rows.append(heading("to be known", "", inner))
         for note in difference.notes:
             rows += sentence_rows(("· ", "muted"), note, "muted", inner)
-    head: Row = [("┐", "border"), ("before and after", "title"), ("┌", "border")]
-    status: Row = [("simulated ", "warn")] if simulated else []
-    note_row: Row = [(f" {UNTESTED} single run, no test possible ", "muted")]
-    body = [[(" ", "text"), *fit_row(row, inner)] for row in rows]
-    tall = max(height, len(body) + 2)
-    drawn = framed(body, width, tall, role="selected", title=head, status=status, note=note_row)
-    return [merged(row) for row in drawn]
+    return [fit_row(row, inner) for row in rows]
 
 
 def _most(difference: Difference) -> float:
@@ -78,8 +104,8 @@ def _difference_row(row: DifferenceRow, width: int, most: float) -> Row:
     if width >= _SPAN_FROM:
         result += [label(fit(_span(row), 20))]
     if width >= _BAR_FROM:
-        result += [(" ", "text"), *_bar(row, min(41, width - 82), most), (" ", "text")]
-    return [*result, *_word(row)]
+        result += [(" ", "text"), *_bar(row, _odd(min(41, width - 82)), most), (" ", "text")]
+    return [*result, *_word(row, _NONE if width >= _LONG_WORDS_FROM else _SHORT_NONE)]
 
 
 def _value(row: DifferenceRow, value: Measured | None) -> Row:
@@ -103,16 +129,23 @@ def _span(row: DifferenceRow) -> str:
     return f"  {signed_percent(row.low_percent)} to {signed_percent(row.high_percent)}"
 
 
-def _word(row: DifferenceRow) -> Row:
+def _word(row: DifferenceRow, none: str) -> Row:
     if row.better is True:
         return [(" ▲ better", "good")]
     if row.better is False:
         return [(" ▼ worse", "bad")]
-    return [label(f" {_NONE}" if row.significant is False else "")]
+    return [label(f" {none}" if row.significant is False else "")]
+
+
+def _odd(cells: int) -> int:
+    """Give a width that has a middle."""
+    return cells - 1 + cells % 2
 
 
 def _bar(row: DifferenceRow, width: int, most: float) -> Row:
-    """Draw the interval of the change on a line whose middle is no change."""
+    """Draw the interval of the change on a line whose middle is no change; nothing where one is missing."""
+    if row.percent is None:
+        return [label(" " * width)]
     cells = list("·" * width)
     middle = width // 2
     cells[middle] = "│"
@@ -120,8 +153,7 @@ def _bar(row: DifferenceRow, width: int, most: float) -> Row:
         first, last = _cell(row.low_percent, width, most), _cell(row.high_percent, width, most)
         for cell in range(first, last + 1):
             cells[cell] = "━" if cell != middle else "┿"
-    if row.percent is not None:
-        cells[_cell(row.percent, width, most)] = "●"
+    cells[_cell(row.percent, width, most)] = "●"
     return [("".join(cells), {True: "good", False: "bad", None: "muted"}[row.better])]
 
 

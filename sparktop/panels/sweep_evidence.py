@@ -50,7 +50,7 @@ def evidence_screen(
     title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
     title.append((f"c = {key.concurrency} ", "title"))
     status: Row = [("simulated ", "warn")] if simulated else []
-    note: Row = [(" [ ] other run · esc back ", "muted")]
+    note: Row = [(" tab other run ", "muted")] if len(evidence.timelines) > 1 else []
     tall = max(height, len(rows) + 2)
     body = [[(" ", "text"), *row] for row in rows]
     drawn = framed(body, width, tall, role="selected", title=title, status=status, note=note)

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.text import clean
 from sparktop.panels.figures import label
 from sparktop.panels.frame import framed
 from sparktop.panels.rows import Row, fit_row, merged
+from sparktop.panels.sections import heading
 from sparktop.panels.sweep_words import STATUS_ROLES
 
-_ROLES = {status.value: role for status, role in STATUS_ROLES.items()} | {"unreadable": "bad"}
-_WHEN, _NAME, _STATUS = 16, 14, 10
+TOP = 2
+"""Rows above the first result: the frame and the heading."""
+_ROLES = {status.value: role for status, role in STATUS_ROLES.items()} | {
+    "unreadable": "bad",
+    "unfinished": "accent",
+    "imported": "text",
+}
+_SIGNS, _WHEN, _STATUS = 3, 16, 10
+"""Cells of cursor and mark, of the time, of how it ended."""
+_NAME, _WIDE_NAME = 14, 20
+_WIDE = 100
+"""Width from which on names are given more room."""
+_DETAIL_FROM = 12
+"""Height from which on the chosen row is told in full below the table."""
+_EMPTY = (
+    "no sweep is stored yet: s starts one on the overview",
+    "i brings in results of other tools:",
+    "llama-benchy, aiperf, guidellm, vllm bench serve",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +46,14 @@ class Column:
     right: bool = True
 
 
+def _ms(value: float | None) -> str:
+    return numbers.duration(None if value is None else value / 1000, 7).strip()
+
+
+def _tags(row: HistoryRow) -> str:
+    return " ".join(f"#{tag}" for tag in row.tags)
+
+
 _COLUMNS = (
     Column("decode", 8, lambda row: numbers.rate(row.decode_tps, 6).strip()),
     Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
@@ -37,18 +64,18 @@ _COLUMNS = (
     Column(
         "to c", 5, lambda row: numbers.UNKNOWN if row.most_concurrency is None else f"{row.most_concurrency}"
     ),
-    Column("tags", 16, lambda row: " ".join(f"#{tag}" for tag in row.tags), right=False),
+    Column("tags", 16, _tags, right=False),
 )
 """In the order of how telling they are: narrow screens get the first ones; a note takes what is left."""
 
 
-def _ms(value: float | None) -> str:
-    return numbers.duration(None if value is None else value / 1000, 7).strip()
+def _name_width(width: int) -> int:
+    return _NAME if width < _WIDE else _WIDE_NAME
 
 
 def _columns(width: int) -> tuple[list[Column], int]:
     """Give the columns that fit, and the cells left for the note."""
-    room = width - 2 - _WHEN - 1 - _NAME - 1 - _STATUS
+    room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
     chosen = []
     for column in _COLUMNS:
         if column.width + 1 > room:
@@ -58,61 +85,114 @@ def _columns(width: int) -> tuple[list[Column], int]:
     return chosen, room
 
 
+def room_of(height: int) -> int:
+    """Give how many results a table of `height` rows has room for."""
+    detail = 2 if height >= _DETAIL_FROM else 0
+    return max(1, height - TOP - 1 - detail)
+
+
+def first_in_sight(count: int, room: int, index: int, first: int) -> int:
+    """Give the first row to show, moved as little as keeps row `index` in sight."""
+    return max(0, min(count - room, max(index - room + 1, min(index, first))))
+
+
 def history_screen(
     rows: Sequence[HistoryRow],
     width: int,
     height: int,
     *,
     chosen: str | None = None,
-    marked: Sequence[str] = (),
+    marked: Collection[str] = (),
     query: str = "",
     notice: str = "",
+    first: int | None = None,
+    unread: int = 0,
 ) -> list[Row]:
     """Draw the table as exactly `height` rows of `width` cells.
 
     `chosen` is the key of the row under the cursor, `marked` those that are to be compared, `query` what the
-    rows were found by; `notice` says what just happened ("deleted; u brings it back").
+    rows were found by; `notice` says what just happened ("deleted; u brings it back"). `first` is the row at
+    the top (None: the chosen one in the middle), `unread` counts files that were not looked into yet.
     """
-    inner, room = width - 4, max(1, height - 3)
-    first = _first(rows, room, chosen)
-    shown = rows[first : first + room]
+    inner, room = width - 4, room_of(height)
+    index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
+    top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
+    shown = rows[top : top + room]
     body = [_heading(inner)]
     body += [_history_row(one, inner, chosen=one.key == chosen, marked=one.key in marked) for one in shown]
     if not rows:
-        word = f"nothing found for “{query}”" if query else "no sweep is stored yet: s starts one"
-        body.append([label(f"  {word}")])
-    count = f" {len(rows)} sweep{'' if len(rows) == 1 else 's'}" + (
-        f" found for “{query}” " if query else " "
-    )
-    title: Row = [("┐", "border"), ("history", "title"), ("┌", "border"), label(count)]
-    note: Row = [(" enter opens · c compares · / finds · del deletes ", "muted")]
-    foot: Row = [(f" {notice} ", "warn")] if notice else []
+        body += _nothing(query, unread, inner)
+    elif height >= _DETAIL_FROM:
+        body += [[] for _ in range(room - len(shown))]
+        body += _detail(rows[index], inner)
     drawn = framed(
         [[(" ", "text"), *row] for row in body],
         width,
         height,
         role="selected",
-        title=title,
-        note=note,
-        footnote=foot,
+        title=_title(rows, query, unread),
+        note=_note(len(rows) - len(shown), len(marked)),
+        footnote=[(f" {notice} ", "warn")] if notice else [],
     )
     return [merged(row) for row in drawn]
 
 
-def _first(rows: Sequence[HistoryRow], room: int, chosen: str | None) -> int:
-    index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
-    return max(0, min(len(rows) - room, index - room // 2))
+def _title(rows: Sequence[HistoryRow], query: str, unread: int) -> Row:
+    found = f" found for “{query}”" if query else ""
+    reading = f", reading {unread} more" if unread else ""
+    count = f" {len(rows)} result{'' if len(rows) == 1 else 's'}{found}{reading} "
+    return [("┐", "border"), ("history", "title"), ("┌", "border"), label(count)]
+
+
+def _note(hidden: int, marked: int) -> Row:
+    words = [f"{marked} marked"] if marked else []
+    words += [f"{hidden} more rows"] if hidden > 0 else []
+    return [(f" {' · '.join(words)} ", "muted")] if words else []
+
+
+def _nothing(query: str, unread: int, width: int) -> list[Row]:
+    if unread:
+        return [[label("  reading …")]]
+    if query:
+        return [[label(f"  nothing found for “{query}”")]]
+    return [fit_row([label(f"  {line}")], width) for line in _EMPTY]
+
+
+def _detail(row: HistoryRow, width: int) -> list[Row]:
+    """Give what no column of a narrow screen has room for: file, targets, tags, note; or what is wrong."""
+    rule = heading(clean(row.key, 80), "simulated" if row.simulated else "", width)
+    if row.problem is not None:
+        return [rule, fit_row([("! ", "bad"), (row.problem.removeprefix(f"{row.key}: "), "bad")], width)]
+    parts: Row = [(", ".join(row.targets) or "no target", "text")]
+    if row.model:
+        parts.append(label(f"  {row.model}"))
+    if row.tags:
+        parts.append((f"  {_tags(row)}", "accent"))
+    if row.note:
+        parts.append((f"  {row.note}", "title"))
+    return [rule, fit_row(parts, width)]
 
 
 def _heading(width: int) -> Row:
     columns, left = _columns(width)
     row: Row = [
-        label(fit("  when", 2 + _WHEN + 1)),
-        label(fit("name", _NAME + 1)),
+        label(fit("   when", _SIGNS + _WHEN + 1)),
+        label(fit("name", _name_width(width) + 1)),
         label(fit("end", _STATUS)),
     ]
     row += [label(" " + fit(one.heading, one.width, "right" if one.right else "left")) for one in columns]
     return fit_row([*row, label(" note" if left > 5 else "")], width)
+
+
+def _name(row: HistoryRow, width: int) -> str:
+    """Give the name; that figures are simulated is never cut off."""
+    sign = " sim" if row.simulated else ""
+    return fit(fit(row.name, min(cell_width(row.name), width - len(sign))) + sign, width)
+
+
+def _status(row: HistoryRow) -> str:
+    """Give how it ended; of words that are too many the first."""
+    return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
 
 
 def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> Row:
@@ -120,12 +200,12 @@ def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> 
     when = "–" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
     result: Row = [
         ("▶" if chosen else " ", "selected"),
-        ("●" if marked else " ", "accent"),
+        ("● " if marked else "  ", "accent"),
         (fit(when, _WHEN), "text" if row.started_at is not None else "muted"),
         (" ", "text"),
-        (fit(f"{row.name}{' sim' if row.simulated else ''}", _NAME), "title"),
+        (_name(row, _name_width(width)), "title"),
         (" ", "text"),
-        (fit(row.status, _STATUS), _ROLES.get(row.status, "text")),
+        (_status(row), _ROLES.get(row.status, "text")),
     ]
     if row.problem is not None:
         return fit_row([*result, (f" {row.problem}", "bad")], width)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from sparktop.model.sweep_view import LevelKey, SweepView
 from sparktop.panels.frame import framed
 from sparktop.panels.rows import Row, fit_row, merged
 from sparktop.panels.sections import heading
 from sparktop.panels.sweep_curves import legend_rows, plots_rows
 from sparktop.panels.sweep_live import live_rows
-from sparktop.panels.sweep_table import table_rows
+from sparktop.panels.sweep_table import all_levels, shown_levels, table_rows
 from sparktop.panels.sweep_topology import words_rows
 from sparktop.panels.sweep_tracks import letters
 from sparktop.panels.sweep_words import status_run, title_run, word_rows
@@ -21,12 +23,44 @@ _LEAST_TRACKS = 9
 _LEAST_TABLE = 6
 
 
-def sweep_screen(
-    view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
-) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where the table of levels lies on the screen, in cells."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def moved(self, x: int, y: int) -> TablePlace:
+        """Give it further right and down."""
+        return replace(self, x=self.x + x, y=self.y + y)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnSweep:
+    """The screen's rows, and what lies where."""
+
+    rows: list[Row]
+    spots: dict[int, LevelKey]
+    """The level that each row of the screen shows."""
+    first_cell: int
+    """From here to the right edge the table lies on these rows."""
+
+
+def drawn_sweep(
+    view: SweepView,
+    width: int,
+    height: int,
+    *,
+    chosen: LevelKey | None = None,
+    curves: bool = True,
+    note: str = "",
+) -> DrawnSweep:
     """Draw a sweep, running or done, as exactly `height` rows of `width` cells.
 
-    `curves`: a sweep that is over shows its curves where its tracks were; without, the tracks stay.
+    `curves`: a sweep that is over shows its curves where its tracks were; without, the tracks stay. `note`
+    stands on the lower edge.
     """
     inner, inside = width - 4, height - 2
     words = word_rows(view, inner, max(2, inside // 4))
@@ -35,39 +69,62 @@ def sweep_screen(
         cells = int(_TABLE_SHARE * inner)
         left_width = inner - cells - 2
         left = _picture(view, left_width, room, curves=curves)
-        right = _table_and_words(view, cells, room, chosen)
+        right, table = _table_and_words(view, cells, room, chosen)
+        table = table.moved(left_width + 2, 0)
         body = [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
     else:
-        body = _stacked(view, inner, room, chosen, curves=curves)
+        body, table = _stacked(view, inner, room, chosen, curves=curves)
     rows = [[(" ", "text"), *row] for row in [*words, *body]]
-    note: Row = [(f" {_keys(view)} ", "muted")]
     drawn = framed(
-        rows, width, height, role="selected", title=title_run(view), status=status_run(view), note=note
+        rows,
+        width,
+        height,
+        role="selected",
+        title=title_run(view),
+        status=status_run(view),
+        note=[(f" {note} ", "muted")] if note else [],
     )
-    return [merged(row) for row in drawn]
+    table = table.moved(2, 1 + len(words))
+    levels = shown_levels(view, table.height, chosen)
+    spots = {table.y + 1 + index: level.key for index, level in enumerate(levels)}
+    return DrawnSweep([merged(row) for row in drawn], spots, table.x)
 
 
-def _stacked(view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool) -> list[Row]:
+def sweep_screen(
+    view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
+) -> list[Row]:
+    """Give the rows alone."""
+    return drawn_sweep(view, width, height, chosen=chosen, curves=curves).rows
+
+
+def _stacked(
+    view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
+) -> tuple[list[Row], TablePlace]:
     """Put the picture over the table; the table gets no more rows than it has levels for."""
-    levels = len(view.levels) or len(view.rows)
+    levels = len(all_levels(view))
     table = min(levels + 2, max(_LEAST_TABLE, height * 2 // 5))
     if height - table - 1 < _LEAST_TRACKS:
         table = max(_LEAST_TABLE, height - _LEAST_TRACKS - 1)
     if height < _LEAST_TRACKS + _LEAST_TABLE:
-        return table_rows(view, width, height, chosen=chosen)
-    picture = _picture(view, width, height - table - 1, curves=curves)
+        return table_rows(view, width, height, chosen=chosen), TablePlace(0, 0, width, height)
+    above = height - table - 1
+    picture = _picture(view, width, above, curves=curves)
     made = sum(row.complete for row in view.rows)
     rule = heading("levels", f"{made} of {levels} done", width)
-    return [*picture, rule, *table_rows(view, width, table, chosen=chosen)]
+    rows = [*picture, rule, *table_rows(view, width, table, chosen=chosen)]
+    return rows, TablePlace(0, above + 1, width, table)
 
 
-def _table_and_words(view: SweepView, width: int, height: int, chosen: LevelKey | None) -> list[Row]:
+def _table_and_words(
+    view: SweepView, width: int, height: int, chosen: LevelKey | None
+) -> tuple[list[Row], TablePlace]:
     """Put what the comparison says below the table, as far as there is room."""
-    levels = len(view.levels) or len(view.rows)
+    levels = len(all_levels(view))
     below = [] if view.topologies is None else words_rows(view.topologies, width)
     table = min(height, levels + 3) if below else height
     rows = [*table_rows(view, width, table, chosen=chosen), *below][:height]
-    return [fit_row(row, width) for row in [*rows, *([[]] * (height - len(rows)))]]
+    filled = [fit_row(row, width) for row in [*rows, *([[]] * (height - len(rows)))]]
+    return filled, TablePlace(0, 0, width, table)
 
 
 def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
@@ -78,9 +135,3 @@ def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[
         return live_rows(live, names, width, height)
     legend = legend_rows(view.plots, width)[: max(0, height // 4)]
     return [*plots_rows(view.plots, width, height - len(legend)), *legend]
-
-
-def _keys(view: SweepView) -> str:
-    if not view.status.over:
-        return "enter why · x x stops · z full screen"
-    return "enter why · c compare · esc back"

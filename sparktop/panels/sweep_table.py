@@ -70,6 +70,12 @@ def interval_text(figure: Measured | None) -> str:
     return f"±{half:.1f}%" if half < 10 else f"±{half:.0f}%"
 
 
+def _failed(row: ResultRow) -> str:
+    ended = row.ok + row.failed
+    # Other tools' files need not tell how many requests there were.
+    return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
+
+
 _COLUMNS = (
     Column("decode", 8, "decode_tps", _rate("sustained_tps", other="decode_tps")),
     Column("TTFT p50", 9, "ttft_ms", lambda row: _ms(row.ttft_p50_ms)),
@@ -77,9 +83,9 @@ _COLUMNS = (
     Column("95 %", 7, None, _spread),
     Column("peak", 8, "peak_tps", _rate("peak_tps")),
     Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
-    Column("failed", 7, None, lambda row: f"{row.failed}/{row.ok + row.failed}"),
+    Column("failed", 7, None, _failed),
     Column("t/s each", 9, None, lambda row: numbers.rate(row.stream_p50_tps, 6).strip()),
-    Column("runs", 5, None, lambda row: str(row.runs)),
+    Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """In the order of how telling they are: narrow screens get the first ones."""
 _SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "failed", "runs")
@@ -120,16 +126,37 @@ def table_heading(view: SweepView, width: int) -> Row:
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
     """Give heading, levels and key as `height` rows of `width` cells, around the chosen or running level."""
-    levels = view.levels or tuple(PlannedLevel(row.key, LevelState.DONE, share=1.0) for row in view.rows)
+    levels = all_levels(view)
     room = max(1, height - 2)
-    first = _first(levels, room, chosen)
     made = {row.key: row for row in view.rows}
-    shown = levels[first : first + room]
+    shown = shown_levels(view, height, chosen)
     rows = [level_row(view, level, made.get(level.key), width, chosen=level.key == chosen) for level in shown]
     hidden = len(levels) - len(shown)
     key = [*_key(), label(f"  {hidden} more" if hidden else "")]
     blank: list[Row] = [[]] * (room - len(rows))
     return [fit_row(row, width) for row in [table_heading(view, width), *rows, *blank, key]][:height]
+
+
+def all_levels(view: SweepView) -> tuple[PlannedLevel, ...]:
+    """Give the levels of the plan, or those that were made where nobody knows the plan."""
+    return view.levels or tuple(PlannedLevel(row.key, LevelState.DONE, share=1.0) for row in view.rows)
+
+
+def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple[PlannedLevel, ...]:
+    """Give the levels that `table_rows` shows, from its second row on."""
+    levels, room = all_levels(view), max(1, height - 2)
+    first = _first(levels, room, chosen)
+    return levels[first : first + room]
+
+
+def newest_begun(levels: Sequence[PlannedLevel]) -> int:
+    """Give the index of the level that runs or began last; 0 where none did."""
+    begun = [
+        index
+        for index, level in enumerate(levels)
+        if level.state not in {LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT}
+    ]
+    return max(begun, default=0)
 
 
 def _key() -> Row:
@@ -150,8 +177,7 @@ def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -
     """Give the first level shown, so that the chosen one, or the newest begun, is in sight."""
     wanted = next((index for index, level in enumerate(levels) if level.key == chosen), None)
     if wanted is None:
-        begun = [i for i, level in enumerate(levels) if level.state is not LevelState.AHEAD]
-        wanted = max(begun, default=0)
+        wanted = newest_begun(levels)
     return max(0, min(len(levels) - room, wanted - room // 2))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_view import SweepStatus, SweepView
-from sparktop.panels.balance_verdict import flowed, sentence_rows
+from sparktop.panels.balance_verdict import flowed, sentence_rows, wrapped
 from sparktop.panels.figures import bar_runs, figure, label
-from sparktop.panels.rows import Row, fit_row
+from sparktop.panels.rows import Row, fit_row, row_width
 
 STATUS_ROLES = {
     SweepStatus.STARTING: "accent",
@@ -91,13 +91,22 @@ def _ms(value: float | None) -> str:
     return numbers.duration(None if value is None else value / 1000, 7).strip()
 
 
+def now_rows(view: SweepView, width: int) -> list[Row]:
+    """Give what goes on and how far it is, or how it ended: a sentence that is too long wraps."""
+    first, *others = progress_pieces(view)
+    if row_width(first) <= width:
+        return flowed([first, *others, *moment_pieces(view)], width)
+    text, role = first[0]
+    rows: list[Row] = [[(line, role)] for line in wrapped(text, width)]
+    return [*rows, *flowed([*others, *moment_pieces(view)], width)]
+
+
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
     """Give what goes on, or what was found, in at most `most` rows."""
-    rows = flowed([*progress_pieces(view), *moment_pieces(view)], width)
-    rows += found_rows(view, width)
+    rows = [*now_rows(view, width), *found_rows(view, width)]
     if len(rows) > most:
         hidden = len(rows) - most + 1
-        rows = [*rows[: most - 1], [label(f"… {hidden} more rows")]] if most > 1 else rows[:1]
+        rows = [*rows[: most - 1], [label(f"… {hidden} more rows: n shows all")]] if most > 1 else rows[:1]
     return [fit_row(row, width) for row in rows]
 
 

@@ -45,6 +45,7 @@ _SWING = (
     "backend",
     "relative_rms",
     "moving_share",
+    "mutual",
     "period_s",
     "cycles",
     "variance_share",

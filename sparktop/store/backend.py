@@ -112,6 +112,7 @@ class BackendTrack:
             failing_since=self.health.failing_since,
             poll_ms=took_ms,
             history=BackendHistory(**self._histories.series()),
+            load=self.load.history(),
         )
 
     def accept_sample(
@@ -265,8 +266,9 @@ class BackendTrack:
     ) -> None:
         """Keep the load of this look for the balance, of each lane too where there are several."""
         at, lanes = sample.at, sample.lanes
-        tps = None if figures["rate_note"] else figures["generation_tps_1s"]
-        self.load.note(at, lanes, tps, continues=continues)
+        live = figures["rate_note"] is None
+        self.load.note(at, lanes, figures["generation_tps_1s"], continues=continues, live=live)
+        figures["load"] = self.load.history()
         histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
         if histories:
             views: tuple[LaneView, ...] = figures["lanes"]

@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from sparktop.analysis.balance import GroupLoad, judge, window_s
+from sparktop.analysis.balance_limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.hysteresis import EVERY_S, BalanceWatch
 from sparktop.analysis.load_grid import LoadTrack
 from sparktop.analysis.request_shares import request_shares, weigh_requests
@@ -25,10 +26,6 @@ LOOKED_AT_S = 3 * EVERY_S
 """Groups count as judged for this long after the last look."""
 MOST_AT_ONCE = 16
 """Backends that are judged in one look, at least one group: a look must not stall the screen."""
-_LONG_LOOK_S = 300.0
-"""A skew among many requests is only one when it lasts this long, so more than the window may be needed."""
-_MANY, _SKEWED, _STEADY = 100, 0.2, 4.0
-"""From which on that may be; no higher than the judgement's own limits."""
 _SKEW_LOOKS = 8
 _AFFINITY_PERCENT = 30.0
 """Prefix-cache hits from which on a skew may be wanted."""
@@ -133,7 +130,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     load = GroupLoad(group.name, tracks, life_s, variation, strategy, watch.step_time)
     found = judge(load, at)
     if _may_be_uneven(found):
-        found = judge(replace(load, tracks=_tracks(group, min(since, at - _LONG_LOOK_S), blamed)), at)
+        found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
     found = weigh_requests(found, request_shares(_arrived(group.members, found, at)))
     found = replace(
         found,
@@ -159,7 +156,7 @@ def _may_be_uneven(found: Balance) -> bool:
     skew, steady = found.skew or 0.0, found.steadiness or 0.0
     if found.word_now is not BalanceWord.BALANCED:
         return False
-    return (found.mean_total or 0.0) >= _MANY and skew >= _SKEWED and steady >= _STEADY
+    return (found.mean_total or 0.0) >= MANY and skew >= SKEW and steady >= STEADY
 
 
 def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:

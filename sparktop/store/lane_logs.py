@@ -43,7 +43,7 @@ class LaneLogs:
             rate = self._rates.setdefault(lane.lane, LaneRate())
             tokens = None if lane.per_finished_request else lane.generation_tokens
             log.note(at, (lane,), rate.note(at, tokens, MISSED_INTERVALS * interval_s), continues=known)
-            histories[lane.lane] = LaneHistory(*log.histories())
+            histories[lane.lane] = log.history()
         return histories
 
     def gap(self, at: float) -> None:

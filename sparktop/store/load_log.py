@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from sparktop.analysis.load_grid import LoadTrack, load_track
 from sparktop.model.engine import Histogram, LaneSample
-from sparktop.model.series import HistoryTable, Series
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import LaneHistory
 from sparktop.rates.quantiles import LEAST_OBSERVATIONS, difference, histogram_quantile, merge
 
 LONGEST_S = 600.0
@@ -40,6 +41,8 @@ class LoadLog:
     def __init__(self) -> None:
         """Start with nothing."""
         self._table = HistoryTable((*_GAUGES, *_COUNTS), CAPACITY)
+        self._live = True
+        """False where the token rate tells nothing of the moment of a look."""
         self._told: dict[str, float] = {}
         """The counters as they stood on the newest page."""
         self._totals: dict[str, float] = {}
@@ -50,9 +53,19 @@ class LoadLog:
         """When, how many answers were finished since the entry before, and their tokens in all."""
 
     def note(
-        self, at: float, lanes: Sequence[LaneSample], generation_tps: float | None, *, continues: bool
+        self,
+        at: float,
+        lanes: Sequence[LaneSample],
+        generation_tps: float | None,
+        *,
+        continues: bool,
+        live: bool = True,
     ) -> None:
-        """Add one look at `lanes`; `continues` is false where another process answers than before."""
+        """Add one look at `lanes`; `continues` is false where another process answers than before.
+
+        A rate that is not `live` is drawn, and nothing is concluded from it.
+        """
+        self._live = live
         told = _counts(lanes)
         if continues:
             for name in told.keys() & set(_COUNTS):
@@ -74,28 +87,33 @@ class LoadLog:
         """Note that there was no answer."""
         self._table.append(at, {})
 
-    def histories(self) -> tuple[Series, Series, Series]:
-        """Give running, waiting and tokens per second over time."""
+    def history(self) -> LaneHistory:
+        """Give requests and tokens per second over time."""
         kept = self._table.series()
-        return kept["running"], kept["waiting"], kept["generation_tps"]
+        return LaneHistory(kept["running"], kept["waiting"], kept["generation_tps"])
 
     def track(self, name: str, since: float, *, slots: int | None, errors: float | None) -> LoadTrack:
         """Give what is judged, from `since` on: looks that told nothing are no looks there."""
         failed = None if errors is None else round(errors)
-        track = load_track(name, *self.histories(), since_s=since, slots=slots, errors=failed)
+        kept = self.history()
+        track = load_track(
+            name, kept.running, kept.waiting, kept.generation_tps, since_s=since, slots=slots, errors=failed
+        )
+        if not self._live:
+            track = replace(track, generation_tps=None)
         if not math.isnan(sum(track.running)):
             return track
         told = [index for index, load in enumerate(track.running) if not math.isnan(load)]
 
-        def kept(values: Sequence[float] | None) -> list[float] | None:
+        def only_told(values: Sequence[float] | None) -> list[float] | None:
             return None if values is None else [values[index] for index in told]
 
         return replace(
             track,
             times_s=[track.times_s[index] for index in told],
             running=[track.running[index] for index in told],
-            waiting=kept(track.waiting),
-            generation_tps=kept(track.generation_tps),
+            waiting=only_told(track.waiting),
+            generation_tps=only_told(track.generation_tps),
         )
 
     def counted(self, since: float) -> dict[str, float]:
@@ -124,7 +142,8 @@ class LoadLog:
         ended = self.counted(since).get("finished")
         if ended is None:
             return None
-        gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in self.histories()[:2]]
+        kept = self.history()
+        gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (kept.running, kept.waiting)]
         return max(0.0, ended + sum(last - first for first, last in gauges))
 
     def lives(self, since: float) -> Histogram | None:

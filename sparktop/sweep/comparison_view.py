@@ -18,6 +18,7 @@ from sparktop.sweep.advice import advice
 from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
 from sparktop.sweep.curve_view import measured
 from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.level_evidence import stored_batches
 from sparktop.sweep.level_marks import balance_word
 from sparktop.sweep.plan_levels import result_key
 from sparktop.sweep.results import SweepResult
@@ -110,7 +111,7 @@ def _splits(result: SweepResult | None, batches: Batches) -> Iterator[SplitRow]:
         return
     for target in result.targets:
         for level in target.levels:
-            ran = batches.get(result_key(target.name, level, result.plan.pp), {})
+            ran = batches.get(result_key(target.name, level, result.plan.pp)) or stored_batches(level)
             if level.served_by or ran:
                 yield SplitRow(
                     target=target.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sparktop.model.sweep_comparison import Difference, DifferenceRow
 from sparktop.sweep.advice import NO_DIFFERENCE, signed
@@ -18,10 +18,38 @@ SHOWN = ("decode_tps", "sustained_tps", "prefill_tps", "peak_tps", "ttft_ms", "i
 _DECIDING = ("sustained_tps", "decode_tps")
 
 
-def difference(before: Series, after: Series) -> Difference:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One of two results that are laid side by side."""
+
+    title: str
+    """Which result, in a few words: its name and time."""
+    series: tuple[Series, ...]
+    """Its targets, one at least."""
+
+
+def labelled(before: Compared, first: Series, after: Compared, second: Series) -> Difference:
+    """Give the difference of a target of each, named by target and result."""
+    labels = (f"{first.name}, {before.title}", f"{second.name}, {after.title}")
+    return difference(first, second, labels=labels)
+
+
+def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
+    """Give which targets of two results belong together: those of the same name, then all others crosswise.
+
+    So the first pair is the most telling one, and every target that has no namesake is reached too.
+    """
+    names = {one.name for one in before} & {one.name for one in after}
+    by_name = {one.name: one for one in after}
+    pairs = [(one, by_name[one.name]) for one in before if one.name in names]
+    others = [one for one in after if one.name not in names]
+    return pairs + [(one, other) for one in before if one.name not in names for other in others]
+
+
+def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
     """Give `after` against `before`, level by level, as far as both have them.
 
-    Their names may be equal: they are the same target at two times.
+    Their names may be equal: they are the same target at two times. `labels` are shown instead of them.
     """
     first, second = _loads(before, after), _loads(after, before)
     rows = []
@@ -30,7 +58,7 @@ def difference(before: Series, after: Series) -> Difference:
             one, other = first.get(load, {}).get(name), second.get(load, {}).get(name)
             if one is not None or other is not None:
                 rows.append(_row(name, load, one, other))
-    names = _apart(before.name, after.name)
+    names = _apart(*(labels or (before.name, after.name)))
     return Difference(
         before=names[0],
         after=names[1],

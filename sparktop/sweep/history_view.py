@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.text import clean
 from sparktop.sweep.result_store import StoredSweep
 from sparktop.sweep.result_view import status_of
 from sparktop.sweep.results import LevelResult, SweepResult
+from sparktop.sweep.series import Series
 
 Remarks = Mapping[str, tuple[tuple[str, ...], str]]
 """Tags and a note by the name of a file."""
+IMPORTED = "imported"
+"""The status of another tool's result: its file does not tell how the run ended."""
+UNFINISHED = "unfinished"
+"""The status of a file without an end that was written lately: its sweep may be running."""
+_NAME_LENGTH = 60
 
 
 def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) -> list[HistoryRow]:
@@ -19,18 +28,20 @@ def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) 
     rows = []
     for one in stored:
         tags, note = known.get(one.path.name, ((), ""))
-        rows.append(_row(one, tags, note))
+        rows.append(replace(stored_row(one), tags=tags, note=note))
     return list(reversed(rows))
 
 
-def _row(one: StoredSweep, tags: tuple[str, ...], note: str) -> HistoryRow:
-    result, name = one.result, one.path.stem
+def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
+    """Give the row of a result of our own, without remarks; its key is the file's name where not given."""
+    result, name = one.result, clean(one.path.stem, _NAME_LENGTH)
+    wanted = one.path.name if key is None else key
     if result is None:
-        return HistoryRow(one.path.name, None, name, "unreadable", tags=tags, note=note, problem=one.problem)
+        return HistoryRow(wanted, None, name, "unreadable", problem=one.problem)
     levels = [level for target in result.targets for level in target.levels]
     models = dict.fromkeys(target.model for target in result.targets if target.model is not None)
     return HistoryRow(
-        key=one.path.name,
+        key=wanted,
         started_at=result.started_at,
         name=result.plan.preset or name,
         status=status_of(result).value,
@@ -42,8 +53,28 @@ def _row(one: StoredSweep, tags: tuple[str, ...], note: str) -> HistoryRow:
         ttft_ms=_first_ttft(result),
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=result.simulated,
-        tags=tags,
-        note=note,
+    )
+
+
+def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
+    """Give the row of another tool's result, without remarks."""
+    levels = [level for one in series for level in one.levels]
+    models = dict.fromkeys(one.model for one in series if one.model is not None)
+    rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
+    waits = [(level.load.concurrency, level.figures.get("ttft_ms")) for level in levels]
+    return HistoryRow(
+        key=key,
+        started_at=started_at,
+        name=" ".join(dict.fromkeys(one.tool for one in series)),
+        status=IMPORTED,
+        targets=tuple(one.name for one in series),
+        model=", ".join(models) or None,
+        levels=len(levels),
+        most_concurrency=max((level.load.concurrency for level in levels), default=None),
+        decode_tps=max((rate.mean for rate in rates if rate is not None), default=None),
+        ttft_ms=min(((at, wait.mean) for at, wait in waits if wait is not None), default=(0, None))[1],
+        doubtful=sum(bool(level.validity) for level in levels),
+        simulated=any(one.simulated for one in series),
     )
 
 
@@ -71,5 +102,7 @@ def found_rows(rows: Sequence[HistoryRow], query: str) -> list[HistoryRow]:
 
 def _haystack(row: HistoryRow) -> str:
     day = "" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
-    parts = (row.name, *row.targets, row.model or "", row.status, *row.tags, row.note, day)
+    tags = (f"#{tag}" for tag in row.tags)
+    file = row.key.removesuffix(".json")
+    parts = (row.name, *row.targets, row.model or "", row.status, *tags, row.note, day, file)
     return " ".join((*parts, "simulated" if row.simulated else "")).casefold()

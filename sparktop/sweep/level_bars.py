@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
-from sparktop.sweep.results import EachRequest, LevelResult
+from sparktop.sweep.results import EachRequest, LevelResult, UncountedRequests
 
 MOST_BARS = 5000
 """Of a run: more are no picture any more."""
@@ -123,23 +124,53 @@ def _bar(one: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar
     )
 
 
-def stored_timelines(key: LevelKey, level: LevelResult) -> tuple[Timeline, ...]:
-    """Give the timelines of a burst level from its file, which keeps neither starts nor who served."""
-    each = level.each
-    if each is None:
-        return ()
+def stored_prefill_s(level: LevelResult) -> dict[str, float]:
+    """Give each server's mean prefill over a level, of those that tell."""
+    sides = level.backends.items()
+    return {name: side.prefill_ms / 1000 for name, side in sides if side.prefill_ms is not None}
+
+
+def stored_timelines(
+    key: LevelKey, level: LevelResult, *, only: str | None = None, burst: bool = True
+) -> tuple[Timeline, ...]:
+    """Give the timelines of a level from its file; none where it is older and the requests no burst.
+
+    `only` is the server of requests of which nobody names another.
+    """
+    runs: dict[int, list[_Open]] = {}
+    for part in (level.each, level.uncounted):
+        for run, one in () if part is None else _stored(part, only):
+            runs.setdefault(run, []).append(one)
+    if not runs:
+        return _bursts(key, level.each) if burst and level.each is not None else ()
+    prefill_s = stored_prefill_s(level)
+    served = {one.backend for told in runs.values() for one in told if one.backend is not None}
+    named = tuple(sorted(served | set(prefill_s)))
+    return tuple(_timeline(key, run, told, None, prefill_s, named) for run, told in sorted(runs.items()))
+
+
+def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator[tuple[int, _Open]]:
+    """Give the requests of a file with their runs, in seconds from the beginning of each."""
+    oks = part.ok if isinstance(part, UncountedRequests) else (True,) * len(part.run)
+    places = part.served_by or repeat(None)
+    told = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
+    for run, start_ms, ttft_ms, e2e_ms, place, ok in told:
+        if start_ms is None:
+            continue
+        start = start_ms / 1000
+        named = part.backends[place] if place is not None and 0 <= place < len(part.backends) else only
+        first = None if ttft_ms is None else start + ttft_ms / 1000
+        yield run, _Open(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
+
+
+def _bursts(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
+    """Give the timelines of a burst from a file that keeps neither starts nor who served."""
     note = "the file keeps no starts: every request is drawn from the burst's beginning"
     runs: dict[int, list[RequestBar]] = {}
-    for run, bar in zip(each.run, _stored_bars(each), strict=False):
+    for run, ttft, e2e in zip(each.run, each.ttft_ms, each.e2e_ms, strict=False):
+        bar = RequestBar(0.0, None if ttft is None else ttft / 1000, None if e2e is None else e2e / 1000)
         runs.setdefault(run, []).append(bar)
     return tuple(
         Timeline(key, run, tuple(bars), max((bar.end_s or 0.0 for bar in bars), default=0.0), (), (note,))
         for run, bars in sorted(runs.items())
     )
-
-
-def _stored_bars(each: EachRequest) -> list[RequestBar]:
-    return [
-        RequestBar(0.0, None if ttft is None else ttft / 1000, None if e2e is None else e2e / 1000)
-        for ttft, e2e in zip(each.ttft_ms, each.e2e_ms, strict=False)
-    ]

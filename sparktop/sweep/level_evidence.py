@@ -10,9 +10,10 @@ from sparktop.model.sweep_view import BackendShare, LevelEvidence, LevelKey, Res
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.level_bars import stored_timelines
 from sparktop.sweep.level_marks import balance_reasons, balance_word
+from sparktop.sweep.plan import TargetKind
 from sparktop.sweep.plan_levels import result_key
 from sparktop.sweep.result_rows import result_rows
-from sparktop.sweep.results import Latency, LevelResult, NodeSide, Rate, SweepResult
+from sparktop.sweep.results import BackendSide, Latency, LevelResult, NodeSide, Rate, SweepResult
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
 _LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
@@ -31,22 +32,56 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
     if level is None:
         return None
     row = next(one for one in result_rows(result) if one.key == key)
-    burst = result.plan.mode is LoadMode.BURST
-    timelines = stored_timelines(key, level) if burst else ()
+    timelines = stored_timelines(
+        key, level, only=_only(result, key, level), burst=result.plan.mode is LoadMode.BURST
+    )
     why = None
     if not timelines:
         why = (
-            "the file keeps no starts of requests" if level.each is not None else "too many requests to keep"
+            "the file is older than this picture: it keeps no starts of requests"
+            if level.each is not None
+            else "too many requests to keep"
         )
     return LevelEvidence(
         row=row,
         facts=tuple(level_facts(level)),
-        shares=tuple(BackendShare(name, count) for name, count in sorted(level.served_by.items())),
+        shares=_shares(level),
         balance_word=balance_word(level),
         balance_reasons=balance_reasons(level),
         timelines=timelines,
         why_no_timeline=why,
     )
+
+
+def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
+    """Give the one server that a level's load reached; None where there are several or none known."""
+    if level.backends:
+        return next(iter(level.backends)) if len(level.backends) == 1 else None
+    target = result.target(key.target)
+    return key.target if target is not None and target.kind is TargetKind.ENGINE else None
+
+
+def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
+    """Give what each server did, as far as the file tells."""
+    names = sorted({*level.backends, *level.served_by})
+    sides = {name: level.backends.get(name) or BackendSide() for name in names}
+    return tuple(
+        BackendShare(
+            name=name,
+            requests=level.served_by.get(name),
+            running_mean=side.running_mean,
+            running_max=side.running_max,
+            waiting_max=side.waiting_max,
+            kv_cache_max_percent=side.kv_cache_max_percent,
+        )
+        for name, side in sides.items()
+    )
+
+
+def stored_batches(level: LevelResult) -> dict[str, float]:
+    """Give how many requests each server computed at once, on average, as far as the file tells."""
+    sides = level.backends.items()
+    return {name: side.running_mean for name, side in sides if side.running_mean is not None}
 
 
 def bare_row(key: LevelKey) -> ResultRow:

@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from sparktop.model.load import Level, LoadEvent, RequestEnded
 from sparktop.model.targets import ModelFacts
-from sparktop.sweep.level_results import level_result
+from sparktop.sweep.level_results import level_result, run_starts, uncounted
 from sparktop.sweep.plan import Plan, TargetKind
 from sparktop.sweep.preparation import PreparedTarget
-from sparktop.sweep.results import LevelResult, ServerSide
+from sparktop.sweep.results import BackendSide, LevelResult, ServerSide, UncountedRequests
 from sparktop.sweep.router_side import router_side
 from sparktop.sweep.run_record import RunRecord
 from sparktop.sweep.server_side import (
@@ -107,6 +107,7 @@ class LevelRecord:
         made = level_result(self.level, events)
         if self.runs and self.partial:
             made = _with_partial(made, level_result(self.level, self.partial))
+            made = made.model_copy(update={"uncounted": self._uncounted()})
         facts = self.facts(log)
         served = dict(made.served_by)
         if not served and self.prepared.target.kind is TargetKind.ROUTER:
@@ -115,6 +116,7 @@ class LevelRecord:
             update={
                 "served_by": served,
                 "server": self._server(log),
+                "backends": self._backends(log),
                 "hardware": facts.hardware,
                 "padding_percent": self._padding(models),
                 "roofline_percent": self._roofline(made),
@@ -175,6 +177,30 @@ class LevelRecord:
             prompt_tokens=_less(grown.prompt_tokens, self.warm_up.prompt),
             prefix_cache_hit_percent=_hit_percent(grown),
         )
+
+    def _backends(self, log: ServerLog) -> dict[str, BackendSide]:
+        """Give what each server did, of those that told something."""
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        return {name: self._backend(name, points) for name, points in looks.items() if points}
+
+    def _backend(self, name: str, points: list[ServerPoint]) -> BackendSide:
+        running = [one.running for one in points if one.running is not None]
+        grown = None if self.fell else self.growth.get(name)
+        prefill_ms = None
+        if grown is not None and grown.prefill_s is not None and grown.prefills:
+            prefill_ms = 1000 * grown.prefill_s / grown.prefills
+        return BackendSide(
+            running_mean=sum(running) / len(running) if running else None,
+            running_max=max(running, default=None),
+            waiting_max=max((one.waiting for one in points if one.waiting is not None), default=None),
+            kv_cache_max_percent=_kv_max({name: points}),
+            prefill_ms=prefill_ms,
+        )
+
+    def _uncounted(self) -> UncountedRequests | None:
+        """Give what no latency counts: failures of whole runs, and all of a run that was broken off."""
+        whole, cut = collect(self.events), collect(self.partial)
+        return uncounted([*(one for one in whole if not one.ok), *cut], run_starts([*whole, *cut]))
 
     def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
         """Padding of a batch of c in the smallest captured graph that holds it."""

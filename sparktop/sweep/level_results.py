@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from sparktop.model.load import Level, LoadEvent
@@ -18,6 +18,7 @@ from sparktop.sweep.results import (
     Requests,
     StreamRates,
     TokenCounts,
+    UncountedRequests,
 )
 from sparktop.sweep.statistics import Distribution
 from sparktop.sweep.trace import RequestTrace, collect
@@ -45,7 +46,8 @@ def level_result(level: Level, events: Iterable[LoadEvent]) -> LevelResult:
 
 def from_figures(figures: LevelFigures, events: Sequence[LoadEvent]) -> LevelResult:
     """Give a level's result from figures that were made of these events."""
-    traces = [trace for trace in collect(events) if trace.ok]
+    told = collect(events)
+    traces = [trace for trace in told if trace.ok]
     level = figures.level
     result = LevelResult(
         concurrency=level.concurrency,
@@ -63,7 +65,8 @@ def from_figures(figures: LevelFigures, events: Sequence[LoadEvent]) -> LevelRes
         tokens_from=figures.token_source,
         stream_tps=StreamRates.model_validate(figures.stream_tps) if figures.stream_tps else None,
         served_by=dict(figures.served_by),
-        each=_each(traces) if len(traces) <= MOST_EACH else None,
+        each=_each(traces, run_starts(told)) if len(traces) <= MOST_EACH else None,
+        uncounted=uncounted([trace for trace in told if not trace.ok], run_starts(told)),
     )
     rates = {name: _rate(getattr(figures, name)) for name in RATES}
     latencies = {name: _latency(name, getattr(figures, name), traces) for name in LATENCIES}
@@ -92,7 +95,43 @@ def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:
     return tuple(1000 * fmean(by_run[run]) for run in sorted(by_run) if by_run[run])
 
 
-def _each(traces: Sequence[RequestTrace]) -> EachRequest:
+def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
+    """Give when the first request of each run started."""
+    starts: dict[int, float] = {}
+    for trace in traces:
+        starts[trace.run] = min(starts.get(trace.run, trace.start), trace.start)
+    return starts
+
+
+def uncounted(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> UncountedRequests | None:
+    """Give requests that count in no latency as columns; `starts` is when each run's first one started."""
+    if not 0 < len(traces) <= MOST_EACH:
+        return None
+    backends = _backends(traces)
+    return UncountedRequests(
+        run=tuple(trace.run for trace in traces),
+        start_ms=tuple(_ms(trace.start - starts[trace.run]) for trace in traces),
+        ttft_ms=tuple(_ms(trace.ttft_s) for trace in traces),
+        e2e_ms=tuple(_ms(trace.e2e_s) for trace in traces),
+        ok=tuple(trace.ok for trace in traces),
+        served_by=_places(traces, backends),
+        backends=backends,
+    )
+
+
+def _backends(traces: Iterable[RequestTrace]) -> tuple[str, ...]:
+    return tuple(sorted({name for trace in traces if (name := trace.served_by) is not None}))
+
+
+def _places(traces: Iterable[RequestTrace], backends: Sequence[str]) -> tuple[int | None, ...]:
+    if not backends:
+        return ()
+    place: dict[str | None, int] = {name: index for index, name in enumerate(backends)}
+    return tuple(place.get(trace.served_by) for trace in traces)
+
+
+def _each(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> EachRequest:
+    backends = _backends(traces)
     return EachRequest(
         run=tuple(trace.run for trace in traces),
         ttfr_ms=tuple(_ms(trace.ttfr_s) for trace in traces),
@@ -101,6 +140,9 @@ def _each(traces: Sequence[RequestTrace]) -> EachRequest:
         stream_tps=tuple(trace.stream_tps for trace in traces),
         prompt_tokens=tuple(trace.prompt_tokens for trace in traces),
         generated_tokens=tuple(trace.tokens for trace in traces),
+        start_ms=tuple(_ms(trace.start - starts[trace.run]) for trace in traces),
+        served_by=_places(traces, backends),
+        backends=backends,
     )
 
 

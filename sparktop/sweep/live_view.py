@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import monotonic
 
 from sparktop.model.load import LevelEnded, LevelStarted, RequestEnded
@@ -21,7 +22,7 @@ from sparktop.model.sweep_view import (
     SweepView,
     SweptTarget,
 )
-from sparktop.sweep.level_bars import BarLedger
+from sparktop.sweep.level_bars import BarLedger, stored_prefill_s
 from sparktop.sweep.level_evidence import bare_row, level_facts, level_of
 from sparktop.sweep.level_looks import LevelLooks
 from sparktop.sweep.level_marks import balance_reasons, balance_word
@@ -72,6 +73,15 @@ class _Present:
         return known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2
 
 
+Digest = Callable[[Callable[[], Findings], Callable[[Findings], None]], None]
+"""Has findings made, then taken over."""
+
+
+def at_once(make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
+    """Make and take over, here and now."""
+    adopt(make())
+
+
 class LiveView:
     """Hears a sweep's events, looks at snapshots, and gives the view of the moment."""
 
@@ -81,11 +91,17 @@ class LiveView:
         *,
         references: Sequence[Reference] = (),
         clock: Callable[[], float] = monotonic,
+        digest: Digest = at_once,
     ) -> None:
-        """Begin now; `clock` is the monotonic clock of events and snapshots."""
+        """Begin now; `clock` is the monotonic clock of events and snapshots.
+
+        What all levels say together is made by `digest`, which may take its time.
+        """
         self._plan = plan
         self._references = references
         self._clock = clock
+        self._digest = digest
+        self._digests = 0
         self._began = clock()
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
@@ -105,6 +121,12 @@ class LiveView:
     def result(self) -> SweepResult | None:
         """The result as of the newest level; None before the first."""
         return self._result
+
+    def grow(self, plan: Plan) -> None:
+        """Go on with a plan that has more to it: of a run whose plan nobody tells ahead."""
+        self._plan = self._ledger.plan = plan
+        if self._result is None:
+            self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
 
     def take(self, event: SweepEvent) -> None:
         """Take in what the sweep tells."""
@@ -170,7 +192,9 @@ class LiveView:
         """Give what is known of a level, running or done; None where it has not begun."""
         looks = self._looks.get(key, LevelLooks())
         level = None if self._result is None else level_of(self._result, key)
-        timelines = self._bars.timelines(key, self._clock() if now is None else now, looks.prefill_s())
+        # Once a level is measured, with the figures of its file: an opened one shows the same picture.
+        prefill_s = looks.prefill_s() if level is None else stored_prefill_s(level) or looks.prefill_s()
+        timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
         if level is None and not timelines and key != self._present.key:
             return None
         row = next((one for one in self._found.rows if one.key == key), bare_row(key))
@@ -191,7 +215,7 @@ class LiveView:
         """Lay these references over the curves from now on."""
         self._references = references
         if self._result is not None:
-            self._find(self._result)
+            self._adopter()(self._making(self._result)())
 
     def _load(self, told: LoadTold) -> None:
         key, present = key_of(told.target, told.load), self._present
@@ -242,16 +266,31 @@ class LiveView:
     def _find(self, result: SweepResult) -> None:
         """Make anew what all levels say together."""
         self._result = result
+        self._digest(self._making(result), self._adopter())
+        for target in result.targets:
+            if target.error is not None:
+                self._ledger.left_out(target.name)
+
+    def _adopter(self) -> Callable[[Findings], None]:
+        """Give what takes over findings, unless newer ones have been asked for since."""
+        self._digests += 1
+        number = self._digests
+
+        def adopt(found: Findings) -> None:
+            if number == self._digests:
+                self._found = found
+
+        return adopt
+
+    def _making(self, result: SweepResult) -> Callable[[], Findings]:
         unfinished = [level.key for level in self._ledger.levels(self._phase_at, 0) if level.share != 1.0]
-        self._found = findings(
+        return partial(
+            findings,
             result,
             references=self._references,
             unfinished=() if result.status is not None else unfinished,
             batches={key: looks.batches() for key, looks in self._looks.items()},
         )
-        for target in result.targets:
-            if target.error is not None:
-                self._ledger.left_out(target.name)
 
     def _end(self, result: SweepResult) -> None:
         self._ended_at = self._clock()

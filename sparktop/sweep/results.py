@@ -90,6 +90,41 @@ class EachRequest(Part):
     stream_tps: tuple[Number, ...] = ()
     prompt_tokens: tuple[int | None, ...] = ()
     generated_tokens: tuple[int | None, ...] = ()
+    start_ms: tuple[Number, ...] = ()
+    """From the first start of its run; empty in a file that is older than this column."""
+    served_by: tuple[int | None, ...] = ()
+    """Place in `backends`; empty where nobody told any."""
+    backends: tuple[Text, ...] = ()
+
+
+class UncountedRequests(Part):
+    """Columns with one entry for each request that no latency counts: for the picture of its run.
+
+    It failed, was called off, or belongs to a run that was broken off.
+    """
+
+    run: tuple[int, ...] = ()
+    start_ms: tuple[Number, ...] = ()
+    """From the first start of its run."""
+    ttft_ms: tuple[Number, ...] = ()
+    e2e_ms: tuple[Number, ...] = ()
+    ok: tuple[bool, ...] = ()
+    """True where the server finished it."""
+    served_by: tuple[int | None, ...] = ()
+    """Place in `backends`; empty where nobody told any."""
+    backends: tuple[Text, ...] = ()
+
+
+class BackendSide(Part):
+    """What one server behind the load did while a level ran."""
+
+    running_mean: Number = None
+    """Requests that it computed at once."""
+    running_max: Number = None
+    waiting_max: Number = None
+    kv_cache_max_percent: Number = None
+    prefill_ms: Number = None
+    """Mean of the level and its warm-up, by the server's own word."""
 
 
 class ServerSide(Part):
@@ -151,6 +186,8 @@ class LevelResult(Part):
     served_by: dict[Text, Count] = Field(default_factory=dict)
     router_overhead_ms: Number = None
     server: ServerSide | None = None
+    backends: dict[Text, BackendSide] = Field(default_factory=dict)
+    """The servers one by one; empty in a file that is older than this part."""
     hardware: dict[Text, NodeSide] = Field(default_factory=dict)
     padding_percent: Number = None
     roofline_percent: Number = None
@@ -159,6 +196,8 @@ class LevelResult(Part):
     """As in a snapshot."""
     each: EachRequest | None = None
     """None for a level with very many requests."""
+    uncounted: UncountedRequests | None = None
+    """None where there is none, or very many."""
 
     def rate(self, metric: str) -> Rate | None:
         """Give one of `RATES`."""

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from sparktop.analysis.balance import GroupLoad, judge
 from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.request_shares import request_shares, weigh_requests
 from sparktop.model.balance import Balance
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
 from sparktop.sweep.plan import SweepTarget, TargetKind
@@ -49,7 +50,9 @@ def router_side(
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
     if len(looks) > 1 and until is not None:
         tracks = [_track(backend, points) for backend, points in looks.items()]
-        found |= _balance_json(judge(GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0), until))
+        judged = judge(GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0), until)
+        shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
+        found |= _balance_json(weigh_requests(judged, shares, all_told=True))
     return found
 
 
@@ -121,14 +124,21 @@ def _balance_json(judged: Balance) -> dict[str, JsonValue]:
         "group": judged.group,
         "backends": list(judged.backends),
         "verdict": judged.word.value,
+        "also": [word.value for word in judged.also],
         "confidence": judged.confidence,
         "since": None,
         "window_s": judged.window_s,
+        "needed_s": judged.needed_s,
+        "samples_percent": judged.samples_percent,
         "sample_hz": judged.sample_hz,
         "dispersion_z": judged.dispersion_z,
         "period_s": judged.period_s,
         "lead_changes_per_min": judged.lead_changes_per_min,
         "starved_percent": dict(judged.starved_percent),
+        "mean_total": judged.mean_total,
+        "mean_load": dict(judged.mean_load),
+        "requests_share": dict(judged.requests_share),
+        "requests_chance": judged.requests_chance,
         "lost_percent": judged.lost_percent,
         "reasons": list(judged.reasons),
         "hint": judged.hint,

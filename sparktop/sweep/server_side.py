@@ -35,6 +35,10 @@ class Counters:
     cache_queries: float | None = None
     finished: float | None = None
     """Requests, whatever their end."""
+    prefill_s: float | None = None
+    """Time that requests spent in their prefill, all together."""
+    prefills: float | None = None
+    """Requests whose prefill that time holds."""
 
     def since(self, before: Counters) -> Counters:
         """Give how much each grew; below 0 where the server began anew."""
@@ -107,6 +111,8 @@ def server_point(sample: EngineSample) -> ServerPoint:
             cache_hits=_over(lanes, lambda lane: lane.prefix_cache_hits),
             cache_queries=_over(lanes, lambda lane: lane.prefix_cache_queries),
             finished=_over(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
+            prefill_s=_over(lanes, lambda lane: lane.prefill.sum if lane.prefill is not None else None),
+            prefills=_over(lanes, lambda lane: lane.prefill.count if lane.prefill is not None else None),
         ),
         start_time=sample.start_time,
     )

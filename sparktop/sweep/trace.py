@@ -39,6 +39,11 @@ class RequestTrace:
         return self.ended is not None and self.ended.ok
 
     @property
+    def served_by(self) -> str | None:
+        """The backend that a router named; None while it runs, and where nobody named one."""
+        return None if self.ended is None else self.ended.served_by
+
+    @property
     def tokens(self) -> int:
         """Tokens that have come."""
         return sum(count for _, count in self.arrivals)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.markup import escape
 from textual.screen import Screen
+from textual.timer import Timer
 
 from sparktop.errors import ConfigError
-from sparktop.keys import remapped
+from sparktop.keys import Key, preset_keys, remapped
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
@@ -26,9 +27,12 @@ from sparktop.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.panels.view import View
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
+from sparktop.ui.canvas import Canvas
 from sparktop.ui.remembered import recall, remember, state_file
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
+from sparktop.ui.sweep_desk import SweepDesk
+from sparktop.ui.terminal_meter import TerminalMeter
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """What + and - step through."""
@@ -41,28 +45,13 @@ _PROBLEMS_SHOWN = 4
 """Lines of the toast about themes that cannot be used."""
 
 
-class TerminalMeter:
-    """Counts what is written to the terminal."""
+@runtime_checkable
+class Redraws(Protocol):
+    """A screen that shows something that moves."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, window_s: float = 10.0) -> None:
-        """Average over `window_s`."""
-        self._clock = clock
-        self._window_s = window_s
-        self._total = 0
-        self._marks: deque[tuple[float, int]] = deque()
-
-    def count(self, data: str) -> None:
-        """Take in one write."""
-        self._total += len(data.encode())
-
-    def rate(self) -> float | None:
-        """Give bytes per second over the window; None until two calls."""
-        now = self._clock()
-        self._marks.append((now, self._total))
-        while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:
-            self._marks.popleft()
-        start, total = self._marks[0]
-        return (self._total - total) / (now - start) if now > start else None
+    def redraw(self) -> None:
+        """Show it as it stands now."""
+        ...
 
 
 class SparktopApp(App[None]):
@@ -75,6 +64,8 @@ class SparktopApp(App[None]):
     ToastRack { align-horizontal: right; }
     """
     BINDINGS: ClassVar[list[BindingType]] = []
+    followed: Path | None = None
+    """A file in which somebody else's run tells its progress, to be shown from the start."""
 
     def __init__(
         self,
@@ -87,15 +78,18 @@ class SparktopApp(App[None]):
         low_bandwidth: bool = False,
         keys: Mapping[str, str] | None = None,
         state: Path | None = None,
+        watch: Watch | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         """Draw what `take` gives; run `monitor` beside it (None: someone else feeds the pictures).
 
-        `store`, if given, is told what drawing costs; `keys` replaces keys by name; `state` is the file that
+        `store`, if given, is told what drawing costs, and feeds sweeps of what `watch` names: results are
+        kept where `env` says (None: nowhere). `keys` replaces keys by name; `state` is the file that
         remembers boxes, preset and sort order (None: nothing is).
 
         Raises:
             ConfigError: when there is no such theme.
-            KeyError, ValueError: `keys` cannot be used (see `sparktop.keys.remapped`).
+            KeyError, ValueError: `keys` or those of presets cannot be used (see `sparktop.keys`).
         """
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
         palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)
@@ -107,18 +101,20 @@ class SparktopApp(App[None]):
         self.animation_level = "none"
         self._state = state
         self._remembered: View | None = None
-        table = remapped(keys or {})
         self._take = take
         self._painted = False
+        self._timer: Timer | None = None
         self.meter = TerminalMeter()
         self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(
             self.role_styles,
             self._picture,
             view=None if state is None else recall(state),
-            keys=table,
+            keys=_key_table(keys or {}, watch),
             show_processes=self._show_processes,
         )
+        self.desk = SweepDesk(self, watch=watch or Watch(), store=store, env=env, state=state)
+        self.overview.desk = self.desk
         self.theme = palette.name
 
     def _show_processes(self, names: tuple[str, ...]) -> None:
@@ -130,7 +126,9 @@ class SparktopApp(App[None]):
         """Take a snapshot; the store learns first what only the screen knows: the bytes it costs."""
         if self._store is not None:
             self._store.measure_terminal(self.meter.rate())
-        return self._take()
+        snapshot = self._take()
+        self.desk.look(snapshot)
+        return snapshot
 
     def get_default_screen(self) -> Screen[None]:
         """Start on the overview."""
@@ -139,6 +137,8 @@ class SparktopApp(App[None]):
     def on_mount(self) -> None:
         """Draw the empty frame at once, then start everything that takes time."""
         self._count_writes()
+        if not self.is_headless:
+            self.desk.hear_signals()
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self.overview.redraw()
         self.call_after_refresh(self._after_first_paint)
@@ -155,6 +155,8 @@ class SparktopApp(App[None]):
             gc.enable()
         if self._monitor is not None:
             self._start_sources(self._monitor)
+        if self.followed is not None:
+            self.desk.follow_file(self.followed)
         self._register_themes()
         self._tell_theme_problems()
 
@@ -198,7 +200,9 @@ class SparktopApp(App[None]):
         """Set the timer for the next drawing, at a fixed phase after the poll instants."""
         period, phase = self.cadence.draw_s, _PHASE * self.cadence.interval_s
         passed = (time.monotonic() - phase) % period
-        self.set_timer(max(0.02, period - passed), self._draw)
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(max(0.02, period - passed), self._draw)
 
     def _draw(self) -> None:
         self.cadence.drew(self._backlog())
@@ -216,7 +220,20 @@ class SparktopApp(App[None]):
     def _redraw(self) -> None:
         self.overview.notice = self.cadence.notice
         self.overview.coarse = self.cadence.coarse
-        self.overview.redraw()
+        top = next((one for one in reversed(self.screen_stack) if isinstance(one, Redraws)), self.overview)
+        if self.desk.busy and (top is not self.overview or self.overview.frozen):
+            self._picture()  # the sweep looks at servers and machines whatever is shown
+        top.redraw()
+
+    def sweep_changed(self) -> None:
+        """Show at once that a sweep is about to start, runs or is over, and draw as often as that needs."""
+        if not self.is_running:
+            return
+        self.cadence.lively = self.desk.busy
+        self.overview.take_band()
+        self._redraw()
+        if self._timer is not None:
+            self._arm()
 
     def action_interval(self, step: int) -> None:
         """Go to the next longer (1) or shorter (-1) interval."""
@@ -258,7 +275,9 @@ class SparktopApp(App[None]):
         palette = find_palette(self.theme)
         if palette is not None and palette is not self.role_styles.palette:
             self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
-            self.overview.canvas.restyle(self.role_styles)
+            for screen in self.screen_stack:
+                for canvas in screen.query(Canvas):
+                    canvas.restyle(self.role_styles)
 
     def action_next_theme(self) -> None:
         """Go to the next of our themes."""
@@ -276,7 +295,8 @@ class SparktopApp(App[None]):
         """Give what the command palette offers: everything that a key does."""
         for key in self.overview.key_table:
             if key.name != "palette":
-                yield SystemCommand(key.help, f"key {key.shown}", partial(self._do, key.action))
+                # The palette takes markup, and a preset may be called anything.
+                yield SystemCommand(escape(key.help), f"key {key.shown}", partial(self._do, key.action))
         yield from super().get_system_commands(screen)
 
     async def _do(self, action: str) -> None:
@@ -305,10 +325,21 @@ class SparktopApp(App[None]):
         else:
             self.notify(f"saved {path}", markup=False)
 
+    async def action_quit(self) -> None:
+        """Leave; ask first where a sweep runs."""
+        if not self.desk.ask_to_leave():
+            self.exit()
+
     async def on_unmount(self) -> None:
-        """Stop the sources."""
+        """End what sweeps, then stop the sources."""
+        await self.desk.finish("the program ended")
         if self._monitor is not None:
             await self._monitor.stop()
+
+
+def _key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
+    presets = [] if watch is None else [(one.name, one.key) for one in watch.sweeps]
+    return *remapped(keys), *preset_keys(presets, keys)
 
 
 def chosen_palette(name: str) -> Palette:
@@ -323,23 +354,25 @@ def chosen_palette(name: str) -> Palette:
     return palette
 
 
-def run(watch: Watch, *, simulated: bool = False) -> int:
-    """Run the interface until the user quits; gives the exit code.
+def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
+    """Run the interface until the user quits; gives the exit code. `follow` is a foreign run's progress file.
 
     Raises:
         ConfigError: when the theme does not exist.
     """
     store = Store(watch, simulated=simulated)
-    monitor = Monitor(watch, store)
     app = SparktopApp(
         store.snapshot,
         theme=watch.theme,
-        monitor=monitor,
+        monitor=Monitor(watch, store),
         store=store,
         interval_s=watch.interval_s,
         low_bandwidth=watch.low_bandwidth,
         keys=watch.keys,
         state=state_file(os.environ),
+        watch=watch,
+        env=os.environ,
     )
+    app.followed = follow
     app.run()
     return app.return_code or 0

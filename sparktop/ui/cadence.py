@@ -10,6 +10,8 @@ from sparktop.model.snapshot import BackendView
 
 LOW_BANDWIDTH_S = 4.0
 """Seconds between two drawings with --low-bandwidth: keeps a screen of 120x36 under 2 kB/s."""
+LIVELY_S = 0.5
+"""Seconds between two drawings at most while a sweep runs."""
 MAX_DRAW_S = 8.0
 MAX_INTERVAL_S = 10.0
 """Slow answers never make the time between two polls longer than this; the user may."""
@@ -30,6 +32,8 @@ class Cadence:
         """Start with what was asked for."""
         self.asked_s = interval_s
         self.low_bandwidth = low_bandwidth
+        self.lively = False
+        """Something moves faster than servers are asked: draw between two polls, too."""
         self._draw_factor = 1
         self._poll_factor = 1
         self._calm = 0
@@ -43,7 +47,9 @@ class Cadence:
 
     @property
     def draw_s(self) -> float:
-        """Seconds between two drawings: a whole number of intervals."""
+        """Seconds between two drawings: a whole number of intervals, or less where it is to be lively."""
+        if self.lively and not self.low_bandwidth:
+            return min(LIVELY_S, self.interval_s) * self._draw_factor
         least = LOW_BANDWIDTH_S if self.low_bandwidth else 0.0
         intervals = max(1, math.ceil(least / self.interval_s)) * self._draw_factor
         return intervals * self.interval_s

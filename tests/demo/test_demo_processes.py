@@ -21,13 +21,15 @@ from sparktop.config import load as load_config
 from sparktop.demo.cluster import DemoCluster
 from sparktop.demo.command import as_toml, make_watch, run_demo
 from sparktop.demo.plan import KEY, KEY_VARIABLE, Plan
+from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.scenario import backend_name
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSettings, Watch
 from sparktop.wire import decode
 
 PATIENCE_S = 20.0
+MODEL = "openai/gpt-oss-120b"
 
 HOLDER = """
 import sys
@@ -109,6 +111,25 @@ def test_everything_answers_while_the_context_lasts() -> None:
         assert all(ended(descriptor) for descriptor in descriptors)
 
 
+@pytest.mark.parametrize("at_the_router", [True, False])
+def test_the_load_makes_way_for_whoever_asks(at_the_router: bool) -> None:  # noqa: FBT001 - a case of two
+    """After one request of somebody else, at the router or at a server, nothing runs any more."""
+    with DemoCluster(backends=2, scenario="steady", load=6, quiet_s=3600.0) as cluster:
+        while not any(map(running, cluster.targets)):
+            pass
+        url = cluster.routers[0].url if at_the_router else cluster.targets[1].url
+        body = json.dumps({"model": MODEL, "prompt": "a", "max_tokens": 2}).encode()
+        asked = urllib.request.Request(  # noqa: S310 - a URL of this file
+            f"{url}/v1/completions", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - as above
+            assert json.loads(answer.read())["usage"]["completion_tokens"] <= 2
+        while any(map(running, cluster.targets)):
+            pass
+        # Twice: between two looks one request may have ended and the next not yet begun.
+        assert not any(map(running, cluster.targets))
+
+
 def test_an_engine_over_two_machines_has_two_agents() -> None:
     """In the scenario of tensor parallelism each server names two machines, each with its own rank."""
     with DemoCluster(backends=1, scenario="tp2", load=0) as cluster:
@@ -182,6 +203,10 @@ def test_serving_prints_a_configuration_and_stops_on_a_signal(signum: signal.Sig
     assert all(backend["url"].startswith("http://127.0.0.1:") for backend in config["backends"])
     assert [node["via"] for node in config["nodes"]] == ["agent", "agent"]
     assert config["routers"][0]["strategy"] == "least-busy"
+    assert [(sweep["key"], sweep["targets"]) for sweep in config["sweeps"]] == [
+        ("f5", ["proxy"]),
+        ("f6", ["proxy", "spark-a"]),
+    ]
     assert KEY not in json.dumps(config)
     assert process.returncode == code
 
@@ -232,7 +257,12 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     node = NodeTarget(name, via="agent", url="http://127.0.0.1:2")
     backend = BackendTarget(name, "http://127.0.0.1:1", engine="vllm", slots=16, nodes=(name,))
     router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=KEY)
-    watch = Watch(nodes=(node,), backends=(backend,), routers=(router,), interval_s=0.5)
+    sweeps = (
+        *demo_sweeps((backend,), (router,)),
+        SweepSettings(name, (), (1, 4), (8, 16), 3, 2, "steady", 7.5, 100, "abba", None),
+        SweepSettings("bare"),
+    )
+    watch = Watch(nodes=(node,), backends=(backend,), routers=(router,), interval_s=0.5, sweeps=sweeps)
     path = tmp_path / "sparktop.toml"
     path.write_text(as_toml(watch), encoding="utf-8")
     assert replace(load_config(path).watch({KEY_VARIABLE: KEY}), source=watch.source) == watch

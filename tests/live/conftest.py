@@ -61,7 +61,8 @@ def _server(
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603 - a script of this repository
             [STACK_SCRIPT, "vllm", str(port), "mid", *flags],
-            env={**os.environ, "STACK": str(STACK)},
+            # A proxy's kept connections must not end under a request: vLLM drops them after 5 s.
+            env={**os.environ, "STACK": str(STACK), "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

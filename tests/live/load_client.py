@@ -1,6 +1,8 @@
-"""load_client.py URL=CONCURRENCY…: streaming load on OpenAI-compatible servers until standard input ends.
+"""load_client.py [--alike WORDS,OUTPUT] URL=CONCURRENCY…: streaming load until standard input ends.
 
-Keeps so many requests in flight at each server, each with a prompt of random tokens that no cache knows.
+Keeps so many requests in flight at each OpenAI-compatible server, each with a prompt of random tokens that no
+cache knows. With --alike they are chats, for proxies that take no tokens, all of so many words and output
+tokens.
 Prints one JSON line at the end: requests that ended well, those that failed, tokens received.
 """
 
@@ -31,17 +33,34 @@ class Totals:
     """Streamed events that held text: about one a token."""
 
 
-async def one_request(session: aiohttp.ClientSession, url: str, dice: random.Random, totals: Totals) -> None:
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Chats of equal length."""
+
+    words: int
+    output_tokens: int
+
+
+def asked(dice: random.Random, alike: Alike | None) -> tuple[str, dict[str, object]]:
+    """Give the route and the body of one request."""
+    body: dict[str, object] = {"model": MODEL, "ignore_eos": True, "stream": True}
+    if alike is None:
+        body["prompt"] = [dice.randint(*TOKEN_IDS) for _ in range(dice.randint(*PROMPT_TOKENS))]
+        body["max_tokens"] = dice.randint(*OUTPUT_TOKENS)
+        return "/v1/completions", body
+    words = " ".join(str(dice.randint(100, 999)) for _ in range(alike.words))
+    body["messages"] = [{"role": "user", "content": words}]
+    body["max_tokens"] = alike.output_tokens
+    return "/v1/chat/completions", body
+
+
+async def one_request(
+    session: aiohttp.ClientSession, url: str, dice: random.Random, totals: Totals, alike: Alike | None
+) -> None:
     """Stream one completion to its end."""
-    body = {
-        "model": MODEL,
-        "prompt": [dice.randint(*TOKEN_IDS) for _ in range(dice.randint(*PROMPT_TOKENS))],
-        "max_tokens": dice.randint(*OUTPUT_TOKENS),
-        "ignore_eos": True,
-        "stream": True,
-    }
+    route, body = asked(dice, alike)
     try:
-        async with session.post(f"{url}/v1/completions", json=body) as response:
+        async with session.post(f"{url}{route}", json=body) as response:
             response.raise_for_status()
             async for line in response.content:
                 if line.startswith(b"data: {"):
@@ -53,23 +72,29 @@ async def one_request(session: aiohttp.ClientSession, url: str, dice: random.Ran
     totals.done += 1
 
 
-async def keep_busy(session: aiohttp.ClientSession, url: str, seed: str, totals: Totals) -> None:
+async def keep_busy(
+    session: aiohttp.ClientSession, url: str, seed: str, totals: Totals, alike: Alike | None
+) -> None:
     """Send one request after the other, until cancelled or one fails."""
     dice = random.Random(seed)  # noqa: S311 - load, no secrets
     while not totals.failed:
-        await one_request(session, url, dice, totals)
+        await one_request(session, url, dice, totals, alike)
 
 
 async def main() -> int:
     """Run the load that the arguments name."""
+    arguments, alike = sys.argv[1:], None
+    if arguments and arguments[0] == "--alike":
+        alike = Alike(*map(int, arguments[1].split(",")))
+        del arguments[:2]
     totals = Totals()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=120)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
         workers = [
-            asyncio.create_task(keep_busy(session, url, f"{url} {number}", totals))
-            for url, count in (argument.split("=") for argument in sys.argv[1:])
+            asyncio.create_task(keep_busy(session, url, f"{url} {number}", totals, alike))
+            for url, count in (argument.split("=") for argument in arguments)
             for number in range(int(count))
         ]
         await stop.wait()

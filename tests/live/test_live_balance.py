@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -28,11 +27,9 @@ SERVER_FLAGS = ("--block-size", "128")
 """Room for all sixteen at either server: the swing is the router's, not a queue's."""
 NAMES = ("spark-a", "spark-b")
 CLIENTS = 16
-PROMPT, OUTPUT = 60, 64
-"""Tokens: equal lengths keep the convoys of least-busy together."""
-SLACK_S = 60.0
-"""Load that is left when the last look is over."""
-INTERRUPTED = 130
+WORDS, OUTPUT_TOKENS = 22, 64
+"""Of each request, 22 words being about 60 tokens: equal lengths keep the convoys of least-busy together."""
+LOAD_CLIENT = Path(__file__).with_name("load_client.py")
 LOADED_WITHIN_S = 60.0
 NAMED_WITHIN_S = 90.0
 SHUFFLED_S = 180.0
@@ -43,29 +40,21 @@ PICTURES = os.environ.get("SPARKTOP_LIVE_PICTURES")
 
 
 @asynccontextmanager
-async def load(url: str, folder: Path, lasts_s: float) -> AsyncIterator[None]:
-    """Keep requests of equal length in flight at `url`, by the sweep's own generator; none may fail."""
-    kept = folder / "load.json"
+async def load(url: str) -> AsyncIterator[None]:
+    """Keep requests of equal length in flight at `url`; none may fail."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sparktop", "sweep", url, "--mode", "steady", "--runs", "1", "--no-warm-up"),
-        *("-c", str(CLIENTS), "--pp", str(PROMPT), "--tg", str(OUTPUT), "--duration", str(lasts_s + SLACK_S)),
-        *("-o", str(kept), "--format", "json"),
-        env={**os.environ, "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+        *(sys.executable, LOAD_CLIENT, "--alike", f"{WORDS},{OUTPUT_TOKENS}", f"{url}={CLIENTS}"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         yield
     finally:
-        process.send_signal(signal.SIGINT)
-        _, told = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == INTERRUPTED, told.decode()
-    (target,) = json.loads(kept.read_text())["targets"]
-    (level,) = target["levels"]
-    sys.stdout.write(f"load: {level['requests']}, {level['served_by']}\n")
-    assert level["requests"]["failed"] == 0
-    assert level["requests"]["ok"] > CLIENTS
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
+    totals = json.loads(out)
+    sys.stdout.write(f"load: {totals}\n")
+    assert totals["failed"] == 0
+    assert totals["done"] > CLIENTS
 
 
 def watch_of(servers: list[str], url: str, strategy: str) -> Watch:
@@ -76,9 +65,7 @@ def watch_of(servers: list[str], url: str, strategy: str) -> Watch:
     )
 
 
-async def looks(
-    servers: list[str], url: str, strategy: str, lasts_s: float, folder: Path, pictures: Path
-) -> list[Balance]:
+async def looks(servers: list[str], url: str, strategy: str, lasts_s: float, pictures: Path) -> list[Balance]:
     """Give what was said of the group each second under load, and keep three pictures of the end.
 
     It ends early where the swing is named: what comes later proves nothing more.
@@ -87,7 +74,7 @@ async def looks(
     store = Store(watch)
     app = SparktopApp(store.snapshot, monitor=Monitor(watch, store), store=store, interval_s=1.0)
     said: list[Balance] = []
-    async with app.run_test(size=(120, 36)) as pilot, load(url, folder, lasts_s):
+    async with app.run_test(size=(120, 36)) as pilot, load(url):
         await in_flight(store)
         began = time.monotonic()
         while time.monotonic() - began < lasts_s:
@@ -154,9 +141,7 @@ async def test_the_swing_is_named_and_shuffling_is_not(
     herds = strategy == "least-busy"
     with litellm(servers, strategy, tmp_path) as url:
         sys.stdout.write(f"\n{strategy}, {repeat + 1} of {REPEATS}\n")
-        said = await looks(
-            servers, url, strategy, NAMED_WITHIN_S if herds else SHUFFLED_S, tmp_path, pictures
-        )
+        said = await looks(servers, url, strategy, NAMED_WITHIN_S if herds else SHUFFLED_S, pictures)
     named = BalanceWord.OSCILLATING in {balance.word for balance in said}
     assert named is herds, [balance.word.value for balance in said]
     assert {balance.word for balance in said} != {BalanceWord.UNKNOWN}

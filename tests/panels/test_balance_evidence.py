@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.analysis import balance as rules
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.panels import balance_figures as figures
 from sparktop.panels.balance import evidence_screen
 from sparktop.panels.balance_figures import questions
 from sparktop.panels.balance_plots import plots
@@ -21,40 +19,6 @@ NAMES = [*LIFE_S, "herd4", "herd8"]
 
 def found(name: str) -> Balance:
     return (herd(int(name[4:])) if name.startswith("herd") else traced(name)).balance[0]
-
-
-def test_limits_shown_are_those_of_the_rules() -> None:
-    """The screen names the very limits that the judgement has."""
-    assert figures.PRESENT == rules._FEWEST_PRESENT
-    assert (figures.CHANGES, figures.SPREAD, figures.SPREAD_OF_MANY) == (
-        rules._SWING_CHANGES,
-        rules._SWING_Z,
-        rules._SWING_Z_OF_MANY,
-    )
-    assert (figures.SWING, figures.SWING_OF_MANY) == (rules._SWING_RMS, rules._SWING_RMS_OF_MANY)
-    assert (figures.SCORE_OF_MANY, figures.SCORE_BLIND) == (rules._MANY_SCORE, rules._BLIND_SCORE)
-    assert (figures.RHYTHM_SWING, figures.RHYTHM_SPREAD, figures.TURN, figures.RHYTHM_LOAD) == (
-        rules._RHYTHM_RMS,
-        rules._RHYTHM_Z,
-        rules._RHYTHM_TURN,
-        rules._RHYTHM_LOAD,
-    )
-    assert (figures.SCORE_OF_FEW, figures.TURNS_SPREAD, figures.TURNS_SWING) == (
-        rules._FEW_SCORE,
-        rules._TURNS_Z,
-        rules._TURNS_RMS,
-    )
-    assert (figures.TURNS_OF_EACH, figures.TURNS_OF_ONE) == (rules._TURNS_OF_EACH, rules._TURNS_OF_ONE)
-    assert (figures.HUNGRY, figures.LOST, figures.HUNGRY_SPREAD) == (
-        rules._STARVED_SHARE,
-        rules._STARVED_LOSS,
-        rules._STARVED_Z,
-    )
-    assert (figures.SKEW, figures.STEADY, figures.SKEW_CHANGES) == (
-        rules._SKEW,
-        rules._STEADY,
-        rules._SKEW_CHANGES,
-    )
 
 
 @pytest.mark.parametrize("name", NAMES)

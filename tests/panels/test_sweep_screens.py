@@ -20,7 +20,7 @@ from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_history import history_screen
 from sparktop.panels.sweep_live import live_rows
 from sparktop.panels.sweep_screen import sweep_screen
-from sparktop.panels.sweep_table import table_rows
+from sparktop.panels.sweep_table import columns_for, table_rows
 from sparktop.panels.sweep_topology import topology_screen
 from sparktop.sweep.difference_view import difference
 from sparktop.sweep.history_view import history_rows
@@ -223,3 +223,11 @@ def test_many_servers_have_a_track_of_their_shares() -> None:
     assert "share" in shown
     assert "100%" in shown
     assert "share" not in text(live_rows(with_servers(running(), 2).live or live, {}, 120, 40))
+
+
+def test_requests_and_runs_that_no_file_tells_have_no_column() -> None:
+    """Zero of zero failed would be a claim: of other tools' levels nobody knows."""
+    view = done()
+    untold = replace(view, rows=tuple(replace(row, ok=0, failed=0, cancelled=0, runs=0) for row in view.rows))
+    assert {"failed", "runs"} <= {column.heading for column in columns_for(view, 118)}
+    assert not {"failed", "runs"} & {column.heading for column in columns_for(untold, 118)}

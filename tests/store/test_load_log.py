@@ -85,11 +85,20 @@ def test_a_look_that_failed_is_no_look() -> None:
     log = logged(page(), page())
     log.gap(2.0)
     log.note(3.0, (page(),), 50.0, continues=True)
-    assert [value for _, value in log.histories()[0]] == [1, 1, None, 1]
+    assert [value for _, value in log.history().running] == [1, 1, None, 1]
     track = log.track("b", -math.inf, slots=None, errors=None)
     assert (track.times_s, track.running, track.waiting) == ([0.0, 1.0, 3.0], [1, 1, 1], None)
     assert track.generation_tps is not None
     assert track.generation_tps[-1] == 50
+
+
+def test_a_rate_of_finished_requests_is_drawn_and_never_judged() -> None:
+    """Where tokens are counted at the end of a request, the rate says nothing of single steps."""
+    log = LoadLog()
+    for at in (0.0, 1.0):
+        log.note(at, (page(),), 50.0, continues=at > 0, live=False)
+    assert log.history().generation_tps.last == 50.0
+    assert log.track("b", -math.inf, slots=None, errors=None).generation_tps is None
 
 
 def test_memory_is_bounded() -> None:
@@ -99,7 +108,7 @@ def test_memory_is_bounded() -> None:
         log.note(
             index / 4, (page(index, tokens=64.0 * index, life=lives(index, 3.0)),), 1.0, continues=index > 0
         )
-    assert len(log.histories()[0]) == CAPACITY
+    assert len(log.history().running) == CAPACITY
     assert len(log._table._times) <= 1.25 * CAPACITY + 1
     assert len(log._lives) <= 122
     assert len(log._answers) <= 300
@@ -174,6 +183,6 @@ def test_lanes_are_kept_from_the_second_on_and_not_for_ever_more() -> None:
     assert logs.note(1.0, many[:1], continues=False, interval_s=1.0) == {}
     assert set(logs.note(2.0, many[:2], continues=True, interval_s=1.0)) == {"0", "1"}
     logs.note(3.0, many[1:3], continues=True, interval_s=1.0)
-    assert [value for _, value in logs.logs["0"].histories()[0]] == [1, None]
+    assert [value for _, value in logs.logs["0"].history().running] == [1, None]
     assert logs.note(4.0, many, continues=True, interval_s=1.0) == {}
     assert logs.logs == {}

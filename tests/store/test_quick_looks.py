@@ -53,7 +53,8 @@ def test_a_graph_gets_one_point_an_interval() -> None:
         view = feed(pair, at)
     points = [at for at, _ in view.history.running]
     assert points == [START + second for second in range(30)]
-    assert len(pair.store._backends["spark-a"].load.histories()[0]) == 10 + 80
+    assert view.load is not None
+    assert len(view.load.running) == 10 + 80
 
 
 def test_jitter_of_usual_looks_loses_no_point() -> None:
@@ -73,6 +74,19 @@ def test_a_failure_between_quick_looks_is_drawn() -> None:
     pair.give("spark-a", Failure(FailureKind.TIMEOUT, "no answer", pair.at))
     view = feed(pair, 2.5)
     assert [value for _, value in view.history.running] == [2, 2, 2, None, 2]
+    assert view.load is not None
+    assert [value for _, value in view.load.running] == [2] * 9 + [None, 2]
+
+
+def test_a_failure_ends_the_loads_at_once() -> None:
+    """The picture of a backend that stops answering has its gap while it lasts, not only after it."""
+    pair = Pair()
+    feed(pair, 0.0)
+    pair.at = START + 0.25
+    pair.give("spark-a", Failure(FailureKind.TIMEOUT, "no answer", pair.at))
+    load = pair.store.snapshot().backends[0].load
+    assert load is not None
+    assert [value for _, value in load.running] == [2, None]
 
 
 def test_a_missed_second_is_told_at_a_quick_pace_too() -> None:

@@ -194,13 +194,13 @@ def test_a_file_without_an_end_is_broken_off() -> None:
     assert [one.state for one in view.levels] == [LevelState.DONE, LevelState.NOT_MADE]
 
 
-def test_stored_evidence_draws_a_burst_from_its_beginning_and_says_so() -> None:
-    """A file keeps no starts: that is no secret."""
+def test_stored_evidence_draws_what_the_file_keeps_and_says_what_is_missing() -> None:
+    """The bars are there; that nobody told of waiting is no secret."""
     evidence = stored_evidence(made_sweep(), LevelKey("a", 2, 100))
     assert evidence is not None
     assert [len(one.bars) for one in evidence.timelines] == [2, 2, 2]
     assert evidence.timelines[0].bars[0].first_token_s == pytest.approx(1.0)
-    assert "keeps no starts" in evidence.timelines[0].notes[0]
+    assert "no server tells its prefill time" in evidence.timelines[0].notes[0]
     assert ("Requests", "6 ok, 0 failed, 0 called off") in evidence.facts
     assert stored_evidence(made_sweep(), LevelKey("a", 3, 100)) is None
 

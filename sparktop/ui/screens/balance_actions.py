@@ -1,4 +1,4 @@
-"""The keys of a group's balance, for a screen that can show one panel alone."""
+"""The keys of a group's balance, for a screen that can show one panel alone; what all its keys share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from sparktop.keys import KEYS, Key
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.scene import PanelKey
+from sparktop.panels.view import View
 
 _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
     word for word in BalanceWord if not word.bad
@@ -22,13 +23,28 @@ class BalanceActions(Screen[None]):
         """Show everything, nothing selected."""
         super().__init__()
         self._scroll = 0
+        self._first_row = 0
         self.key_table: tuple[Key, ...] = KEYS
+        self.view = View()
         self.selected: PanelKey | None = None
         self.zoomed: PanelKey | None = None
 
     @property
     def shown(self) -> Snapshot | None:
         """The snapshot on the screen."""
+        raise NotImplementedError
+
+    @property
+    def on_processes(self) -> bool:
+        """Whether sort order and filter are those of a node's processes: one node is shown alone."""
+        return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
+
+    def show_as(self, view: View) -> None:
+        """Show another view."""
+        raise NotImplementedError
+
+    def action_back(self) -> None:
+        """Leave what was opened last."""
         raise NotImplementedError
 
     def _paint(self) -> None:

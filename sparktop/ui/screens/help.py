@@ -35,6 +35,15 @@ _BALANCE_WORDS = (
 )
 
 
+_SWEEP_SIGNS = (
+    ("◆", "the best of its column; ◇ no difference to the best is shown"),
+    ("!", "a reason to doubt a level; ▾ a reason found why it is slow"),
+    ("✓", "done; ▶ running, ▷ warming up or coming to rest, · ahead"),
+    ("◐", "some of its runs are made; ◔ cut short, – not made, ✗ left out"),
+    ("*", "where curves meet in one cell"),
+)
+
+
 class HelpScreen(ModalScreen[None]):
     """Keys and words."""
 
@@ -66,12 +75,18 @@ class HelpScreen(ModalScreen[None]):
             yield Static(self.text(self._keys))
 
     @staticmethod
-    def text(keys: Sequence[Key]) -> Text:
-        """Give the whole help."""
+    def keys_text(keys: Sequence[Key]) -> Text:
+        """Give what each key does."""
         text = Text()
         for key in keys:
             text.append(fit(key.shown, 9), style="bold")
             text.append(f" {key.help}\n")
+        return text
+
+    @staticmethod
+    def text(keys: Sequence[Key]) -> Text:
+        """Give the whole help."""
+        text = HelpScreen.keys_text(keys)
         text.append("mouse     click selects, click again zooms, the wheel scrolls\n")
         text.append("\nThe word of a backend, the first that holds\n", style="bold")
         for word, meaning in _WORDS:
@@ -84,4 +99,26 @@ class HelpScreen(ModalScreen[None]):
         text.append("\nGraphs\n", style="bold")
         text.append("Backends of one group share scale and time axis. A gap is a gap: nothing was read.\n")
         text.append("Rates are over 10 s, latencies over 60 s. – is unknown, never zero. dimmed: stale.")
+        return text
+
+
+class SweepHelpScreen(HelpScreen):
+    """Keys and signs where a sweep fills the screen."""
+
+    @staticmethod
+    def text(keys: Sequence[Key]) -> Text:
+        """Give the whole help."""
+        text = HelpScreen.keys_text(keys)
+        text.append("mouse     click chooses a level, click again says why, wheel scrolls\n")
+        text.append("\nSigns of the table and the curves\n", style="bold")
+        for sign, meaning in _SWEEP_SIGNS:
+            text.append(fit(sign, 4), style="bold")
+            text.append(f"{meaning}\n")
+        text.append("\nFigures\n", style="bold")
+        text.append(
+            "decode: tokens a second of all requests together. TTFT: from sending to the first token.\n"
+        )
+        text.append(
+            "95 %: half the width of the interval over the runs. t/s each: of one request, the median."
+        )
         return text

@@ -9,7 +9,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.message import Message
-from textual.widgets import Input
 
 from sparktop.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
@@ -24,16 +23,15 @@ from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
-from sparktop.ui.screens.balance_actions import BalanceActions
+from sparktop.ui.screens.filter_actions import FilterActions, filter_line
+from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
 from sparktop.ui.styles import RoleStyles
 
 HEADER = 1
 FOOTER = 1
-_BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
-_PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
 
 
-class OverviewScreen(BalanceActions):
+class OverviewScreen(SweepActions, FilterActions):
     """Everything at one glance."""
 
     AUTO_FOCUS = "#canvas"
@@ -74,7 +72,6 @@ class OverviewScreen(BalanceActions):
         self._drawn: list[Drawn] = []
         self._selectable: list[PanelKey] = []
         self._spots: list[tuple[int, int, str]] = []
-        self._first_row = 0
         self._show_processes = show_processes
         self._processes_of: tuple[str, ...] = ()
         self._board_height = 0
@@ -92,7 +89,7 @@ class OverviewScreen(BalanceActions):
     def compose(self) -> ComposeResult:
         """Give the canvas, and the line for the filter that shows while it is asked."""
         yield self._canvas
-        yield Input(placeholder=_BOARD_WORDS, id="filter")
+        yield filter_line()
 
     @property
     def canvas(self) -> Canvas:
@@ -108,6 +105,7 @@ class OverviewScreen(BalanceActions):
         """Take a new picture (unless frozen) and show it."""
         if not self.frozen or self._shown is None:
             self._shown = self._take()
+            self._band = self._newest_band()
         self._paint()
 
     def _paint(self) -> None:
@@ -122,6 +120,8 @@ class OverviewScreen(BalanceActions):
         room = height - HEADER - FOOTER
         snapshot = self._arrangement.of(self._shown, self.view)
         zoomed = self._zoomed(snapshot)
+        # What was opened alone has the whole board; the header still says how a sweep stands.
+        band = self._band if self.zoomed is None else None
         scene = Scene(
             # What is shown alone names others, such as a backend's nodes: the filter hides none of them.
             snapshot if zoomed is None else self._shown,
@@ -132,17 +132,19 @@ class OverviewScreen(BalanceActions):
             zoomed=zoomed,
             first_row=self._first_row,
             coarse=self.coarse,
+            sweep=band,
         )
         self._scroll = max(0, min(self._scroll, scene.layout.height - room))
         self._drawn = scene.draw(self._scroll, self._scroll + room)
         self._selectable = scene.keys()
         if self.view.preset is Preset.ONE and self.zoomed is None:
             self._selectable = [PanelKey("backend", view.name) for view in snapshot.backends]
+            self._selectable[:0] = [SWEEP] if band is not None else []
         self._first_row = scene.first_row
         self._board_height = scene.layout.height
         self._tell_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
-        header = header_row(self._shown, width, frozen=self.frozen, notice=self.notice)
+        header = header_row(self._shown, width, frozen=self.frozen, notice=self.notice, sweep=self._word)
         footer, self._spots = footer_row(self._footer_keys(), width)
         self._canvas.show([header, *board, footer])
 
@@ -151,11 +153,6 @@ class OverviewScreen(BalanceActions):
             self._processes_of = names
             if self._show_processes is not None:
                 self._show_processes(names)
-
-    @property
-    def on_processes(self) -> bool:
-        """Whether sort order and filter are those of a node's processes: one node is shown alone."""
-        return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
 
     def _zoomed(self, snapshot: Snapshot) -> PanelKey | None:
         """Give what fills the board alone: what was zoomed, or the one backend of that preset."""
@@ -170,7 +167,9 @@ class OverviewScreen(BalanceActions):
         if self.on_processes:  # what is most wanted there comes first: not all keys fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         keys = [(key.shown, key.footer) for key in table if key.footer]
-        keys = [*self._group_keys(), *keys]
+        first = [*self._sweep_keys(), *self._group_keys()]
+        named = {shown for shown, _ in first}
+        keys = [*first, *(pair for pair in keys if pair[0] not in named)]
         hidden = self._board_height - (self.size.height - HEADER - FOOTER)
         if self.on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
@@ -222,47 +221,6 @@ class OverviewScreen(BalanceActions):
         self.show_as(replace(self.view, sort=sorts[(sorts.index(self.view.sort) + 1) % len(sorts)]))
         self.notify(f"sorted: {self.view.sort.value}", timeout=2)
 
-    def action_filter(self) -> None:
-        """Ask for the words to filter by: processes where a node is shown alone."""
-        line = self.query_one("#filter", Input)
-        line.value = self._filter
-        line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
-        line.add_class("asking")
-        line.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
-        if event.input.has_class("asking"):
-            self._first_row = 0
-            if not self.on_processes:
-                self._scroll = 0
-            self._filter_by(clean(event.value, 80))
-
-    @property
-    def _filter(self) -> str:
-        return self.view.processes.filter if self.on_processes else self.view.filter
-
-    def _filter_by(self, words: str) -> None:
-        view = self.view
-        if self.on_processes:
-            self.show_as(replace(view, processes=replace(view.processes, filter=words)))
-        else:
-            self.show_as(replace(view, filter=words))
-
-    def on_input_submitted(self, _: Input.Submitted) -> None:
-        """Keep the filter and go back to the board."""
-        self._close_filter()
-
-    def on_key(self, event: events.Key) -> None:
-        """Leave the line with Esc even where the configuration has moved that key."""
-        if event.key == "escape" and self.query_one("#filter", Input).has_class("asking"):
-            event.stop()
-            self.action_back()
-
-    def _close_filter(self) -> None:
-        self.query_one("#filter", Input).remove_class("asking")
-        self._canvas.focus()
-
     def action_select(self, step: int) -> None:
         """Move the selection over the panels, in reading order."""
         keys = self._selectable
@@ -298,6 +256,8 @@ class OverviewScreen(BalanceActions):
         """Show the selected panel alone, or all again."""
         if self.zoomed is not None:
             self._leave()
+        elif self._opens_sweep():
+            return
         elif self._drawn:
             self.zoomed = self.selected or next(
                 (p.key for p in self._drawn if p.key.kind == "backend"), self._drawn[0].key
@@ -308,15 +268,19 @@ class OverviewScreen(BalanceActions):
 
     def action_back(self) -> None:
         """Leave the filter's line, the zoom, the filter, the selection: one a press."""
-        if self.query_one("#filter", Input).has_class("asking"):
+        if self.asks_filter:
             self._close_filter()
             self._filter_by("")
+        elif self._calls_off():
+            return
         elif self.on_processes and self._filter:
             self._filter_by("")
         elif self.zoomed is not None:
             self._leave()
         elif self.view.filter:
             self.show_as(replace(self.view, filter=""))
+        elif self._dismisses():
+            return
         else:
             self.selected = None
         self._paint()

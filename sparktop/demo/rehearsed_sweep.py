@@ -1,0 +1,208 @@
+"""A sweep in virtual time: the real runner, plan and figures on simulated engines, the same each time.
+
+What a minute of load gives is there in a second, so pictures and tests of a sweep need neither servers nor
+patience. Only the load generator's process, the clock and whoever polls are replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from sparktop.demo.rehearsal import START, Rehearsal
+from sparktop.demo.rehearsed_worker import RehearsedWorker
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
+from sparktop.sweep.live_view import LiveView
+from sparktop.sweep.order import Load
+from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.progress import Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.references import Reference
+from sparktop.sweep.results import SweepResult
+from sparktop.sweep.runner import SweepRunner
+from sparktop.sweep.server_side import ServerLog
+
+_RIVAL_PORT = 4001
+_BEFORE_S = 20.0
+"""What servers and machines have told before a sweep begins."""
+_LOOK_S = 0.5
+"""Between two looks of the screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A moment within a sweep: so long after a run of a level began."""
+
+    target: str
+    load: Load
+    run: int
+    after_s: float
+
+
+class RehearsedSweep:
+    """A sweep of simulated servers, played by hand; gives a screen what a running sweep does."""
+
+    def __init__(
+        self,
+        *,
+        scenario: Scenario | None = None,
+        rivals: Sequence[str] = (),
+        backends: int = 2,
+        seed: int = 0,
+    ) -> None:
+        """Set up idle servers behind the scenario's router.
+
+        `rivals` are strategies of further routers before the same servers: nobody watches these routers, but
+        a sweep can load them, by the strategy's name.
+        """
+        quiet = replace(scenario or SCENARIOS[DEFAULT_SCENARIO], load=0)
+        nodes = backends * quiet.profile.nodes
+        self.rehearsal = Rehearsal(backends=backends, nodes=nodes, seed=seed, scenario=quiet)
+        self._strategies = {self.rehearsal.watch.routers[0].url: quiet.strategy}
+        self._rivals = {name: f"http://192.168.100.11:{_RIVAL_PORT + n}" for n, name in enumerate(rivals)}
+        self._strategies |= {url: name for name, url in self._rivals.items()}
+        self.targets = {one.name: one for one in self._targets()}
+        """All that can be loaded, by name: the router, its rivals, each server."""
+        self.live: LiveView | None = None
+        """The newest sweep's picture."""
+        self._looked_s = 0.0
+        self.rehearsal.play(_BEFORE_S)
+
+    @property
+    def result(self) -> SweepResult | None:
+        """The newest sweep's result."""
+        return None if self.live is None else self.live.result
+
+    def view(self) -> SweepView:
+        """Give the picture of the moment."""
+        return self._played().view()
+
+    def evidence(self, key: LevelKey) -> LevelEvidence | None:
+        """Give why a level is as it is."""
+        return self._played().evidence(key)
+
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Lay these references over the curves."""
+        self._played().refer(references)
+
+    def snapshot(self) -> Snapshot:
+        """Give the picture of servers and machines."""
+        return self.rehearsal.store.snapshot()
+
+    async def play(self, plan: Plan, *, halt: Halt | None = None) -> LiveView:
+        """Play a sweep to its end, or up to a moment within it; there it stays."""
+        stage = _Stage(self, halt)
+        live = self.live = LiveView(plan, clock=lambda: self.rehearsal.now_s)
+        runner = _RehearsedRunner(plan, self.rehearsal, self._strategies, stage)
+        runner.listen(stage.hear)
+        # What is told once it is to stay as it is belongs to the end of the task, not to the sweep.
+        runner.listen(lambda event: None if stage.halted.is_set() else live.take(event))
+        making = asyncio.get_running_loop().create_task(runner.run())
+        halted = asyncio.get_running_loop().create_task(stage.halted.wait())
+        await asyncio.wait((making, halted), return_when=asyncio.FIRST_COMPLETED)
+        halted.cancel()
+        if not making.done():
+            making.cancel()
+            with suppress(asyncio.CancelledError):
+                await making
+        else:
+            making.result()
+        self.look()
+        return live
+
+    def look(self) -> None:
+        """Let the picture take over what servers and machines told."""
+        self._looked_s = self.rehearsal.now_s
+        self._played().look(self.snapshot())
+
+    def look_again(self) -> None:
+        """Look as a screen does, twice a second."""
+        if self.rehearsal.now_s >= self._looked_s + _LOOK_S:
+            self.look()
+
+    def _played(self) -> LiveView:
+        if self.live is None:
+            raise RuntimeError("no sweep has been played")
+        return self.live
+
+    def _targets(self) -> list[SweepTarget]:
+        watch = self.rehearsal.watch
+        urls = {one.name: one.url for one in watch.backends}
+        nodes = tuple(node for one in watch.backends for node in one.nodes)
+        routers = {watch.routers[0].name: watch.routers[0].url} | self._rivals
+        return [
+            *(
+                SweepTarget(name, url, TargetKind.ROUTER, backends=urls, nodes=nodes, known=True)
+                for name, url in routers.items()
+            ),
+            *(SweepTarget(one.name, one.url, nodes=one.nodes, known=True) for one in watch.backends),
+        ]
+
+
+class _Stage:
+    """Notices the moment at which a sweep is to be left as it is."""
+
+    def __init__(self, sweep: RehearsedSweep, halt: Halt | None) -> None:
+        self._sweep = sweep
+        self._halt = halt
+        self._at_s: float | None = None
+        self.halted = asyncio.Event()
+
+    def hear(self, event: SweepEvent) -> None:
+        """Note when the run begins within which it is."""
+        halt = self._halt
+        if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
+            return
+        if (event.target, event.load, event.run) == (halt.target, halt.load, halt.run):
+            self._at_s = self._sweep.rehearsal.now_s + halt.after_s
+
+    async def moved(self) -> None:
+        """Look, and stay here for good where the moment has come."""
+        self._sweep.look_again()
+        if self._at_s is not None and self._sweep.rehearsal.now_s >= self._at_s:
+            self.halted.set()
+            await asyncio.Event().wait()
+        # Others have their turn: nothing here waits for anything.
+        await asyncio.sleep(0)
+
+
+class _RehearsedRunner(SweepRunner):
+    """The runner on virtual time: whoever waits for servers moves it on."""
+
+    def __init__(
+        self, plan: Plan, rehearsal: Rehearsal, strategies: Mapping[str, str], stage: _Stage
+    ) -> None:
+        async def start() -> RehearsedWorker:
+            return RehearsedWorker(rehearsal, strategies, stage.moved)
+
+        super().__init__(
+            plan,
+            rehearsal.store,
+            models=rehearsal.watch.models,
+            simulated=True,
+            start_worker=start,
+            clock=lambda: rehearsal.now_s,
+            now=lambda: START + timedelta(seconds=rehearsal.now_s),
+        )
+        self._log = _RehearsedLog(rehearsal, stage)
+
+
+class _RehearsedLog(ServerLog):
+    """Waits by letting virtual time pass."""
+
+    def __init__(self, rehearsal: Rehearsal, stage: _Stage) -> None:
+        super().__init__(clock=lambda: rehearsal.now_s)
+        self._rehearsal = rehearsal
+        self._stage = stage
+
+    async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
+        """Let time pass until `done`, for so long at most; tell whether it is."""
+        end_s = self._rehearsal.now_s + limit_s
+        while not done() and self._rehearsal.now_s < end_s:
+            self._rehearsal.advance(min(end_s, self._rehearsal.now_s + _LOOK_S))
+            await self._stage.moved()
+        return done()

@@ -1,0 +1,236 @@
+"""The load generator in virtual time: it takes the commands of a sweep and says what the real one would."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparktop.demo.rehearsal import Rehearsal
+from sparktop.demo.scenario import backend_name
+from sparktop.model.load import (
+    FirstToken,
+    Level,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    RunEnded,
+    RunStarted,
+    Tokens,
+    TokenSource,
+)
+from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
+from sparktop.simulation.engine import EngineEvent
+from sparktop.simulation.routed import ProxyHabits, RoutedWay
+from sparktop.simulation.routers import make_router
+from sparktop.sweep.run_log import RunLog
+from sparktop.sweep.worker_messages import (
+    Calibrate,
+    Calibrated,
+    Cancel,
+    ClientHealth,
+    Command,
+    PromptLength,
+    Ready,
+    RunFinished,
+    RunLoad,
+    WorkerMessage,
+)
+from sparktop.sweep.worker_process import SweepWorker
+
+_START_S = 1.0
+_STEP_S = 0.1
+"""Between two batches: a bin of tokens."""
+_ARRIVAL_SPREAD_S = 0.003
+"""Between requests of a burst at a router: sockets and parsing."""
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """When the tokens of one request came."""
+
+    at: array[float] = field(default_factory=lambda: array("d"))
+    counts: list[int] = field(default_factory=list)
+
+    def add(self, at: float, count: int) -> None:
+        """Take in a read."""
+        self.at.append(at)
+        self.counts.append(count)
+
+
+class RehearsedWorker(SweepWorker):
+    """Makes runs on the engines of a rehearsal; `strategies` says by URL how each router chooses."""
+
+    def __init__(
+        self,
+        rehearsal: Rehearsal,
+        strategies: Mapping[str, str],
+        moved: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Belong to a rehearsal; `moved` is awaited after each step of time."""
+        self._rehearsal = rehearsal
+        self._moved = moved
+        self._said: deque[WorkerMessage] = deque()
+        self._runs = 0
+        self._called_off = False
+        self._served: dict[str, int] = {}
+        """The engine of each request in flight."""
+        self._arrivals: dict[str, _Arrivals] = {}
+        # Ways first: who listens for the requests' ends hears of them after it.
+        self._ways = self._make_ways(strategies)
+        rehearsal.time.listeners.append(self._note)
+        self.ready = Ready(0, "virtual", None)
+
+    async def send(self, command: Command) -> None:
+        """Carry out a calibration; call off a run."""
+        if isinstance(command, Calibrate):
+            await self._calibrate(command)
+        elif isinstance(command, Cancel):
+            self._called_off = True
+
+    async def messages(self) -> AsyncIterator[WorkerMessage]:
+        """Give what calibrations said."""
+        while self._said:
+            yield self._said.popleft()
+
+    async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
+        """Make a run."""
+        self._called_off = False
+        log = RunLog(command.id, command.run)
+        started_s = ended_s = self._rehearsal.now_s
+        async for events in self._made(command):
+            self._write(log, events)
+            ended_s = max((event.at for event in events), default=ended_s)
+            batch = log.flush(self._rehearsal.now_s)
+            if batch is not None:
+                yield batch
+        for times in log.token_times():
+            yield times
+        yield RunFinished(
+            id=command.id,
+            run=command.run,
+            started_at=started_s,
+            ended_at=ended_s,
+            cancelled=self._called_off,
+            warm_up=command.warm_up,
+            started=log.started,
+            ended=log.ended,
+            failed=log.failed,
+            tokens=log.tokens,
+            health=ClientHealth("virtual", 0.0, None, None, 0, log.most_in_flight),
+        )
+
+    async def cancel(self) -> None:
+        """Call off the run."""
+        self._called_off = True
+
+    async def close(self) -> None:
+        """Hold nothing."""
+        self._rehearsal.time.listeners.remove(self._note)
+
+    def _make_ways(self, strategies: Mapping[str, str]) -> dict[str, Way]:
+        rehearsal, scenario = self._rehearsal, self._rehearsal.scenario
+        time = rehearsal.time
+        ways: dict[str, Way] = {
+            one.url: DirectWay(time, place) for place, one in enumerate(rehearsal.watch.backends)
+        }
+        habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S)
+        for url, strategy in strategies.items():
+            router = make_router(strategy, len(time.engines), scenario.counts, seed=url)
+            ways[url] = RoutedWay(time, router, habits, seed=url)
+        return ways
+
+    async def _calibrate(self, command: Calibrate) -> None:
+        load = RunLoad(command.id, command.target, 1, command.prompt_tokens, command.output_tokens)
+        ends = [
+            event async for events in self._made(load) for event in events if isinstance(event, RequestEnded)
+        ]
+        # The real one is a process that has to start: servers were looked at by then.
+        self._rehearsal.advance(self._rehearsal.now_s + _START_S)
+        model = self._rehearsal.scenario.profile.model
+        made = sum(end.generated_tokens or 0 for end in ends)
+        length = PromptLength(command.prompt_tokens, command.prompt_tokens, exact=True, source="tokenize")
+        self._said.append(
+            Calibrated(
+                id=command.id,
+                model=model,
+                models=(model,),
+                answered_model=model,
+                dropped_fields={},
+                token_source=TokenSource.TOKEN_IDS,
+                prompt=length,
+                generated_tokens=made,
+                tried_tokens=command.output_tokens,
+                served_by=None,
+                requests=len(ends),
+                prompt_tokens_used=sum(end.prompt_tokens or 0 for end in ends),
+                generated_tokens_used=made,
+                connect_ms=None,
+            )
+        )
+
+    async def _made(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:
+        """Make a load, step by step; each step gives what happened in it."""
+        rehearsal = self._rehearsal
+        self._runs += 1
+        # The sweep's own ids differ each time, and with them would what is drawn.
+        name = f"run{self._runs}"
+        level = Level(
+            name, load.concurrency, load.prompt_tokens, load.output_tokens, load.mode, 1, load.duration_s
+        )
+        way = self._ways[load.target.url]
+        loop = ClosedLoop(rehearsal.time, way, level)
+        loop.start()
+        told = 0
+        while not loop.done or told < len(loop.events):
+            if not loop.done:
+                rehearsal.advance(rehearsal.now_s + _STEP_S)
+                await self._moved()
+            events, told = loop.events[told:], len(loop.events)
+            yield events
+            if self._called_off:
+                for request_id in tuple(self._in_flight(loop.events)):
+                    way.abort(request_id)
+
+    @staticmethod
+    def _in_flight(events: list[LoadEvent]) -> dict[str, None]:
+        found = {event.request_id: None for event in events if isinstance(event, RequestStarted)}
+        for event in events:
+            if isinstance(event, RequestEnded):
+                found.pop(event.request_id, None)
+        return found
+
+    def _note(self, engine: int, event: EngineEvent) -> None:
+        self._served[event.request_id] = engine
+
+    def _write(self, log: RunLog, events: list[LoadEvent]) -> None:
+        for event in events:
+            match event:
+                case RunStarted() | RunEnded():
+                    log.add(replace(event, run=log.run))
+                case RequestStarted():
+                    log.request_started(event.request_id, event.at, event.prompt_tokens)
+                    self._arrivals[event.request_id] = _Arrivals()
+                case FirstToken():
+                    self._arrivals[event.request_id].add(event.at, event.count)
+                    served = self._server(event.request_id)
+                    log.first_token(event.request_id, event.at, event.count, served, reasoning=False)
+                case Tokens():
+                    self._arrivals[event.request_id].add(event.at, event.count)
+                    log.later_tokens(event.at, event.count, self._server(event.request_id))
+                case RequestEnded():
+                    self._end(log, event)
+                case _:
+                    pass
+
+    def _end(self, log: RunLog, event: RequestEnded) -> None:
+        came = self._arrivals.pop(event.request_id)
+        served = self._server(event.request_id)
+        self._served.pop(event.request_id, None)
+        told = replace(event, token_source=TokenSource.TOKEN_IDS, served_by=served)
+        log.request_ended(told, came.at, came.counts, 0)
+
+    def _server(self, request_id: str) -> str | None:
+        engine = self._served.get(request_id, -1)
+        return None if engine < 0 else backend_name(engine)

@@ -1,0 +1,138 @@
+"""Results that were deleted: moved aside, brought back by undo, gone for good after a month."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from sparktop.model.text import clean
+
+FOLDER: Final = ".deleted"
+KEPT: Final = timedelta(days=30)
+_STAMP = "%Y%m%dT%H%M%S.%fZ"
+_BATCH = re.compile(r"(?P<stamp>\d{8}T\d{6}\.\d{6}Z)(-\d+)?")
+_MOST_SAME_TIME = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a deletion or an undo did."""
+
+    keys: tuple[str, ...] = ()
+    """Results that were moved."""
+    problems: tuple[str, ...] = ()
+    """Why others were not, a clean line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The place beside the results where deleted ones wait: a folder a deletion, named by its time.
+
+    What was deleted together comes back together, the newest deletion first, also after another start.
+    """
+
+    store: Path
+    """The folder of results; keys are paths below it."""
+    wall: Callable[[], datetime]
+
+    def take(self, keys: Iterable[str]) -> Moved:
+        """Move results aside."""
+        try:
+            batch = self._new_batch()
+        except OSError as error:
+            return Moved(problems=(f"nothing deleted: {_reason(error)}",))
+        moved = self._move(((self.store / key, batch / key, key) for key in keys), "not deleted")
+        if not moved.keys:
+            shutil.rmtree(batch, ignore_errors=True)
+        return moved
+
+    def bring_back(self) -> Moved:
+        """Move the results of the newest deletion back; empty where there is none."""
+        for batch in reversed(self._batches()):
+            keys = _keys(batch)
+            if not keys:
+                continue
+            steps = ((batch / key, self.store / key, key) for key in keys)
+            moved = self._move(steps, "not brought back")
+            if not moved.problems:
+                shutil.rmtree(batch, ignore_errors=True)
+            return moved
+        return Moved()
+
+    def waiting(self) -> int:
+        """Give how many results could still come back."""
+        return sum(len(_keys(batch)) for batch in self._batches())
+
+    def empty(self) -> tuple[str, ...]:
+        """Remove what was deleted more than a month ago; gives the keys that are gone for good."""
+        gone: list[str] = []
+        for batch in self._batches():
+            if self.wall() - _time(batch) > KEPT:
+                keys = _keys(batch)
+                shutil.rmtree(batch, ignore_errors=True)
+                gone += [key for key in keys if not (self.store / key).exists()]
+        return tuple(gone)
+
+    def _move(self, steps: Iterable[tuple[Path, Path, str]], failed: str) -> Moved:
+        keys: list[str] = []
+        problems: list[str] = []
+        for source, goal, key in steps:
+            try:
+                if goal.exists():
+                    problems.append(f"{clean(key, 60)} {failed}: there is another one of that name")
+                    continue
+                goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                source.rename(goal)
+            except OSError as error:
+                problems.append(f"{clean(key, 60)} {failed}: {_reason(error)}")
+            else:
+                keys.append(key)
+        return Moved(tuple(keys), tuple(problems))
+
+    def _new_batch(self) -> Path:
+        folder = self.store / FOLDER
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stem = self.wall().astimezone(UTC).strftime(_STAMP)
+        for number in range(1, _MOST_SAME_TIME):
+            batch = folder / (stem if number == 1 else f"{stem}-{number:03d}")
+            try:
+                batch.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            return batch
+        raise FileExistsError(0, "too many deletions of one moment")
+
+    def _batches(self) -> list[Path]:
+        """Give the deletions, oldest first; what else lies there is left alone."""
+        try:
+            found = list((self.store / FOLDER).iterdir())
+        except OSError:
+            return []
+        return sorted(one for one in found if _BATCH.fullmatch(one.name) and one.is_dir())
+
+
+def _keys(batch: Path) -> list[str]:
+    return sorted(_files(batch))
+
+
+def _files(batch: Path) -> Iterator[str]:
+    for path in batch.rglob("*.json"):
+        yield path.relative_to(batch).as_posix()
+
+
+def _time(batch: Path) -> datetime:
+    """Give when a deletion was made; of an impossible time, now: it is kept."""
+    found = _BATCH.fullmatch(batch.name)
+    try:
+        return datetime.strptime(found["stamp"] if found else "", _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
+def _reason(error: OSError) -> str:
+    return clean(error.strerror or error, 80)

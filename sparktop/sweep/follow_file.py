@@ -1,0 +1,120 @@
+"""A file or named pipe that another program writes, read from its beginning on as it grows.
+
+Reading never waits: what is there is given, in pieces of bounded length. A file that was cut, replaced or
+written anew is read from its beginning again, and the piece says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparktop.model.text import clean
+
+MOST_AT_ONCE = 1 << 17
+"""Bytes of a piece: a thousand lines."""
+_HEAD = 256
+"""Bytes by which a file is known again: the first line of a stream holds the time of its beginning."""
+_PIPE_BYTES = 1 << 20
+"""Asked for, so that a writer of 10,000 lines a second never waits for us; 64 KiB is a pipe's usual size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one look at the file gave."""
+
+    data: bytes = b""
+    anew: str | None = None
+    """Why all that came before `data` counts no more."""
+    waits: str | None = None
+    """Why there is nothing to read, in words; None once something could be read."""
+
+
+class FileTail:
+    """Reads one path; not more than one `read` at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open nothing yet."""
+        self.path = path
+        self._fd: int | None = None
+        self._is_pipe = False
+        self._place = 0
+        self._head = b""
+
+    def read(self) -> Piece:
+        """Give what is new, `MOST_AT_ONCE` bytes of it at most; whatever goes wrong is in the piece."""
+        try:
+            if self._fd is None:
+                waits = self._open()
+                if waits is not None:
+                    return Piece(waits=waits)
+            return self._read_pipe() if self._is_pipe else self._read_file()
+        except OSError as error:
+            self.close()
+            return Piece(waits=f"it cannot be read: {clean(error.strerror or error)}")
+
+    def close(self) -> None:
+        """Let go of the file; the next `read` opens it anew, from its beginning."""
+        fd, self._fd = self._fd, None
+        self._place = 0
+        if fd is not None:
+            with suppress(OSError):
+                os.close(fd)
+
+    def _open(self) -> str | None:
+        """Open the path; give why that cannot be done just now."""
+        try:
+            # A pipe without a writer must not be waited for.
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return "there is no such file yet"
+        self._fd = fd
+        mode = os.fstat(fd).st_mode
+        self._is_pipe = stat.S_ISFIFO(mode)
+        if not (self._is_pipe or stat.S_ISREG(mode)):
+            self.close()
+            return "it is neither a file nor a pipe"
+        if self._is_pipe:
+            with suppress(OSError, AttributeError):  # as large as this system allows
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        return None
+
+    def _read_pipe(self) -> Piece:
+        assert self._fd is not None  # noqa: S101 - `read` opened it
+        try:
+            data = os.read(self._fd, MOST_AT_ONCE)
+        except BlockingIOError:
+            return Piece(waits="nothing came through the pipe yet")
+        return Piece(data, waits=None if data else "nobody writes into the pipe")
+
+    def _read_file(self) -> Piece:
+        assert self._fd is not None  # noqa: S101 - as above
+        anew = self._why_anew()
+        if anew is not None:
+            self.close()
+            self._head = b""
+            waits = self._open()
+            if waits is not None or self._fd is None or self._is_pipe:
+                return Piece(anew=anew, waits=waits)
+        data = os.read(self._fd, MOST_AT_ONCE)
+        self._place += len(data)
+        if len(self._head) < _HEAD:
+            self._head = os.pread(self._fd, min(_HEAD, self._place), 0)
+        return Piece(data, anew, None if self._place else "there is nothing in it yet")
+
+    def _why_anew(self) -> str | None:
+        assert self._fd is not None  # noqa: S101 - as above
+        mine = os.fstat(self._fd)
+        with suppress(FileNotFoundError):  # somebody took it away: what is open can still be read
+            there = self.path.stat()
+            if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+                return "another file stands in its place"
+        if mine.st_size < self._place:
+            return "it was cut"
+        if self._head and os.pread(self._fd, len(self._head), 0) != self._head:
+            return "it was written anew"
+        return None

@@ -1,0 +1,48 @@
+"""Files of other tools, copied beside our own results so that they stay when the original goes."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+from sparktop.errors import OutputError
+from sparktop.model.text import clean
+
+FOLDER: Final = "imported"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_MOST_SAME_NAME = 1000
+
+
+def copy_in(path: Path, folder: Path) -> Path:
+    """Copy a file into `folder` under a name of its own; one that is there already is not copied again.
+
+    Raises:
+        OutputError: it cannot be copied; nothing is left of it.
+    """
+    stem = _NOT_IN_NAMES.sub("-", path.stem).strip("-.")[:80] or "result"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number in range(1, _MOST_SAME_NAME):
+            goal = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
+            if not goal.exists():
+                _copy(path, goal)
+                return goal
+            if filecmp.cmp(path, goal, shallow=False):
+                return goal
+    except OSError as error:
+        reason = clean(error.strerror or error, 80)
+        raise OutputError(f"{clean(path)}: cannot be copied into {clean(folder)}: {reason}") from None
+    raise OutputError(f"{clean(folder)}: too many files of the name {stem}; move some away")
+
+
+def _copy(path: Path, goal: Path) -> None:
+    part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
+    try:
+        shutil.copyfile(path, part)
+        part.replace(goal)
+    finally:
+        part.unlink(missing_ok=True)

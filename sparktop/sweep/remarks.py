@@ -1,0 +1,235 @@
+"""Tags and notes on results: one file beside them, which several programs may change at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sparktop.errors import OutputError
+from sparktop.model.text import clean
+
+FILE_NAME: Final = ".remarks.json"
+"""Hidden: every other JSON file of that folder is taken for a result."""
+SCHEMA: Final = "sparktop.remarks/1"
+MOST_TAGS = 12
+TAG_LENGTH = 24
+NOTE_LENGTH = 200
+_MOST_BYTES = 16 << 20
+_PATIENCE_S = 2.0
+"""Longest wait for another program that writes just now: that takes milliseconds."""
+_PAUSE_S = 0.02
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""What file systems answer that have none; there the file is read again right before it is written."""
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a person wrote about one result."""
+
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The file as it was read."""
+
+    tree: Tree
+    """Everything in it, what we do not know too."""
+    problem: str | None = None
+    """Why it cannot be understood; set only where there is something that must not get lost."""
+
+
+def tags_of(words: str) -> tuple[str, ...]:
+    """Give the tags that somebody typed: words, with or without "#", each once."""
+    found = (clean(word.strip("#,;"), TAG_LENGTH) for word in clean(words, NOTE_LENGTH).split())
+    return tuple(dict.fromkeys(tag for tag in found if tag))[:MOST_TAGS]
+
+
+@dataclass(slots=True)
+class RemarkFile:
+    """Reads and writes the remarks of one folder of results."""
+
+    path: Path
+    pause: Callable[[float], None] = time.sleep
+    problem: str | None = field(default=None, init=False)
+    """What is wrong with the file, in a clean line; None while all is well."""
+    _stamp: tuple[int, int] | None = field(default=None, init=False)
+    _known: dict[str, Remark] = field(default_factory=dict, init=False)
+
+    def all(self) -> Mapping[str, Remark]:
+        """Give all remarks by the key of their result; read again only where the file has changed."""
+        stamp = _stamp(self.path)
+        if stamp != self._stamp or stamp is None:
+            self._take(_read(self.path), stamp)
+        return self._known
+
+    def write(self, key: str, *, tags: Iterable[str] | None = None, note: str | None = None) -> str | None:
+        """Change tags or note of a result; None leaves what is there. Gives a line to be told, if any.
+
+        Raises:
+            OutputError: it cannot be written; what was there is still there.
+        """
+
+        def change(files: Tree) -> None:
+            told = files.get(key)
+            entry: Tree = dict(told) if isinstance(told, dict) else {}
+            if tags is not None:
+                entry["tags"] = list(tags_of(" ".join(tags)))
+            if note is not None:
+                entry["note"] = clean(note, NOTE_LENGTH)
+            if any(entry.values()):
+                files[key] = entry
+            else:
+                files.pop(key, None)
+
+        return self._change(change)
+
+    def forget(self, keys: Iterable[str]) -> str | None:
+        """Drop what was written about results that are gone for good.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        gone = [key for key in keys if key in self.all()]
+        if not gone:
+            return None
+
+        def change(files: Tree) -> None:
+            for key in gone:
+                files.pop(key, None)
+
+        return self._change(change)
+
+    def _change(self, change: Callable[[Tree], None]) -> str | None:
+        """Read, change and write while no other program does."""
+        try:
+            with _locked(self.path.with_name(".remarks.lock"), self.pause):
+                found = _read(self.path)
+                told = _put_aside(self.path, found.problem)
+                tree = dict(found.tree)
+                files = tree.get("files")
+                tree["files"] = dict(files) if isinstance(files, dict) else {}
+                change(tree["files"])
+                _replace(self.path, {"schema": SCHEMA, **tree})
+                self._take(_Read(tree), _stamp(self.path))
+        except OSError as error:
+            raise OutputError(f"the remark is not kept: {clean(error.strerror or error)}") from None
+        return told
+
+    def _take(self, found: _Read, stamp: tuple[int, int] | None) -> None:
+        self.problem, self._stamp = found.problem, stamp
+        files = found.tree.get("files")
+        known = files.items() if isinstance(files, dict) else ()
+        self._known = {key: _remark(told) for key, told in known if isinstance(told, dict)}
+
+
+def _remark(told: Tree) -> Remark:
+    tags, note = told.get("tags"), told.get("note")
+    words = [clean(one, TAG_LENGTH) for one in tags if isinstance(one, str)] if isinstance(tags, list) else []
+    return Remark(
+        tuple(dict.fromkeys(word for word in words if word))[:MOST_TAGS],
+        clean(note, NOTE_LENGTH) if isinstance(note, str) else "",
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _read(path: Path) -> _Read:
+    """Read the file; one that is missing or empty holds nothing, and one that is broken is a problem."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return _Read({})
+    except OSError as error:
+        return _Read({}, f"remarks cannot be read: {clean(error.strerror or error)}")
+    try:
+        return _Read(_parsed(data))
+    except (ValueError, RecursionError) as error:
+        return _Read({}, f"remarks cannot be read: {FILE_NAME}: {clean(error, 80)}")
+
+
+def _parsed(data: bytes) -> Tree:
+    """Give the tree in a file.
+
+    Raises:
+        ValueError, RecursionError: there is none.
+    """
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"is over {_MOST_BYTES >> 20} MiB")
+    tree = json.loads(data) if data.strip() else {}
+    if not isinstance(tree, dict) or not isinstance(tree.get("files", {}), dict):
+        raise ValueError("holds no table of files")  # noqa: TRY004 - as what json itself raises
+    return tree
+
+
+def _put_aside(path: Path, problem: str | None) -> str | None:
+    """Keep a broken file under another name; gives the line that tells so.
+
+    Raises:
+        OSError: it can be neither read nor moved: then nothing may be written over it.
+    """
+    if problem is None:
+        return None
+    for number in range(1, 1000):
+        aside = path.with_name(f"{path.name}.bad" if number == 1 else f"{path.name}.bad-{number}")
+        if not aside.exists():
+            path.rename(aside)
+            return f"the old remarks could not be read: they are kept as {aside.name}"
+    raise OSError(errno.EEXIST, "too many broken files of remarks")
+
+
+def _replace(path: Path, tree: Tree) -> None:
+    text = json.dumps(tree, indent=1) + "\n"  # in ASCII: what others wrote may be no valid text
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path, pause: Callable[[float], None]) -> Iterator[None]:
+    """Keep other programs from writing meanwhile; the lock ends with the program that has it.
+
+    Raises:
+        OSError: the lock's file cannot be made, or another program keeps the lock.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as stream:
+        waited = 0.0
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if waited >= _PATIENCE_S:
+                    raise OSError(errno.EAGAIN, "another sparktop keeps the remarks; try again") from None
+                pause(_PAUSE_S)
+                waited += _PAUSE_S
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                break
+        yield

@@ -1,0 +1,117 @@
+"""A question with two answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from sparktop.model.text import clean
+
+_MOST_TITLE = 60
+_SHARE = 0.94
+"""Of the screen's height that the box takes at most."""
+_FRAME = 2
+_YES, _NO = "yes", "no"
+
+
+class AskScreen(ModalScreen[bool]):
+    """Asks before something that cannot be taken back; closes with the answer."""
+
+    DEFAULT_CSS = """
+    AskScreen { align: center middle; }
+    AskScreen > Vertical {
+        width: 66; max-width: 96%; height: auto; max-height: 94%;
+        border: round $border; background: $background; padding: 0 1; overflow: hidden;
+        border-title-color: $foreground; border-subtitle-color: $foreground;
+    }
+    AskScreen VerticalScroll {
+        height: auto; scrollbar-size-vertical: 1; background: $background;
+        scrollbar-color: $border; scrollbar-background: $background;
+    }
+    AskScreen Static { width: 1fr; height: auto; margin-bottom: 1; }
+    AskScreen OptionList {
+        dock: bottom; height: 2; border: none; padding: 0; background: $background; scrollbar-size: 0 0;
+    }
+    AskScreen:nocolor OptionList > .option-list--option-highlighted { text-style: underline; }
+    AskScreen OptionList:focus { border: none; background-tint: $background 0%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("y", "answer(True)", "yes"),
+        ("n,escape,q", "answer(False)", "no"),
+        ("left", "mark(0)", "the first answer"),
+        ("right", "mark(1)", "the second answer"),
+        # Before the list of answers, which would go to its ends.
+        Binding("pagedown", "turn(1)", "more of the question", priority=True),
+        Binding("pageup", "turn(-1)", "back", priority=True),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        lines: Sequence[str],
+        *,
+        yes: str,
+        no: str = "cancel",
+        careful: bool = False,
+    ) -> None:
+        """Ask what `lines` say; `yes` and `no` are the words of the two answers.
+
+        Enter gives the marked answer: `yes` at first, or `no` where it is `careful`; arrows mark the other.
+        """
+        super().__init__()
+        self._title = clean(title, _MOST_TITLE)
+        self._text = Text("\n".join(clean(line, 400) for line in lines))
+        self._answers = ((_YES, "y", clean(yes, 40)), (_NO, "n", clean(no, 40)))
+        self._first = 1 if careful else 0
+
+    def compose(self) -> ComposeResult:
+        """Build the question and its answers."""
+        with Vertical() as box:
+            box.border_title = Text(self._title)
+            box.border_subtitle = "↑↓ mark · enter answers · esc no"
+            with VerticalScroll(can_focus=False):
+                yield Static(self._text)
+            options = OptionList(*(Option(self._line(key, word), name) for name, key, word in self._answers))
+            options.highlighted = self._first
+            yield options
+
+    def on_mount(self) -> None:
+        """Take the keys."""
+        self.query_one(OptionList).focus()
+
+    def on_resize(self) -> None:
+        """Give the question what the answers leave: a style sheet cannot say that of heights that fit."""
+        room = int(self.size.height * _SHARE) - _FRAME - len(self._answers)
+        self.query_one(VerticalScroll).styles.max_height = max(1, room)
+
+    @staticmethod
+    def _line(key: str, word: str) -> Text:
+        line = Text()
+        line.append(f"{key}  ", style="bold")
+        line.append(word)
+        return line
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Close with the answer that was chosen."""
+        self.dismiss(event.option_id == _YES)
+
+    def action_answer(self, yes: bool) -> None:  # noqa: FBT001 - Textual's actions take their arguments by place
+        """Close with an answer."""
+        self.dismiss(yes)
+
+    def action_mark(self, index: int) -> None:
+        """Mark an answer."""
+        self.query_one(OptionList).highlighted = index
+
+    def action_turn(self, direction: int) -> None:
+        """Scroll a question that is longer than the screen."""
+        question = self.query_one(VerticalScroll)
+        question.scroll_relative(y=direction * max(1, question.size.height - 1), animate=False)

@@ -1,0 +1,113 @@
+"""A full screen of drawn rows above a footer of keys: bindings, footer and help from one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingsMap
+from textual.screen import Screen
+
+from sparktop.keys import Key
+from sparktop.panels.bars import footer_row
+from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH
+from sparktop.panels.rows import Row
+from sparktop.panels.too_small import too_small_rows
+from sparktop.ui.canvas import Canvas
+from sparktop.ui.frugal import FrugalCompositor
+from sparktop.ui.keys import bindings
+from sparktop.ui.screens.help import HelpScreen
+from sparktop.ui.styles import RoleStyles
+
+
+class KeysScreen(HelpScreen):
+    """What the keys of a screen do."""
+
+    @staticmethod
+    def text(keys: Sequence[Key]) -> Text:
+        """Give the keys and what the mouse does."""
+        text = HelpScreen.keys_text(keys)
+        return text.append("mouse     a word of the last line does what its key does; the wheel scrolls\n")
+
+
+class StyledCanvas(Canvas):
+    """A canvas that tells what it is drawn in, for a screen that opens another one."""
+
+    def __init__(self, styles: RoleStyles) -> None:
+        """Show nothing yet, in the styles given."""
+        super().__init__(styles)
+        self.role_styles = styles
+        """The present ones: they change with the theme."""
+
+    def restyle(self, styles: RoleStyles) -> None:
+        """Draw everything again in other styles."""
+        self.role_styles = styles
+        super().restyle(styles)
+
+
+class CanvasScreen(Screen[None]):
+    """Draws what `_rows` gives; a screen says besides what its keys do."""
+
+    AUTO_FOCUS = "#canvas"
+
+    def __init__(self, styles: RoleStyles, keys: Sequence[Key]) -> None:
+        """Show nothing yet; be driven by `keys`."""
+        super().__init__()
+        self._compositor = FrugalCompositor()
+        self.canvas = StyledCanvas(styles)
+        """The widget that shows it all."""
+        self.key_table = tuple(keys)
+        self._bindings = BindingsMap(bindings(self.key_table))
+        self._spots: list[tuple[int, int, str]] = []
+
+    def compose(self) -> ComposeResult:
+        """Give the canvas."""
+        yield self.canvas
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Lay out for the new size."""
+        self._paint()
+
+    def action_help(self) -> None:
+        """Show what the keys of this screen do."""
+        self.app.push_screen(KeysScreen(self.key_table))
+
+    def action_back(self) -> None:
+        """Close the screen."""
+        self.dismiss()
+
+    def _rows(self, width: int, height: int) -> list[Row]:
+        """Give what is shown above the footer: exactly `height` rows of `width` cells."""
+        raise NotImplementedError
+
+    def _footer(self) -> list[tuple[str, str]]:
+        """Give the keys of the footer with a word each, the most wanted first."""
+        return [(key.shown, key.footer) for key in self.key_table if key.footer]
+
+    def _paint(self) -> None:
+        width, height = self.size
+        if not width or not height:
+            return
+        if width < MIN_WIDTH or height < MIN_HEIGHT:
+            self._spots = []
+            self.canvas.show(too_small_rows(width, height))
+            return
+        footer, self._spots = footer_row(self._footer(), width)
+        self.canvas.show([*self._rows(width, height - 1), footer])
+
+    async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
+        """Do what a word of the footer says that was clicked; all else is the screen's own."""
+        message.stop()
+        if message.y != self.size.height - 1:
+            await self._point(message.x, message.y)
+            return
+        for first, end, shown in self._spots:
+            if first <= message.x < end:
+                key = next((key for key in self.key_table if key.shown == shown), None)
+                if key is not None:
+                    await self.run_action(key.action)
+
+    async def _point(self, x: int, y: int) -> None:
+        """Take a click above the footer."""

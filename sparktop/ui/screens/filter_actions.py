@@ -1,0 +1,70 @@
+"""The line in which words to filter by are typed: of backends and nodes, or of a node's processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from textual import events
+from textual.widgets import Input
+
+from sparktop.model.text import clean
+from sparktop.ui.canvas import Canvas
+from sparktop.ui.screens.balance_actions import BalanceActions
+
+_BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
+_PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
+
+
+def filter_line() -> Input:
+    """Make the line; it shows while words are asked for."""
+    return Input(placeholder=_BOARD_WORDS, id="filter")
+
+
+class FilterActions(BalanceActions):
+    """Asks for words and filters while they are typed."""
+
+    @property
+    def asks_filter(self) -> bool:
+        """True while the line is shown."""
+        return self.query_one("#filter", Input).has_class("asking")
+
+    def action_filter(self) -> None:
+        """Ask for the words to filter by: processes where a node is shown alone."""
+        line = self.query_one("#filter", Input)
+        line.value = self._filter
+        line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
+        line.add_class("asking")
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        if event.input.has_class("asking"):
+            self._first_row = 0
+            if not self.on_processes:
+                self._scroll = 0
+            self._filter_by(clean(event.value, 80))
+
+    @property
+    def _filter(self) -> str:
+        return self.view.processes.filter if self.on_processes else self.view.filter
+
+    def _filter_by(self, words: str) -> None:
+        view = self.view
+        if self.on_processes:
+            self.show_as(replace(view, processes=replace(view.processes, filter=words)))
+        else:
+            self.show_as(replace(view, filter=words))
+
+    def on_input_submitted(self, _: Input.Submitted) -> None:
+        """Keep the filter and go back to the board."""
+        self._close_filter()
+
+    def on_key(self, event: events.Key) -> None:
+        """Leave the line with Esc even where the configuration has moved that key."""
+        if event.key == "escape" and self.asks_filter:
+            event.stop()
+            self.action_back()
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter", Input).remove_class("asking")
+        self.query_one("#canvas", Canvas).focus()

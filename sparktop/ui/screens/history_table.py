@@ -1,0 +1,171 @@
+"""The table of results with its cursor: what is on the disk is read in a thread, shown as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from textual.worker import Worker, WorkerState
+
+from sparktop.keys import Key
+from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.panels.rows import Row
+from sparktop.panels.sweep_history import TOP, first_in_sight, history_screen, room_of
+from sparktop.sweep.history import History
+from sparktop.sweep.history_view import found_rows
+from sparktop.ui.canvas import Canvas
+from sparktop.ui.screens.canvas_screen import CanvasScreen
+from sparktop.ui.styles import RoleStyles
+
+_log = logging.getLogger(__name__)
+
+_READ_AT_ONCE = 8
+_LOOK_EVERY_S = 3.0
+"""Another sparktop may keep a sweep meanwhile."""
+
+
+class HistoryTable(CanvasScreen):
+    """Shows results; a subclass does something with them."""
+
+    def __init__(
+        self, styles: RoleStyles, history: History, keys: Sequence[Key], marked: Sequence[str] = ()
+    ) -> None:
+        """Show `history`, driven by `keys`; `marked` are marked already."""
+        super().__init__(styles, keys)
+        self._history = history
+        self._all: list[HistoryRow] = []
+        self._found: list[HistoryRow] = []
+        self._marked: list[str] = list(marked)
+        self._chosen: str | None = None
+        """The key of the row under the cursor; None: the first, whichever that is."""
+        self._at = 0
+        self._first = 0
+        self._query = ""
+        self._notice = ""
+        self._told_problem: str | None = None
+        self._unread = 0
+
+    def on_mount(self) -> None:
+        """Look what there is, now and every few seconds."""
+        self._unread = 1  # until the first look nobody knows that there is nothing
+        self._paint()
+        self._look()
+        self.set_interval(_LOOK_EVERY_S, self._look_again)
+
+    def on_screen_resume(self) -> None:
+        """Look again after another screen, which may have kept something."""
+        if self.is_mounted:
+            self._look()
+
+    def _look_again(self) -> None:
+        if self.is_current:
+            self._look()
+
+    def _look(self) -> None:
+        self.run_worker(self._read(), group="history-reading", exclusive=True, exit_on_error=False)
+
+    async def _read(self) -> None:
+        """Read what is new, a few files at a time in a thread, and show what is known after each."""
+        left = await asyncio.to_thread(self._history.look)
+        while left:
+            self._take(left)
+            left = await asyncio.to_thread(self._history.read, _READ_AT_ONCE)
+        self._take(0)
+
+    def _take(self, unread: int) -> None:
+        """Take in the rows as they are now."""
+        self._unread = unread
+        self._all = self._history.rows()
+        problem = self._history.remarks.problem
+        if problem != self._told_problem:
+            self._told_problem = problem
+            self._notice = problem or self._notice
+        known = {row.key for row in self._all}
+        if not unread:
+            self._marked = [key for key in self._marked if key in known]
+        self._find()
+        self._paint()
+
+    def _find(self) -> None:
+        """Choose the rows that are shown, and keep the cursor on its row; else where it was."""
+        self._found = found_rows(self._all, self._query) if self._query else self._all
+        if self._chosen is None:
+            self._at = 0
+            return
+        keys = [row.key for row in self._found]
+        if self._chosen in keys:
+            self._at = keys.index(self._chosen)
+        else:
+            self._at = max(0, min(self._at, len(keys) - 1))
+            if not self._unread and not self._query:
+                self._chosen = keys[self._at] if keys else None
+
+    @property
+    def current(self) -> HistoryRow | None:
+        """The row under the cursor."""
+        return self._found[self._at] if self._at < len(self._found) else None
+
+    def _rows(self, width: int, height: int) -> list[Row]:
+        room, current = room_of(height), self.current
+        self._first = first_in_sight(len(self._found), room, self._at, self._first)
+        return history_screen(
+            self._found,
+            width,
+            height,
+            chosen=None if current is None else current.key,
+            marked=self._marked,
+            query=self._query,
+            notice=self._notice,
+            first=self._first,
+            unread=self._unread,
+        )
+
+    def _say(self, notice: str) -> None:
+        self._notice = notice
+        self._paint()
+
+    def _tell(self, words: str) -> None:
+        """Say what may be too long for the frame."""
+        self.notify(words, timeout=8, markup=False)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Tell of a mistake in the program instead of dying of it."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            _log.error("the history failed", exc_info=event.worker.error)
+            self._say("unexpected error: see the log")
+
+    # The cursor
+
+    def action_select(self, step: int) -> None:
+        """Move the cursor."""
+        if self._found:
+            self._at = max(0, min(len(self._found) - 1, self._at + step))
+            self._chosen = self._found[self._at].key
+            self._say("")
+
+    def action_page(self, step: int) -> None:
+        """Move the cursor by screens."""
+        self.action_select(step * room_of(self.size.height - 1))
+
+    async def _point(self, x: int, y: int) -> None:
+        """Choose what was clicked; a second click opens it."""
+        at = self._first + y - TOP
+        if not TOP <= y < TOP + room_of(self.size.height - 1) or at >= len(self._found) or not x:
+            return
+        if self._chosen == self._found[at].key:
+            self.action_open()
+            return
+        self._at, self._chosen = at, self._found[at].key
+        self._say("")
+
+    def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
+        """Scroll; the cursor stays on the screen."""
+        message.stop()
+        room = room_of(self.size.height - 1)
+        self._first = max(0, min(len(self._found) - room, self._first + 3 * message.direction))
+        self.action_select(max(self._first, min(self._first + room - 1, self._at)) - self._at)
+
+    def action_open(self) -> None:
+        """Show the result on the full screen."""
+        raise NotImplementedError

@@ -1,0 +1,391 @@
+"""A sweep on the whole screen: tracks or curves with the table, and pages behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Protocol
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingsMap
+from textual.screen import Screen
+
+from sparktop.errors import UsageError
+from sparktop.graphics.cells import fit
+from sparktop.keys import SWEEP_KEYS, Key
+from sparktop.model.snapshot import Severity
+from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
+from sparktop.panels.bars import footer_row
+from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH
+from sparktop.panels.rows import Row
+from sparktop.panels.sweep_curves import curves_screen
+from sparktop.panels.sweep_evidence import evidence_screen
+from sparktop.panels.sweep_notices import notices_screen
+from sparktop.panels.sweep_screen import drawn_sweep
+from sparktop.panels.sweep_table import all_levels, newest_begun
+from sparktop.panels.sweep_topology import topology_screen
+from sparktop.panels.too_small import too_small_rows
+from sparktop.sweep.references import Reference, load_reference, reference_names
+from sparktop.ui.canvas import Canvas
+from sparktop.ui.frugal import FrugalCompositor
+from sparktop.ui.keys import bindings
+from sparktop.ui.screens.sweep_source import SweepSource
+from sparktop.ui.styles import RoleStyles
+
+FOOTER = 1
+_STEP = 3
+"""Rows that one press or one turn of the wheel scrolls."""
+
+
+class Desk(Protocol):
+    """What the screen cannot do by itself: a `sparktop.ui.sweep_desk.SweepDesk`."""
+
+    def stop(self) -> None:
+        """Stop the sweep that runs, at the second press."""
+        ...
+
+    def history(self) -> None:
+        """Show the results on disk."""
+        ...
+
+    def compare(self, source: SweepSource) -> None:
+        """Choose what to lay beside this one."""
+        ...
+
+    def say(self, message: str, severity: Severity = Severity.INFO) -> None:
+        """Tell the user a line."""
+        ...
+
+
+class Page(Enum):
+    """What the screen shows."""
+
+    MAIN = "main"
+    CURVES = "curves"
+    TOPOLOGIES = "topologies"
+    EVIDENCE = "evidence"
+    NOTICES = "notices"
+
+
+_FOOTERS = {
+    Page.MAIN: ("why", "back", "curves", "topologies", "reference", "stop", "notices", "compare", "history"),
+    Page.CURVES: ("back", "curves", "reference", "stop"),
+    Page.TOPOLOGIES: ("back", "topologies", "curves", "stop"),
+    Page.EVIDENCE: ("back", "turn", "stop"),
+    Page.NOTICES: ("back", "notices", "stop"),
+}
+"""Keys that the footer of each page names, the most wanted first."""
+_LIVE, _OVER = frozenset({"stop"}), frozenset({"compare"})
+"""Keys that only a running sweep has, and only one that is over."""
+
+
+class SweepScreen(Screen[None]):
+    """Any sweep: one that runs, one from a file, one that somebody else makes."""
+
+    AUTO_FOCUS = "#canvas"
+    DEFAULT_CSS = "SweepScreen { background: $background; }"
+
+    def __init__(
+        self,
+        styles: RoleStyles,
+        source: SweepSource,
+        *,
+        desk: Desk | None = None,
+        keys: Sequence[Key] = SWEEP_KEYS,
+    ) -> None:
+        """Draw what `source` gives; `desk` does what reaches beyond this screen."""
+        super().__init__()
+        self._compositor = FrugalCompositor()
+        self._canvas = Canvas(styles)
+        self._source = source
+        self._desk = desk
+        self.key_table = tuple(keys)
+        self._bindings = BindingsMap(bindings(self.key_table))
+        self.page = Page.MAIN
+        self.chosen: LevelKey | None = None
+        """The level that is chosen; None: the newest is followed."""
+        self.run: int | None = None
+        """The run whose requests are drawn; None: the newest."""
+        self.tracks = False
+        """True where a sweep that is over shows its tracks again instead of its curves."""
+        self.reference: Reference | None = None
+        self._references: list[Reference] | None = None
+        self._view: SweepView | None = None
+        self._evidence: LevelEvidence | None = None
+        self._scroll = 0
+        self._height = 0
+        self._spots: list[tuple[int, int, str]] = []
+        self._rows_of: dict[int, LevelKey] = {}
+        self._first_cell = 0
+
+    def compose(self) -> ComposeResult:
+        """Give the canvas."""
+        yield self._canvas
+
+    @property
+    def canvas(self) -> Canvas:
+        """The widget that shows it all."""
+        return self._canvas
+
+    def on_mount(self) -> None:
+        """Draw at once."""
+        self.redraw()
+
+    def on_screen_resume(self) -> None:
+        """Draw what has changed below another screen."""
+        self.redraw()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Lay out for the new size."""
+        self._paint()
+
+    def redraw(self) -> None:
+        """Show the sweep as it stands now."""
+        self._view = self._source.view()
+        self._paint()
+
+    @property
+    def room(self) -> int:
+        """Rows above the footer."""
+        return max(0, self.size.height - FOOTER)
+
+    def _paint(self) -> None:
+        width, height = self.size
+        view = self._view
+        if view is None or not width or not height:
+            return
+        self._rows_of = {}
+        if width < MIN_WIDTH or height < MIN_HEIGHT:
+            self._spots = []
+            self._canvas.show(too_small_rows(width, height))
+            return
+        rows = self._page_rows(view, width)
+        self._height = len(rows)
+        self._scroll = max(0, min(self._scroll, self._height - self.room))
+        footer, self._spots = footer_row(self._footer_keys(view), width)
+        self._canvas.show([*rows[self._scroll : self._scroll + self.room], footer])
+
+    def _page_rows(self, view: SweepView, width: int) -> list[Row]:
+        """Draw the page; one that there is nothing of any more gives way to the main one."""
+        room = self.room
+        if self.page is Page.EVIDENCE:
+            level = self._level(view)
+            self._evidence = None if level is None else self._source.evidence(level)
+            if self._evidence is not None:
+                found = self._evidence
+                return evidence_screen(found, width, room, run=self.run, simulated=view.simulated)
+        if self.page is Page.TOPOLOGIES and view.topologies is not None:
+            compared = view.topologies
+            return topology_screen(compared, width, room, title=view.title, simulated=view.simulated)
+        if self.page is Page.CURVES and view.plots:
+            return curves_screen(view, width, room)
+        if self.page is Page.NOTICES:
+            return notices_screen(view, width, room)
+        self.page = Page.MAIN
+        note = "" if self.reference is None else f"beside it: {fit(self.reference.title, 44).rstrip()}"
+        drawn = drawn_sweep(view, width, room, chosen=self.chosen, curves=not self.tracks, note=note)
+        self._rows_of, self._first_cell = drawn.spots, drawn.first_cell
+        return drawn.rows
+
+    def _footer_keys(self, view: SweepView) -> list[tuple[str, str]]:
+        table = {key.name: key for key in self.key_table}
+        hidden = _LIVE if view.status.over else _OVER
+        names = [name for name in (*_FOOTERS[self.page], "help") if name not in hidden]
+        if view.topologies is None and self.page is Page.MAIN:
+            names.remove("topologies")
+        several = self._evidence is not None and len(self._evidence.timelines) > 1
+        keys = []
+        for name in names:
+            if name == "turn":
+                keys += [("tab", "other run")] if several else []
+            else:
+                keys.append((table[name].shown, self._footer_word(table[name])))
+        below = self._height - self.room - self._scroll
+        return [("↓", f"{below} more rows"), *keys] if below > 0 else keys
+
+    def _footer_word(self, key: Key) -> str:
+        if key.name == "reference" and self.reference is not None:
+            return f"ref: {fit(self.reference.name, min(24, len(self.reference.name)))}"
+        return key.footer or ""
+
+    def _level(self, view: SweepView) -> LevelKey | None:
+        """Give the chosen level, else the newest."""
+        levels = all_levels(view)
+        keys = [level.key for level in levels]
+        if self.chosen in keys:
+            return self.chosen
+        return keys[newest_begun(levels)] if keys else None
+
+    def _show(self, page: Page) -> None:
+        """Go to a page, or back to the main one where it is shown."""
+        self.page = Page.MAIN if self.page is page else page
+        self._scroll = 0
+        self.redraw()
+
+    def action_step(self, step: int) -> None:
+        """Choose another level; scroll a page that is taller than the screen."""
+        if self.page is not Page.MAIN:
+            self._scroll += _STEP * step
+            self._paint()
+            return
+        view = self._view
+        levels = [] if view is None else all_levels(view)
+        keys = [level.key for level in levels]
+        if not keys:
+            return
+        if self.chosen in keys:
+            self.chosen = keys[max(0, min(len(keys) - 1, keys.index(self.chosen) + step))]
+        else:
+            self.chosen = keys[newest_begun(levels)]
+        self._paint()
+
+    def action_scroll(self, screens: int) -> None:
+        """Go a screen further up or down; in the table as many levels."""
+        if self.page is Page.MAIN:
+            self.action_step(screens * max(1, len(self._rows_of) - 1))
+        else:
+            self._scroll += screens * max(1, self.room - 2)
+            self._paint()
+
+    def action_why(self) -> None:
+        """Show why the chosen level is as it is."""
+        view = self._view
+        if self.page is Page.EVIDENCE or view is None:
+            return
+        level = self._level(view)
+        if level is None or self._source.evidence(level) is None:
+            self._say("nothing is known of this level yet")
+            return
+        self.run = None
+        self._show(Page.EVIDENCE)
+
+    def action_turn(self, step: int) -> None:
+        """Show the requests of another run of the level; on the main page choose another level."""
+        if self.page is not Page.EVIDENCE or self._evidence is None:
+            self.action_step(step)
+            return
+        runs = [one.run for one in self._evidence.timelines]
+        if len(runs) > 1:
+            at = runs.index(self.run) if self.run in runs else len(runs) - 1
+            self.run = runs[(at + step) % len(runs)]
+            self._paint()
+
+    def action_curves(self) -> None:
+        """Go from tracks with the table to curves alone and back; one that is over has both in turn."""
+        view = self._view
+        if view is None:
+            return
+        if not view.plots:
+            self._say("no curves yet: no level is done")
+            return
+        if self.page is Page.CURVES:
+            self.tracks = view.status.over and view.live is not None and not self.tracks
+        self._show(Page.CURVES)
+
+    def action_topologies(self) -> None:
+        """Show targets beside one another, and back."""
+        if self._view is not None and self._view.topologies is None:
+            self._say("one target alone: nothing to lay beside one another")
+            return
+        self._show(Page.TOPOLOGIES)
+
+    def action_notices(self) -> None:
+        """Show everything that the sweep had to say, and back."""
+        self._show(Page.NOTICES)
+
+    def action_reference(self) -> None:
+        """Lay the next published table over the curves; after the last one none."""
+        view = self._view
+        if view is None:
+            return
+        fitting = [one for one in self._all_references() if fits(one, view)]
+        if not fitting:
+            self._say("no published table has figures for these curves")
+            return
+        names = [one.name for one in fitting]
+        at = names.index(self.reference.name) + 1 if self.reference and self.reference.name in names else 0
+        self.reference = fitting[at] if at < len(fitting) else None
+        self._source.refer(() if self.reference is None else (self.reference,))
+        if self.reference is not None:
+            self._say(f"{self.reference.title}; {self.reference.source}")
+        self.redraw()
+
+    def _all_references(self) -> list[Reference]:
+        if self._references is None:
+            self._references = []
+            for name in reference_names():
+                try:
+                    self._references.append(load_reference(name))
+                except UsageError as error:
+                    self._say(str(error))
+        return self._references
+
+    def action_stop(self) -> None:
+        """Stop the sweep, at the second press."""
+        if self._view is not None and self._view.status.over:
+            self._say("this sweep is over")
+        elif self._desk is not None:
+            self._desk.stop()
+
+    def action_history(self) -> None:
+        """Show the results on disk."""
+        if self._desk is not None:
+            self._desk.history()
+
+    def action_compare(self) -> None:
+        """Choose another result to compare with."""
+        if self._desk is not None:
+            self._desk.compare(self._source)
+
+    def action_help(self) -> None:
+        """Show what the keys do here."""
+        from sparktop.ui.screens.help import SweepHelpScreen
+
+        self.app.push_screen(SweepHelpScreen(self.key_table))
+
+    def action_back(self) -> None:
+        """Go from a page to the sweep, and from there to where it was opened."""
+        if self.page is not Page.MAIN:
+            self._show(Page.MAIN)
+        else:
+            self.dismiss(None)
+
+    async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
+        """Choose the level that was clicked; a second click opens it; the footer's words are buttons."""
+        if message.y == self.size.height - 1:
+            actions = {key.shown: key.action for key in self.key_table}
+            actions |= {"↓": "step(1)", "tab": "turn(1)"}
+            for first, end, shown in self._spots:
+                if first <= message.x < end:
+                    await self.run_action(actions[shown])
+            return
+        level = self._rows_of.get(message.y + self._scroll)
+        if level is None or message.x < self._first_cell:
+            return
+        if level == self.chosen:
+            self.action_why()
+        else:
+            self.chosen = level
+            self._paint()
+
+    def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
+        """Scroll a page; go through the levels of the table."""
+        self.action_step(message.direction)
+
+    def _say(self, message: str) -> None:
+        if self._desk is not None:
+            self._desk.say(message)
+        else:
+            self.notify(message, timeout=3, markup=False)
+
+
+def fits(reference: Reference, view: SweepView) -> bool:
+    """Tell whether a published table has a figure that is drawn, under a load that lies among these."""
+    for plot in view.plots:
+        own = [point.concurrency for line in plot.lines if line.reference is None for point in line.points]
+        for series in reference.series:
+            theirs = [one.load.concurrency for one in series.levels if plot.metric in one.figures]
+            if own and theirs and min(theirs) <= max(own) and max(theirs) >= min(own):
+                return True
+    return False

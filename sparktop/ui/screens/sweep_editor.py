@@ -1,0 +1,325 @@
+"""The editor of sweeps: which targets, under which load, with what it will cost, checked as it is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingsMap
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from sparktop.keys import Key
+from sparktop.model.load import LoadMode
+from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.sweep.draft import (
+    WHOLE,
+    CheckedDraft,
+    Draft,
+    checked,
+    is_changed,
+    with_mode,
+    with_preset,
+)
+from sparktop.sweep.forecast import forecast, pieces
+from sparktop.sweep.last_choice import still_there
+from sparktop.sweep.plan import Api, Order, SweepTarget
+from sparktop.sweep.results import SweepResult
+from sparktop.ui.keys import bindings
+from sparktop.ui.screens.sweep_fields import Choice, Field, FieldChanged, Problem, TargetList, Typed
+
+EDITOR_KEYS = (
+    Key("start", ("ctrl+s",), "ctrl+s", "start", "start the sweep", "start"),
+    Key("close", ("escape",), "esc", "close", "close without a sweep; the fields are remembered", "close"),
+    Key("next", ("tab", "down"), "tab ↓", "app.focus_next", "next field", "next"),
+    Key("previous", ("shift+tab", "up"), "↑", "app.focus_previous", "the field before"),
+    Key("mark", (), "space", "", "mark a target, or take its mark away", "mark"),
+    Key("turn", (), "← →", "", "another preset or word", "change"),
+)
+"""Every key of the editor, in the order of its footer."""
+
+_FRAME = 2
+"""Rows of the box's lines."""
+_SHARE = 0.96
+"""Of the screen's height that the box takes at most."""
+_LEAST_FORM = 3
+_WARM, _COLD = "yes", "no"
+_LABELS = {
+    "preset": "preset",
+    "concurrency": "concurrency",
+    "pp": "prompt tokens",
+    "tg": "output tokens",
+    "runs": "runs",
+    "duration": "seconds",
+    "requests": "requests",
+    "mode": "load",
+    "order": "order",
+    "warmup": "warm-up run",
+    "api": "api",
+    "headroom": "least free GiB",
+    "gpu": "most GPU °C",
+    "model": "model",
+    "slo": "slo",
+}
+_EMPTY = {
+    "concurrency": "1,4,16",
+    "pp": "128",
+    "tg": "64",
+    "runs": "till the time is up",
+    "duration": "no limit",
+    "requests": "as the runs give",
+    "model": "the server's only or first one",
+    "headroom": "no limit",
+    "gpu": "no limit",
+    "slo": "none; ttft_p90_ms=2000 looks for the most at once",
+}
+_LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")
+_RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
+_WIDE = ("model", "slo")
+"""Below the columns: what is typed there is long."""
+_CHOICES = {
+    "mode": tuple(one.value for one in LoadMode),
+    "order": tuple(one.value for one in Order),
+    "api": tuple(one.value for one in Api),
+    "warmup": (_WARM, _COLD),
+}
+
+
+def _ignore(_: Draft) -> None:
+    """Keep nothing."""
+
+
+class _Foot(Vertical):
+    """What never scrolls away; tells when its height changes."""
+
+    def __init__(self, resized: Callable[[], None]) -> None:
+        super().__init__(id="foot")
+        self._resized = resized
+
+    def on_resize(self) -> None:
+        """Tell it."""
+        self._resized()
+
+
+class SweepEditor(ModalScreen[Draft | None]):
+    """Asks for a sweep; closes with the draft to start, or with None."""
+
+    AUTO_FOCUS = "#field-concurrency"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-wide")]  # noqa: RUF012 - Textual declares it on instances
+    DEFAULT_CSS = """
+    SweepEditor { align: center middle; }
+    SweepEditor > #box {
+        width: 104; max-width: 96%; height: auto; max-height: 96%;
+        border: round $border; background: $background; padding: 0 1; overflow: hidden;
+        border-title-color: $foreground; border-subtitle-color: $foreground;
+    }
+    SweepEditor.-narrow > #box { max-width: 100%; max-height: 100%; }
+    SweepEditor #form {
+        height: auto; background: $background; scrollbar-size-vertical: 1;
+        scrollbar-color: $border; scrollbar-background: $background;
+        scrollbar-color-hover: $accent; scrollbar-color-active: $accent;
+        scrollbar-background-hover: $background; scrollbar-background-active: $background;
+    }
+    SweepEditor .field, SweepEditor .field > Horizontal, SweepEditor #columns, SweepEditor .column {
+        height: auto;
+    }
+    SweepEditor .column { width: 1fr; }
+    SweepEditor.-narrow #columns { layout: vertical; }
+    SweepEditor.-wide #right { margin-left: 2; }
+    SweepEditor .label { width: 15; height: 1; }
+    SweepEditor .input { width: 1fr; height: 1; background: $background; color: $foreground; padding: 0; }
+    SweepEditor Typed:focus, SweepEditor Choice:focus { background: $block-cursor-background; }
+    SweepEditor:nocolor Choice:focus, SweepEditor:nocolor Button:focus { text-style: reverse; }
+    SweepEditor:nocolor #field-targets:focus > .option-list--option-highlighted { text-style: underline; }
+    SweepEditor .problem {
+        height: auto; padding-left: 2; color: $error; text-style: bold; display: none;
+    }
+    SweepEditor #field-targets {
+        height: auto; max-height: 6; border: none; padding: 0; background: $background; margin: 1 0 0 0;
+        text-wrap: nowrap; text-overflow: ellipsis;
+        scrollbar-size-vertical: 1; scrollbar-color: $border; scrollbar-background: $background;
+    }
+    SweepEditor #field-targets:focus { border: none; background-tint: $background 0%; }
+    SweepEditor #field-targets > .option-list--option-highlighted {
+        background: $background; color: $foreground; text-style: none;
+    }
+    SweepEditor #field-targets:focus > .option-list--option-highlighted {
+        background: $block-cursor-background; color: $foreground;
+    }
+    SweepEditor #columns { margin-top: 1; }
+    SweepEditor #foot { dock: bottom; height: auto; background: $background; }
+    SweepEditor #cost { height: auto; min-height: 2; margin-top: 1; }
+    SweepEditor.-narrow #cost { margin-top: 0; }
+    SweepEditor #wrong { padding-left: 0; }
+    SweepEditor Button {
+        height: 1; min-width: 9; border: none; background: $background; color: $foreground; margin-right: 2;
+    }
+    SweepEditor Button:focus { background: $block-cursor-background; text-style: bold reverse; }
+    SweepEditor #buttons { height: 1; align-horizontal: right; }
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[SweepTarget],
+        draft: Draft,
+        *,
+        presets: Mapping[str, SweepSettings],
+        guard: GuardLimits,
+        known: Sequence[SweepResult] = (),
+        keep: Callable[[Draft], None] = _ignore,
+    ) -> None:
+        """Begin with `draft`, less what is no longer among `presets` and `targets`.
+
+        `known` are earlier results, by which the time is told; `keep` is called with the draft whenever the
+        editor closes, started or not.
+        """
+        super().__init__()
+        self._targets = tuple(targets)
+        self._draft = still_there(draft, presets, {one.name for one in targets})
+        self._presets = presets
+        self._guard = guard
+        self._known = tuple(known)
+        self._keep = keep
+        self._checked = CheckedDraft(None)
+        self._fields: dict[str, Field] = {}
+        self._bindings = BindingsMap(bindings([key for key in EDITOR_KEYS if key.keys]))
+
+    @property
+    def draft(self) -> Draft:
+        """What the fields hold now."""
+        return self._draft
+
+    def compose(self) -> ComposeResult:
+        """Build the form, and below it what never scrolls away: what is wrong, the cost, the buttons."""
+        self._fields = {name: Field(label, self._inside(name)) for name, label in _LABELS.items()}
+        with Vertical(id="box") as box:
+            box.border_title = "sweep"
+            box.border_subtitle = " · ".join(f"{key.shown} {key.footer}" for key in EDITOR_KEYS if key.footer)
+            with VerticalScroll(id="form", can_focus=False):
+                yield self._fields["preset"]
+                yield TargetList(self._targets, self._draft.targets)
+                yield Problem(id="no-target", classes="problem")
+                with Horizontal(id="columns"):
+                    with Vertical(classes="column"):
+                        yield from (self._fields[name] for name in _LEFT)
+                    with Vertical(classes="column", id="right"):
+                        yield from (self._fields[name] for name in _RIGHT)
+                yield from (self._fields[name] for name in _WIDE)
+            with _Foot(self.fit_form):
+                yield Static(id="cost")
+                yield Problem(id="wrong", classes="problem")
+                with Horizontal(id="buttons"):
+                    yield Button(Text("[ start ]"), id="start", compact=True)
+                    yield Button(Text("[ cancel ]"), id="cancel", compact=True)
+
+    def _inside(self, name: str) -> Choice | Typed:
+        if name == "preset":
+            return Choice(name, list(self._presets), self._draft.preset)
+        if name in _CHOICES:
+            return Choice(name, _CHOICES[name], self._word(name))
+        return Typed(name, self._word(name), _EMPTY[name])
+
+    def _word(self, name: str) -> str:
+        value = getattr(self._draft, name)
+        if isinstance(value, bool):
+            return _WARM if value else _COLD
+        return str(value)
+
+    def on_mount(self) -> None:
+        """Check what the editor begins with."""
+        self._show(fill=False)
+
+    def on_resize(self) -> None:
+        """Give the form what the foot leaves of the new size."""
+        self.fit_form()
+
+    def fit_form(self) -> None:
+        """Let the form scroll above the foot; a style sheet cannot say "the rest, but only what it needs"."""
+        foot = self.query_one("#foot").outer_size.height
+        share = 1.0 if self.has_class("-narrow") else _SHARE
+        room = int(self.size.height * share) - _FRAME - foot
+        self.query_one("#form").styles.max_height = max(_LEAST_FORM, room)
+
+    def on_field_changed(self, message: FieldChanged) -> None:
+        """Take what was typed, chosen or marked."""
+        message.stop()
+        self.change(message.name, message.value)
+
+    def change(self, name: str, value: object) -> None:
+        """Set a field of the draft, with what follows from it, and show all as it is then."""
+        if name == "preset":
+            names = {one.name for one in self._targets}
+            self._draft = with_preset(self._draft, self._presets[str(value)], self._guard, names)
+        elif name == "mode":
+            self._draft = with_mode(self._draft, str(value))
+        elif name == "warmup":
+            self._draft = replace(self._draft, warmup=value == _WARM)
+        else:
+            self._draft = replace(self._draft, **{name: value})  # type: ignore[arg-type]  # by the field's name
+        self._show(fill=name in {"preset", "mode"})
+
+    def _show(self, *, fill: bool) -> None:
+        """Show what is wrong with the draft and what it will cost; `fill` its fields where one moved others.
+
+        What somebody is typing is never written back: the next letters may be there already.
+        """
+        draft = self._draft
+        self._checked = checked(draft, self._targets)
+        problems = self._checked.problems
+        changed = is_changed(draft, self._presets.get(draft.preset), self._guard)
+        for name, field in self._fields.items():
+            inside = field.inside
+            if isinstance(inside, Choice):
+                inside.show(self._word(name), ", changed" if name == "preset" and changed else "")
+            elif fill:
+                inside.show(self._word(name))
+            field.problem.tell(problems.get(name))
+        targets = self.query_one(TargetList)
+        if targets.names != draft.targets:
+            targets.show(draft.targets)
+        self.query_one("#no-target", Problem).tell(problems.get("targets"))
+        self._show_cost()
+
+    def _show_cost(self) -> None:
+        problems, plan = self._checked.problems, self._checked.plan
+        cost = self.query_one("#cost", Static)
+        cost.display = plan is not None
+        if plan is not None:
+            sent, tokens, time = pieces(forecast(plan, self._known))
+            cost.update(Text(f"{sent} · {tokens}\n{time}"))
+        self.query_one("#wrong", Problem).tell(_cannot(problems) if problems else None)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Start or close."""
+        if event.button.id == "start":
+            self.action_start()
+        else:
+            self.action_close()
+
+    def action_start(self) -> None:
+        """Close with the draft; where something is wrong, go there instead."""
+        problems = self._checked.problems
+        if problems:
+            name = next((one for one in ("targets", *_LABELS) if one in problems), None)
+            if name is not None:
+                self.query_one(f"#field-{name}").focus()
+            return
+        self._keep(self._draft)
+        self.dismiss(self._draft)
+
+    def action_close(self) -> None:
+        """Close without a sweep; what was typed is kept for the next time."""
+        self._keep(self._draft)
+        self.dismiss(None)
+
+
+def _cannot(problems: Mapping[str, str]) -> str:
+    """Say why the sweep cannot start: what is wrong as a whole, or the names of the fields."""
+    if WHOLE in problems:
+        return f"cannot start: {problems[WHOLE]}"
+    labels = {"targets": "targets"} | _LABELS
+    names = [label for name, label in labels.items() if name in problems]
+    return f"cannot start: {', '.join(names)} {'is' if len(names) == 1 else 'are'} not right yet"

@@ -1,0 +1,199 @@
+"""What the editor of sweeps is made of: fields to type in, words to choose from, targets to mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.text import clean
+from sparktop.sweep.plan import SweepTarget, TargetKind
+
+LABEL = 14
+"""Cells of what stands before a field."""
+_LONGEST = 400
+_NAME, _MOST_NAME = 12, 28
+_KIND = 8
+MARKED, UNMARKED = "[x]", "[ ]"
+
+
+class FieldChanged(Message):
+    """Somebody typed, chose or marked something."""
+
+    def __init__(self, name: str, value: object) -> None:
+        """Carry the field's name in a draft, and what it holds now."""
+        super().__init__()
+        self.name = name
+        self.value = value
+
+
+class Problem(Static):
+    """The line under a field that says what is wrong with it; no line where nothing is."""
+
+    def tell(self, line: str | None) -> None:
+        """Say `line`, or nothing."""
+        self.display = bool(line)
+        self.update(Text(f"✗ {line}" if line else ""))
+
+
+class Choice(Static, can_focus=True):
+    """One of a few words: arrows, space or a click go to another."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("left", "turn(-1)", "the word before"),
+        ("right,space,enter", "turn(1)", "the next word"),
+    ]
+
+    def __init__(self, name: str, words: Sequence[str], value: str) -> None:
+        """Show `value` of `words`; a change is told as the field `name`."""
+        super().__init__(id=f"field-{name}", classes="input")
+        self._field = name
+        self._words = list(words)
+        self.value = value
+        self._after = ""
+
+    def on_mount(self) -> None:
+        """Draw the first word."""
+        self.show(self.value)
+
+    def show(self, value: str, after: str = "") -> None:
+        """Show a word; `after` says more of it."""
+        self.value, self._after = value, after
+        line = Text()
+        line.append("◂ ", style="dim")
+        line.append(clean(value, 60), style="bold")
+        line.append(clean(after, 80))
+        line.append(" ▸", style="dim")
+        self.update(line)
+
+    def action_turn(self, step: int) -> None:
+        """Go to another word, from the last one to the first."""
+        index = self._words.index(self.value) if self.value in self._words else -1
+        self.show(self._words[(index + step) % len(self._words)])
+        self.post_message(FieldChanged(self._field, self.value))
+
+    def on_click(self, event: events.Click) -> None:
+        """Go back where the left arrow was clicked, else on."""
+        self.action_turn(-1 if event.x == 0 else 1)
+
+
+class Typed(Input):
+    """A text to type; Enter goes to the next field."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "screen.focus_next", "next field")]
+
+    def __init__(self, name: str, value: str, placeholder: str) -> None:
+        """Hold `value`; a change is told as the field `name`."""
+        super().__init__(
+            value,
+            placeholder=placeholder,
+            id=f"field-{name}",
+            classes="input",
+            max_length=_LONGEST,
+            compact=True,
+            select_on_focus=False,
+        )
+        self._field = name
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Tell what was typed."""
+        event.stop()
+        self.post_message(FieldChanged(self._field, event.value))
+
+    def show(self, value: str) -> None:
+        """Hold another text, and tell nobody."""
+        if value != self.value:
+            with self.prevent(Input.Changed):
+                self.value = value
+
+
+class Field(Vertical):
+    """A label, what is typed or chosen, and a line for what is wrong with it."""
+
+    def __init__(self, label: str, inside: Choice | Typed) -> None:
+        """Put `label` before `inside`."""
+        super().__init__(classes="field")
+        self._label = label
+        self.inside = inside
+        self.problem = Problem(classes="problem")
+
+    def compose(self) -> ComposeResult:
+        """Build it."""
+        with Horizontal():
+            yield Static(Text(fit(self._label, LABEL)), classes="label")
+            yield self.inside
+        yield self.problem
+
+    def on_click(self, event: events.Click) -> None:
+        """Let a click on the label begin to type."""
+        if event.widget is not self.inside:
+            self.inside.focus()
+
+
+class TargetList(OptionList):
+    """The targets, each with a mark; the arrows leave it at both ends."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("space", "select", "mark")]
+
+    def __init__(self, targets: Sequence[SweepTarget], marked: Sequence[str]) -> None:
+        """List `targets`, those that are `marked` with a mark."""
+        self._targets = list(targets)
+        self.marked = {name for name in marked if name in {one.name for one in targets}}
+        names = (cell_width(clean(one.name, _MOST_NAME)) for one in targets)
+        self._name_width = min(_MOST_NAME, max(_NAME, *names, 0))
+        super().__init__(*(Option(self._line(one)) for one in self._targets), id="field-targets")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Give the names of the marked ones in the order of the list."""
+        return tuple(one.name for one in self._targets if one.name in self.marked)
+
+    def _line(self, target: SweepTarget) -> Text:
+        mark, style = (MARKED, "bold") if target.name in self.marked else (UNMARKED, "")
+        line = Text()
+        line.append(f"{mark} {fit(clean(target.name, 80), self._name_width)}", style=style)
+        kind = "router" if target.kind is TargetKind.ROUTER else "server"
+        line.append(f" {fit(kind, _KIND)}")
+        if not target.known:
+            line.append("asks first  ", style="bold")
+        line.append(clean(target.url, 80))
+        if target.backends:
+            count = len(target.backends)
+            line.append(f" · {count} server{'s' if count > 1 else ''} behind it")
+        return line
+
+    def show(self, marked: Sequence[str]) -> None:
+        """Mark others."""
+        self.marked = {name for name in marked if name in {one.name for one in self._targets}}
+        for index, target in enumerate(self._targets):
+            self.replace_option_prompt_at_index(index, self._line(target))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Mark a target, or take its mark away."""
+        event.stop()
+        self.marked ^= {self._targets[event.option_index].name}
+        self.show(tuple(self.marked))
+        self.post_message(FieldChanged("targets", self.names))
+
+    def action_cursor_up(self) -> None:
+        """Go up; from the first line to the field before."""
+        if not self.highlighted:
+            self.screen.focus_previous()
+        else:
+            super().action_cursor_up()
+
+    def action_cursor_down(self) -> None:
+        """Go down; from the last line to the next field."""
+        if self.highlighted is None or self.highlighted < self.option_count - 1:
+            super().action_cursor_down()
+        else:
+            self.screen.focus_next()

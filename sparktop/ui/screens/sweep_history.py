@@ -1,0 +1,274 @@
+"""The results on disk as a table: opened, compared, remarked, deleted and brought back, brought in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.widgets import Input
+
+from sparktop.errors import SparktopError
+from sparktop.keys import Key
+from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.text import clean
+from sparktop.sweep.difference_view import Compared
+from sparktop.sweep.history import History, title_of
+from sparktop.ui.path_completion import completed
+from sparktop.ui.screens.history_table import HistoryTable
+from sparktop.ui.screens.sweep_difference import DifferenceScreen
+from sparktop.ui.screens.sweep_source import SweepSource
+from sparktop.ui.styles import RoleStyles
+
+_log = logging.getLogger(__name__)
+
+HISTORY_KEYS = (
+    Key("open", ("enter",), "enter", "open", "open the result on the full screen", "open"),
+    Key("back", ("escape",), "esc", "back", "drop the search, then the marks; then back", "back"),
+    Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
+    Key("mark", ("space",), "space", "mark", "mark the result, or unmark it", "mark"),
+    Key("compare", ("c",), "c", "compare", "compare two marked results, or one marked with this", "compare"),
+    Key(
+        "search", ("slash",), "/", "ask('search')", "search in name, targets, model, tags, note, day", "find"
+    ),
+    Key("delete", ("d", "delete"), "d", "delete", "delete the marked results, or this one", "delete"),
+    Key("undo", ("u",), "u", "undo", "bring back what was deleted last; again: what before", "undo"),
+    Key("tags", ("T",), "T", "ask('tags')", "tags: words", "tags"),
+    Key("note", ("N",), "N", "ask('note')", "a note: a line", "note"),
+    Key("import", ("i",), "i", "ask('import')", "bring in a result file of another tool", "import"),
+    Key("path", ("o",), "o", "path", "tell where the file is", "path"),
+    Key("down", ("down", "j"), "↓ j", "select(1)", "next result"),
+    Key("up", ("up", "k"), "↑ k", "select(-1)", "result before"),
+    Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further"),
+    Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen back"),
+    Key("first", ("home",), "home", "select(-1000000)", "the newest result"),
+    Key("last", ("end",), "end", "select(1000000)", "the oldest result"),
+    Key("complete", ("tab",), "tab", "complete", "complete the path of a file to bring in"),
+    Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
+)
+"""Everything a key does here, in the order of the footer and the help."""
+_READ_AT_ONCE = 8
+_LOOK_EVERY_S = 3.0
+"""Another sparktop may keep a sweep meanwhile."""
+
+
+class Asked(Enum):
+    """What the line at the bottom is for, with the words that stand in it while it is empty."""
+
+    SEARCH = "find: words in name, targets, model, #tag, note, day … esc drops it"
+    TAGS = "tags: words, enter keeps them, esc leaves them as they were"
+    NOTE = "note: a line, enter keeps it, esc leaves it as it was"
+    IMPORT = "result file of llama-benchy, aiperf, guidellm or vllm bench serve: tab completes"
+
+
+class HistoryScreen(HistoryTable):
+    """All results that are kept."""
+
+    DEFAULT_CSS = """
+    HistoryScreen { background: $background; }
+    HistoryScreen > Input {
+        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
+    }
+    HistoryScreen > Input:focus { border: none; }
+    HistoryScreen > Input.asking { display: block; }
+    """
+
+    def __init__(
+        self,
+        styles: RoleStyles,
+        history: History,
+        open_source: Callable[[SweepSource], None],
+        *,
+        marked: Sequence[str] = (),
+    ) -> None:
+        """Show `history`; `open_source` shows a result on the full screen. `marked` are marked already."""
+        super().__init__(styles, history, HISTORY_KEYS, marked)
+        self._open_source = open_source
+        self._asked: Asked | None = None
+
+    def compose(self) -> ComposeResult:
+        """Give the canvas, and the line for words that shows while they are asked."""
+        yield self.canvas
+        yield Input(id="line")
+
+    # What is done with results
+
+    def action_mark(self) -> None:
+        """Mark the row for a comparison or a deletion, or unmark it, and go on."""
+        if (row := self.current) is None:
+            return
+        if row.key in self._marked:
+            self._marked.remove(row.key)
+        else:
+            self._marked.append(row.key)
+        self.action_select(1)
+
+    def _work(self, work: Coroutine[None, None, None]) -> None:
+        self.run_worker(work, group="history", exit_on_error=False)
+
+    def action_open(self) -> None:
+        """Show the result on the full screen."""
+        row = self.current
+        if row is None:
+            return
+        if row.problem is not None:
+            self._tell(row.problem)
+            return
+        self._work(self._open(row.key))
+
+    async def _open(self, key: str) -> None:
+        try:
+            source = await asyncio.to_thread(self._history.source, key)
+        except SparktopError as error:
+            self._tell(self._history.short(error))
+        else:
+            self._open_source(source)
+
+    def action_compare(self) -> None:
+        """Compare two results: the marked ones, or the marked one with the current one."""
+        row = self.current
+        keys = list(self._marked)
+        if len(keys) == 1 and row is not None and row.key not in keys:
+            keys.append(row.key)
+        if len(keys) != 2:  # noqa: PLR2004 - before and after
+            few = "mark one with space and go to the other one, then c compares them"
+            self._say(few if len(keys) < 2 else f"{len(keys)} are marked: mark two")  # noqa: PLR2004 - as above
+            return
+        # The rows are newest first.
+        chosen = [one for one in reversed(self._all) if one.key in keys]
+        if len(chosen) == len(keys):
+            self._work(self._compare(chosen[0], chosen[1]))
+
+    async def _compare(self, before: HistoryRow, after: HistoryRow) -> None:
+        try:
+            sides = [
+                Compared(title_of(row), tuple(await asyncio.to_thread(self._history.series, row.key)))
+                for row in (before, after)
+            ]
+        except SparktopError as error:
+            self._tell(self._history.short(error))
+        else:
+            self.app.push_screen(DifferenceScreen(self.canvas.role_styles, sides[0], sides[1]))
+
+    def action_delete(self) -> None:
+        """Move the marked results aside, or the current one."""
+        row = self.current
+        keys = list(self._marked) or ([row.key] if row is not None else [])
+        if keys:
+            self._work(self._delete(keys))
+
+    async def _delete(self, keys: list[str]) -> None:
+        notice = await asyncio.to_thread(self._history.delete, keys)
+        self._marked = []
+        self._take(self._unread)
+        self._say(notice)
+
+    def action_undo(self) -> None:
+        """Bring back what was deleted last."""
+        self._work(self._undo())
+
+    async def _undo(self) -> None:
+        notice, key = await asyncio.to_thread(self._history.undo)
+        self._chosen = key or self._chosen
+        self._take(self._unread)
+        self._say(notice)
+
+    def action_path(self) -> None:
+        """Tell where the file is."""
+        if (row := self.current) is not None:
+            self._tell(clean(self._history.path(row.key), 300))
+
+    # The line at the bottom
+
+    @property
+    def _line(self) -> Input:
+        return self.query_one("#line", Input)
+
+    def action_ask(self, what: str) -> None:
+        """Ask for the words of a search, of tags, of a note, or for a file."""
+        asked, row = Asked[what.upper()], self.current
+        if row is None and asked in {Asked.TAGS, Asked.NOTE}:
+            return
+        values = {Asked.SEARCH: self._query}
+        if row is not None:
+            values |= {Asked.TAGS: " ".join(row.tags), Asked.NOTE: row.note}
+            self._chosen = row.key  # what is written belongs to this row, whatever comes meanwhile
+        self._asked = asked
+        line = self._line
+        line.value = values.get(asked, "")
+        line.placeholder = asked.value
+        line.cursor_position = len(line.value)
+        line.add_class("asking")
+        line.focus()
+        self._say("")
+
+    def _close_line(self) -> None:
+        self._asked = None
+        self._line.remove_class("asking")
+        self.canvas.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Search while it is typed."""
+        if self._asked is Asked.SEARCH:
+            self._query = clean(event.value, 80)
+            self._find()
+            self._paint()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep what was typed."""
+        asked, row, words = self._asked, self.current, event.value.strip()
+        if asked is Asked.IMPORT and words:
+            self._work(self._import(words))
+            return
+        self._close_line()
+        if asked is Asked.TAGS and row is not None:
+            self._work(self._remark(row.key, tags=words))
+        elif asked is Asked.NOTE and row is not None:
+            self._work(self._remark(row.key, note=words))
+
+    async def _remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> None:
+        told = await asyncio.to_thread(self._history.remark, key, tags=tags, note=note)
+        self._take(self._unread)
+        self._say(told or "kept")
+
+    async def _import(self, words: str) -> None:
+        try:
+            key = await asyncio.to_thread(self._history.import_file, Path(words))
+        except SparktopError as error:
+            self._tell(clean(error, 300))
+            return
+        self._close_line()
+        self._chosen, self._query = key, ""
+        self._take(self._unread)
+        self._say(f"kept as {clean(key, 80)}: enter opens it")
+
+    def action_complete(self) -> None:
+        """Complete the path in the line as far as that is certain."""
+        if self._asked is Asked.IMPORT:
+            self._work(self._complete(self._line.value))
+
+    async def _complete(self, text: str) -> None:
+        found = await asyncio.to_thread(completed, text)
+        if self._asked is Asked.IMPORT and self._line.value == text:
+            self._line.value = found.text
+            self._line.cursor_position = len(found.text)
+            self._say(found.words)
+
+    def action_back(self) -> None:
+        """Leave the line, the search, the marks, the screen: one a press."""
+        if self._asked is not None:
+            searched = self._asked is Asked.SEARCH
+            self._close_line()
+            self._query = "" if searched else self._query
+        elif self._query:
+            self._query = ""
+        elif self._marked:
+            self._marked = []
+        else:
+            self.dismiss()
+            return
+        self._find()
+        self._say("")

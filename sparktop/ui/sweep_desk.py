@@ -1,0 +1,389 @@
+"""What the keys do with sweeps: choose targets, ask, start, stop, open screens, and ask before leaving.
+
+Importing it loads nothing that a start without a sweep need not have; the rest comes with the first key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.model.sweep_view import SweepView
+from sparktop.model.targets import SweepSettings, Watch
+from sparktop.model.text import clean
+from sparktop.panels.scene import PanelKey
+from sparktop.panels.sweep_countdown import Countdown
+from sparktop.store import Store
+
+if TYPE_CHECKING:
+    from sparktop.sweep.draft import Draft
+    from sparktop.sweep.history import History
+    from sparktop.sweep.plan import Plan, SweepTarget
+    from sparktop.sweep.results import SweepResult
+    from sparktop.ui.app import SparktopApp
+    from sparktop.ui.screens.sweep_source import SweepSource
+    from sparktop.ui.sweeping import Followed, Sweeping
+
+AGAIN_S = 3.0
+"""Within this the second press of a key that ends something counts."""
+_KNOWN = 40
+"""Newest results that a forecast looks at."""
+_TOAST = {
+    Severity.INFO: "information",
+    Severity.WARNING: "warning",
+    Severity.CRITICAL: "error",
+}
+_SIGNALS = {signal.SIGHUP: "the terminal went away", signal.SIGTERM: "ended by SIGTERM"}
+
+
+class SweepDesk:
+    """Between keys and the one sweep of the screen."""
+
+    def __init__(
+        self,
+        app: SparktopApp,
+        *,
+        watch: Watch,
+        store: Store | None,
+        env: Mapping[str, str] | None,
+        state: Path | None,
+    ) -> None:
+        """Sweep what `watch` and the store's snapshots name, if there is a store.
+
+        Results are kept where `env` says (None: nowhere), the editor's last choice beside the file `state`.
+        """
+        self._app = app
+        self._watch = watch
+        self._store = store
+        self._env = env
+        self._choice = None if state is None else state.with_name("sweep.json")
+        self.sweeping: Sweeping | None = None
+        """None until the first sweep."""
+        self._asked_at = float("-inf")
+        """When stopping was asked for once."""
+        self._names: tuple[str, ...] = ()
+        """Targets of the last sweep."""
+        self._leaving: asyncio.Task[None] | None = None
+        self._results: History | None = None
+
+    @property
+    def busy(self) -> bool:
+        """True while a sweep is about to start or runs: the screen is to be drawn more often."""
+        return self.sweeping is not None and self.sweeping.busy
+
+    def band(self) -> SweepView | Countdown | None:
+        """Give what the board shows of the sweep."""
+        return None if self.sweeping is None else self.sweeping.band()
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Hand a snapshot to the sweep that runs."""
+        if self.sweeping is not None:
+            self.sweeping.look(snapshot)
+
+    def folder(self) -> Path | None:
+        """Give where results are kept."""
+        if self._env is None:
+            return None
+        from sparktop.sweep.result_store import sweeps_folder
+
+        return sweeps_folder(self._env)
+
+    def presets(self) -> dict[str, SweepSettings]:
+        """Give every preset by name."""
+        from sparktop.sweep.presets import all_presets
+
+        return all_presets(self._watch.sweeps)
+
+    def start_usual(self, selected: PanelKey | None) -> None:
+        """Count down to the preset "quick" on what is selected."""
+        from sparktop.sweep.presets import DEFAULT
+
+        self._start(self.presets()[DEFAULT], selected)
+
+    def start_preset(self, number: int, selected: PanelKey | None) -> None:
+        """Count down to a preset of the configuration, on its targets, or on what is selected."""
+        self._start(self._watch.sweeps[number], selected)
+
+    def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
+        from sparktop.errors import UsageError
+        from sparktop.sweep.presets import make_plan
+
+        found = self._targets(preset.targets, selected)
+        if found is None:
+            return
+        try:
+            plan = make_plan(preset, found, guard=self._watch.guard)
+        except UsageError as error:
+            self.say(f"preset {preset.name}: {error}", Severity.WARNING)
+            return
+        self._announce(plan)
+
+    def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
+        """Give the targets of a new sweep; None, and a word why, where there can be none."""
+        sweeping = self._ready()
+        if sweeping is None:
+            return None
+        if sweeping.busy:
+            self.say("a sweep runs already: x twice stops it", Severity.WARNING)
+            return None
+        targets = self._watched()
+        names = self._meant(targets, wanted, selected)
+        by_name = {one.name: one for one in targets}
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            self.say(f"nothing of that name is watched: {', '.join(missing)}", Severity.WARNING)
+            return None
+        if not names:
+            self.say("nothing to sweep: no server or router is watched yet", Severity.WARNING)
+            return None
+        return [by_name[name] for name in names]
+
+    def _watched(self) -> tuple[SweepTarget, ...]:
+        from sparktop.sweep.watched_targets import watched_targets
+
+        snapshot = self._snapshot()
+        return () if snapshot is None else watched_targets(self._watch, snapshot)
+
+    def _meant(
+        self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
+    ) -> tuple[str, ...]:
+        """Give the targets' names: those wanted; on the band those of the last sweep; else the selected."""
+        from sparktop.sweep.watched_targets import chosen_names
+
+        known = {one.name for one in targets}
+        if wanted:
+            return tuple(wanted)
+        key = selected or PanelKey("", "")
+        if key.kind == "sweep" and self._names and known.issuperset(self._names):
+            return self._names
+        snapshot = self._snapshot()
+        return () if snapshot is None else chosen_names(targets, snapshot, key.kind, key.name)
+
+    def _snapshot(self) -> Snapshot | None:
+        return self._app.overview.shown or (None if self._store is None else self._store.snapshot())
+
+    def _announce(self, plan: Plan) -> None:
+        """Count down; ask first where a target is neither configured nor on this machine."""
+        from sparktop.sweep.watched_targets import strangers
+        from sparktop.ui.screens.ask import AskScreen
+
+        def start() -> None:
+            sweeping = self._ready()
+            if sweeping is not None:
+                self._names = tuple(one.name for one in plan.targets)
+                sweeping.announce(plan)
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
+            if yes:
+                start()
+
+        unknown = strangers(plan.targets)
+        if not unknown:
+            start()
+            return
+        lines = [f"{one.name}: {one.url}" for one in unknown]
+        lines += ["", "They are not in the configuration and not on this machine.", "Put load on them?"]
+        self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
+
+    def edit(self, selected: PanelKey | None) -> None:
+        """Open the editor on the last choice, or on the usual sweep of what is selected."""
+        if self._targets((), selected) is None:
+            return
+        self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
+
+    async def _edit(self, selected: PanelKey | None) -> None:
+        from sparktop.sweep.draft import checked, draft_of
+        from sparktop.sweep.last_choice import recall, remember, still_there
+        from sparktop.sweep.presets import DEFAULT
+        from sparktop.ui.screens.sweep_editor import SweepEditor
+
+        known = await asyncio.to_thread(self._known_results)
+        targets, presets, guard = self._watched(), self.presets(), self._watch.guard
+        meant = self._meant(targets, (), selected)
+        last = None if self._choice is None else recall(self._choice)
+        draft = last or draft_of(presets[DEFAULT], meant, guard)
+        draft = still_there(draft, presets, {one.name for one in targets})
+        draft = draft if draft.targets else replace(draft, targets=meant)
+
+        def keep(draft: Draft) -> None:
+            if self._choice is not None and (problem := remember(self._choice, draft)):
+                self.say(f"the choice is not remembered: {clean(problem)}", Severity.WARNING)
+
+        def chosen(draft: Draft | None) -> None:
+            plan = None if draft is None else checked(draft, targets).plan
+            if plan is not None:
+                self._announce(plan)
+
+        editor = SweepEditor(targets, draft, presets=presets, guard=guard, known=known, keep=keep)
+        self._app.push_screen(editor, chosen)
+
+    def _known_results(self) -> list[SweepResult]:
+        """Give the newest results on disk; what cannot be read is left out here."""
+        from sparktop.errors import UsageError
+        from sparktop.sweep.result_store import load
+
+        folder = self.folder()
+        found: list[SweepResult] = []
+        for path in sorted(folder.glob("[!.]*.json"))[-_KNOWN:] if folder is not None else ():
+            try:
+                found.append(load(path))
+            except UsageError:
+                continue
+        return found
+
+    def start_now(self) -> None:
+        """Begin what is counted down to."""
+        if self.sweeping is not None:
+            self.sweeping.start_now()
+
+    def call_off(self) -> None:
+        """End the countdown."""
+        if self.sweeping is not None:
+            self.sweeping.call_off()
+
+    def dismiss(self) -> None:
+        """Take the last sweep off the board."""
+        if self.sweeping is not None:
+            self.sweeping.dismiss()
+
+    def stop(self) -> None:
+        """Stop the sweep at the second press within three seconds; a countdown at the first."""
+        from sparktop.ui.sweeping import Stage
+
+        sweeping, now = self.sweeping, monotonic()
+        if sweeping is None or not sweeping.busy:
+            self.say("no sweep is running")
+        elif sweeping.stage is Stage.COUNTDOWN:
+            sweeping.call_off()
+        elif now - self._asked_at <= AGAIN_S:
+            self._asked_at = float("-inf")
+            sweeping.stop()
+        else:
+            self._asked_at = now
+            kept = "what is done is kept" if sweeping.loads else "whoever makes it goes on"
+            self.say(f"press x again to stop the sweep; {kept}", Severity.WARNING)
+
+    def open_sweep(self) -> None:
+        """Show the running or last sweep on the full screen."""
+        source = None if self.sweeping is None else self.sweeping.source
+        if source is not None:
+            self.open_source(source)
+
+    def open_source(self, source: SweepSource) -> None:
+        """Show any sweep on the full screen."""
+        from sparktop.ui.screens.sweep import SweepScreen
+
+        self._app.push_screen(SweepScreen(self._app.role_styles, source, desk=self))
+
+    def history(self) -> None:
+        """Show the results on disk; where they lie under what is shown, go back to them."""
+        self._show_history(())
+
+    def _show_history(self, marked: tuple[str, ...]) -> None:
+        from sparktop.sweep.history import History
+        from sparktop.ui.screens.sweep_history import HistoryScreen
+
+        folder = self.folder()
+        if folder is None:
+            self.say("results are not kept here")
+        elif any(isinstance(one, HistoryScreen) for one in self._app.screen_stack):
+            while not isinstance(self._app.screen, HistoryScreen):
+                self._app.pop_screen()
+        else:
+            # One for all: it keeps what it has read.
+            self._results = self._results or History(folder)
+            styles = self._app.role_styles
+            self._app.push_screen(HistoryScreen(styles, self._results, self.open_source, marked=marked))
+
+    def compare(self, source: SweepSource) -> None:
+        """Show the results on disk, to choose what to lay beside this one; the last sweep is marked."""
+        sweeping = self.sweeping
+        own = sweeping is not None and source is sweeping.source and sweeping.path is not None
+        self._show_history((sweeping.path.name,) if own and sweeping and sweeping.path else ())
+        self.say("mark a result with space and go to the other one; c lays them side by side")
+
+    def follow_file(self, path: Path) -> None:
+        """Show the run whose progress somebody else writes into this file."""
+        from sparktop.sweep.follow import FollowedRun
+
+        self.follow(FollowedRun(path), clean(path.name, 60))
+
+    def follow(self, run: Followed, what: str) -> None:
+        """Show a run that somebody else makes."""
+        sweeping = self._ready()
+        if sweeping is not None:
+            sweeping.follow(run, what)
+
+    def ask_to_leave(self) -> bool:
+        """Ask whether to stop the sweep that puts load on servers; False where none does."""
+        sweeping = self.sweeping
+        if sweeping is None or not sweeping.loads:
+            self.call_off()
+            return False
+        from sparktop.ui.screens.ask import AskScreen
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
+            if yes:
+                self._leave("the program was left", 0)
+
+        if not isinstance(self._app.screen, AskScreen):
+            lines = ["A sweep is running: stop it and quit?", "What is done is kept."]
+            self._app.push_screen(AskScreen("quit", lines, yes="stop it and quit", no="go on"), answered)
+        return True
+
+    def hear_signals(self) -> None:
+        """End the load at once, save and leave when the terminal goes away or somebody asks for the end."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        loop = asyncio.get_running_loop()
+        for one, why in _SIGNALS.items():
+            # One that is ignored stays so: somebody started us with nohup.
+            if signal.getsignal(one) is signal.SIG_DFL:
+                loop.add_signal_handler(one, self._leave, why, 128 + one)
+
+    def _leave(self, why: str, code: int) -> None:
+        for descriptor in (1, 2):
+            # Writing to a terminal that is gone would fail again and again on the way out.
+            if code and not os.isatty(descriptor):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._finish_and_exit(why, code))
+
+    async def _finish_and_exit(self, why: str, code: int) -> None:
+        await self.finish(why)
+        self._app.exit(return_code=code)
+
+    async def finish(self, why: str) -> None:
+        """End what goes on, and wait until it is saved."""
+        if self.sweeping is not None:
+            await self.sweeping.finish(why)
+
+    def say(self, message: str, severity: Severity = Severity.INFO) -> None:
+        """Tell the user a line."""
+        timeout = 3 if severity is Severity.INFO else 8
+        toast = _TOAST[severity]
+        self._app.notify(message, severity=toast, timeout=timeout, markup=False)  # type: ignore[arg-type]  # one of its three words
+
+    def _ready(self) -> Sweeping | None:
+        """Give the one that runs sweeps, made at the first; None, and a word why, where there is no store."""
+        if self.sweeping is None and self._store is None:
+            self.say("there is nobody who watches: nothing to sweep with", Severity.WARNING)
+        elif self.sweeping is None and self._store is not None:
+            from sparktop.ui.sweeping import Sweeping
+
+            self.sweeping = Sweeping(
+                self._store,
+                folder=self.folder(),
+                models=self._watch.models,
+                say=self.say,
+                changed=self._app.sweep_changed,
+            )
+        return self.sweeping

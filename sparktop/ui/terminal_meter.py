@@ -1,0 +1,31 @@
+"""What is written to the terminal, in bytes per second."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+
+class TerminalMeter:
+    """Counts what is written to the terminal."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, window_s: float = 10.0) -> None:
+        """Average over `window_s`."""
+        self._clock = clock
+        self._window_s = window_s
+        self._total = 0
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def count(self, data: str) -> None:
+        """Take in one write."""
+        self._total += len(data.encode())
+
+    def rate(self) -> float | None:
+        """Give bytes per second over the window; None until two calls."""
+        now = self._clock()
+        self._marks.append((now, self._total))
+        while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:
+            self._marks.popleft()
+        start, total = self._marks[0]
+        return (self._total - total) / (now - start) if now > start else None

@@ -1,0 +1,65 @@
+"""The sweeps that the demo offers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from sparktop.demo.command import make_watch
+from sparktop.demo.presets import demo_sweeps
+from sparktop.demo.rehearsed_sweep import RehearsedSweep
+from sparktop.keys import wrong_preset_keys
+from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.sweep.presets import make_plan
+
+BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
+ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
+LONGEST_S = 180.0
+
+
+def test_each_has_a_key_that_nothing_else_has() -> None:
+    """No key of theirs is one of the screen's own, or another preset's."""
+    assert wrong_preset_keys([one.key for one in demo_sweeps(BACKENDS, ROUTERS)], {}) == {}
+
+
+async def test_each_is_over_within_three_minutes_and_to_be_believed() -> None:
+    """Played on the demo's default servers, every level is long enough, with runs for an interval."""
+    for preset in demo_sweeps(BACKENDS, ROUTERS):
+        sweep = RehearsedSweep()
+        plan = make_plan(preset, [sweep.targets[name] for name in preset.targets])
+        began_s = sweep.rehearsal.now_s
+        await sweep.play(plan)
+        assert sweep.rehearsal.now_s - began_s < LONGEST_S
+        assert sweep.result is not None
+        assert sweep.result.status == "done"
+        marks = {mark.code for row in sweep.view().rows for mark in row.marks if mark.doubt}
+        assert not marks
+        assert sweep.view().verdict
+
+
+def test_without_servers_or_router_there_are_none() -> None:
+    """A cluster that is not running yet offers nothing."""
+    assert demo_sweeps((), ROUTERS) == ()
+    assert demo_sweeps(BACKENDS, ()) == ()
+
+
+def test_the_help_says_that_the_load_makes_way() -> None:
+    """`sparktop demo --help` names it, with the keys."""
+    command = [sys.executable, "-m", "sparktop", "demo", "--help"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - ourselves
+    assert "makes way" in said
+    assert "f5" in said
+
+
+def test_a_watch_of_a_cluster_has_them() -> None:
+    """What the viewer is given holds the presets of what runs."""
+
+    class Running:
+        """Stands in for a cluster that was started."""
+
+        nodes = ()
+        targets = BACKENDS
+        routers = ROUTERS
+
+    watch = make_watch(Running())  # type: ignore[arg-type]  # only these three are read
+    assert [one.name for one in watch.sweeps] == ["router", "topologies"]

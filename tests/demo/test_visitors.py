@@ -1,0 +1,213 @@
+"""The demo's load makes way for others' requests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import TestServer
+
+from sparktop.demo.driver import Driver
+from sparktop.demo.engine_server import EngineServer
+from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.scenario import SCENARIOS
+from sparktop.demo.visitors import MARKED, GivingWay, Visitors
+from sparktop.model.load import EndReason
+from sparktop.simulation.routers import make_router
+from tests.demo.quick_engines import QUICK, live_engine
+
+PATIENCE_S = 20.0
+LONG_S = 1e6
+MODEL = "openai/gpt-oss-120b"
+SCENARIO = replace(SCENARIOS["oscillation"], load=3, prompt_tokens=50, output_tokens=8)
+BODY = {"model": MODEL, "prompt": "a", "max_tokens": 3, "ignore_eos": True}
+ENDLESS = BODY | {"max_tokens": 4000, "stream": True}
+SLOW = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A pipe as the demo's processes have it: read end, write end."""
+    heard, told = os.pipe()
+    os.set_blocking(heard, False)
+    yield heard, told
+    for one in (heard, told):
+        with suppress(OSError):
+            os.close(one)
+
+
+@asynccontextmanager
+async def served(live: LiveEngine, visitors: Visitors) -> AsyncIterator[str]:
+    server = EngineServer(live, started_unix_s=0.0, visitors=visitors)
+    http = TestServer(server.application(), handler_cancellation=True)
+    await http.start_server()
+    yield str(http.make_url("")).rstrip("/")
+    live.close()
+    await http.close()
+
+
+@asynccontextmanager
+async def loaded(url: str, way: GivingWay) -> AsyncIterator[Driver]:
+    driver = Driver(url, SCENARIO, seed=1, way=way)
+    running = asyncio.ensure_future(driver.run())
+    try:
+        yield driver
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Let the loop go on until something holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - counters of the demo are no events
+            await asyncio.sleep(0)
+
+
+def written(heard: int) -> bytes:
+    try:
+        return os.read(heard, 4096)
+    except BlockingIOError:
+        return b""
+
+
+async def test_the_load_pauses_for_a_stranger_and_comes_back(
+    http: aiohttp.ClientSession, pipe: tuple[int, int]
+) -> None:
+    """While somebody else's answer streams the load has nothing in flight; afterwards it goes on."""
+    heard, told = pipe
+    live = live_engine(time.monotonic)
+    way = GivingWay(quiet_s=0.0, patience_s=LONG_S)
+    way.listen(heard)
+    async with served(live, Visitors(told)) as url, loaded(url, way) as driver:
+        await until(lambda: driver.totals.done >= 3)
+        async with http.post(f"{url}/v1/completions", json=ENDLESS) as stranger:
+            await stranger.content.readany()
+            await until(lambda: len(live.engine.in_flight) == 1)
+            assert way.paused
+            before = driver.totals.done
+            stranger.close()
+        await until(lambda: driver.totals.done >= before + 6)
+    assert (driver.totals.failed, driver.totals.broken_off) == (0, 0)
+
+
+async def test_it_stays_away_for_a_while_after_the_last_one(
+    http: aiohttp.ClientSession, pipe: tuple[int, int]
+) -> None:
+    """A stranger's request that has ended still keeps the load away until the quiet time is over."""
+    heard, told = pipe
+    live = live_engine(time.monotonic)
+    way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
+    way.listen(heard)
+    async with served(live, Visitors(told)) as url, loaded(url, way) as driver:
+        await until(lambda: driver.totals.done >= 3)
+        async with http.post(f"{url}/v1/completions", json=BODY) as stranger:
+            await stranger.read()
+        await until(lambda: not live.engine.in_flight)
+        assert way.paused
+
+
+async def test_it_hangs_up_on_what_takes_too_long(http: aiohttp.ClientSession, pipe: tuple[int, int]) -> None:
+    """Own requests that last beyond the patience are aborted, and count as no failures."""
+    heard, told = pipe
+    live = live_engine(time.monotonic, SLOW)
+    way = GivingWay(quiet_s=LONG_S, patience_s=0.0)
+    way.listen(heard)
+    scenario = replace(SCENARIO, output_tokens=3000)
+    async with served(live, Visitors(told)) as url:
+        driver = Driver(url, scenario, seed=1, way=way)
+        running = asyncio.ensure_future(driver.run())
+        await until(lambda: live.engine.running == 3)
+        async with http.post(f"{url}/v1/completions", json=BODY) as stranger:
+            assert stranger.status == 200
+        await until(lambda: driver.totals.broken_off == 3)
+        await until(lambda: not live.engine.in_flight)
+        assert live.engine.tally.ended[EndReason.ABORT] == 3
+        assert driver.totals.failed == 0
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_the_proxy_tells_own_requests_from_others(
+    http: aiohttp.ClientSession, pipe: tuple[int, int]
+) -> None:
+    """A marked request stays marked on its way to the server; one without is told by both, twice each."""
+    heard, told = pipe
+    visitors = Visitors(told)
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(served(live_engine(time.monotonic), visitors))
+        proxy = Proxy(
+            [Upstream("spark-a", backend)], make_router("round-robin", 1), model=MODEL, visitors=visitors
+        )
+        front = await stack.enter_async_context(TestServer(proxy.application()))
+        url = str(front.make_url("/v1/completions"))
+        async with http.post(url, json=BODY, headers=MARKED) as answer:
+            assert answer.status == 200
+            await answer.read()
+        async with http.get(front.make_url("/v1/models")) as answer:
+            await answer.read()
+        assert written(heard) == b""
+        async with http.post(url, json=BODY) as answer:
+            await answer.read()
+        found = b""
+
+        def all_told() -> bool:
+            nonlocal found
+            found += written(heard)
+            return len(found) == 4
+
+        await until(all_told)
+    assert found[:2] == b"++"
+    assert found.count(b"-") == 2
+
+
+async def test_a_refused_request_is_a_visit_that_ends(
+    http: aiohttp.ClientSession, pipe: tuple[int, int]
+) -> None:
+    """What is wrong in itself comes and goes like any other."""
+    heard, told = pipe
+    async with (
+        served(live_engine(time.monotonic), Visitors(told)) as url,
+        http.post(f"{url}/v1/completions", json={"model": "another"}) as answer,
+    ):
+        assert answer.status == 404
+    assert written(heard) == b"+-"
+
+
+async def test_servers_that_are_gone_keep_nobody_away(pipe: tuple[int, int]) -> None:
+    """When every server has closed the pipe the load goes on, whatever was told before."""
+    heard, told = pipe
+    way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
+    way.listen(heard)
+    os.write(told, b"+")
+    await until(lambda: way.paused)
+    os.close(told)
+    async with asyncio.timeout(PATIENCE_S):
+        await way.wait()
+
+
+async def test_a_load_that_does_not_read_holds_up_no_server(pipe: tuple[int, int]) -> None:
+    """A full pipe loses words instead of blocking."""
+    _, told = pipe
+    visitors = Visitors(told)
+    for _ in range(100_000):
+        with visitors.visit({}):
+            pass
+
+
+async def test_departures_without_arrivals_are_no_debt() -> None:
+    """A server that restarted may tell of an end only: the next arrival still pauses the load."""
+    way = GivingWay(quiet_s=0.0, patience_s=LONG_S)
+    way.hear(b"--")
+    await way.wait()
+    way.hear(b"+")
+    assert way.paused

@@ -1,0 +1,111 @@
+"""The picture of a group that is looked at four times a second: a swing of seconds at its full height."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.panels.balance_lines import balance_axis, group_lines, line_slots
+from tests.store.fed_traces import START, Pair, lane
+
+PERIOD_S = 5.0
+TOP = 32.0
+
+
+def swing(at: float) -> float:
+    """Give the load of the first of two at a time: it rises and falls in a straight line."""
+    phase = at / PERIOD_S % 1.0
+    return TOP * (2 * phase if phase < 0.5 else 2 - 2 * phase)
+
+
+def swung(interval_s: float, *, asked_s: float = 30.0, quick_s: float = 90.0) -> Snapshot:
+    """Look at a swing as often as asked, then four times a second."""
+    pair = Pair(interval_s=interval_s)
+    times = [index * interval_s for index in range(round(asked_s / interval_s))]
+    times += [asked_s + index / 4 for index in range(round(quick_s * 4))]
+    for at in times:
+        pair.at = START + at
+        load = swing(at)
+        for name, here in zip(pair.backends, (load, TOP - load), strict=True):
+            pair.tell(name, lane("0", here, 0.0, 1000.0 * at, life_s=2.6))
+        seen = pair.store.snapshot()
+    return seen
+
+
+def drawn(shown: Snapshot, width: int) -> list[float | None]:
+    """Give what a picture of `width` cells shows of the first backend's running requests."""
+    balance = shown.balance[0]
+    lines = group_lines(balance, shown.backends)
+    return line_slots(lines[0], balance_axis(balance, lines, shown, width), width)[0]
+
+
+def swings(values: list[float | None]) -> int:
+    """Count the tops: how often it goes from below a sixth to above five sixths."""
+    sides = [value > TOP / 2 for value in values if value is not None and abs(value - TOP / 2) > TOP / 3]
+    return sum(later and not earlier for earlier, later in pairwise(sides))
+
+
+@pytest.mark.parametrize("interval_s", [1.0, 2.0, 5.0])
+def test_a_swing_of_five_seconds_is_drawn_at_its_full_height(interval_s: float) -> None:
+    """Twelve tops in a minute, each within 5 % of the real one, whatever the interval asked for."""
+    values = drawn(swung(interval_s), 120)
+    assert swings(values) == 12
+    known = [value for value in values if value is not None]
+    assert len(known) == len(values)
+    assert max(known) > 0.95 * TOP
+    assert min(known) < 0.05 * TOP
+
+
+def test_one_point_an_interval_would_not_show_it() -> None:
+    """The history that other graphs are drawn from has lost most tops at 2 s, and all at 5 s."""
+
+    def coarse(shown: Snapshot) -> Snapshot:
+        return replace(shown, backends=tuple(replace(view, load=None) for view in shown.backends))
+
+    assert swings(drawn(coarse(swung(2.0)), 120)) < 12
+    assert swings(drawn(coarse(swung(5.0)), 120)) == 0
+
+
+def test_what_was_looked_at_less_often_stays_on_the_picture() -> None:
+    """Looks from before the pace was raised are held up to the next one: no comb of gaps."""
+    shown = swung(2.0, asked_s=60.0, quick_s=20.0)
+    values = drawn(shown, 160)
+    known = [index for index, value in enumerate(values) if value is not None]
+    assert known
+    assert None not in values[known[0] :]
+
+
+def test_tokens_that_are_counted_at_the_end_are_drawn_too() -> None:
+    """A server whose counter moves per finished request keeps its line of tokens."""
+    pair = Pair()
+    for step in range(120):
+        pair.at = START + step / 4
+        for name in pair.backends:
+            told = replace(
+                lane("0", 8.0, 0.0, 50.0 * step),
+                per_finished_request=True,
+                generation_tps_gauge=200.0,
+            )
+            pair.tell(name, told)
+        shown = pair.store.snapshot()
+    balance = shown.balance[0]
+    lines = group_lines(balance, shown.backends)
+    assert lines[0].generation_tps.last == 200.0
+    assert balance.step_time is None
+
+
+def test_a_backend_that_was_never_looked_at_has_its_history() -> None:
+    """A picture from elsewhere, without the looks, is drawn from one point an interval as before."""
+    view = BackendView("a", "http://a:8000", "g")
+    assert view.load is None
+    shown = swung(1.0)
+    kept = shown.backends[0].history.running
+    bare = tuple(replace(one, load=None) for one in shown.backends)
+    assert group_lines(shown.balance[0], bare)[0].running is kept
+    looked = group_lines(shown.balance[0], shown.backends)[0].running
+    assert len(looked) > 2 * len(kept)
+    assert math.isclose(looked.last_at or 0.0, START + 119.75)

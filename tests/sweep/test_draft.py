@@ -1,0 +1,242 @@
+"""A sweep as it is typed: presets fill fields, fields make a plan, and what is wrong is said at its field."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.load import LoadMode
+from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.sweep.draft import (
+    WHOLE,
+    CheckedDraft,
+    Draft,
+    checked,
+    draft_of,
+    is_changed,
+    with_mode,
+    with_preset,
+)
+from sparktop.sweep.limits import MOST_CONCURRENCY
+from sparktop.sweep.plan import Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.presets import BUILT_IN, Wishes, all_presets, make_plan
+
+TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
+GUARD = GuardLimits(min_headroom_gib=8.0, max_gpu_c=85.5)
+QUICK = draft_of(BUILT_IN[0], ("a",), GUARD)
+
+
+def plan_of(draft: Draft) -> Plan:
+    found = checked(draft, TARGETS, seed=7)
+    assert found.plan is not None, found.problems
+    return found.plan
+
+
+def problems(**changes: object) -> dict[str, str]:
+    """Give what is wrong with the quick preset once some fields are changed."""
+    found = checked(replace(QUICK, **changes), TARGETS)  # type: ignore[arg-type]  # fields by name
+    assert (found.plan is None) == bool(found.problems)
+    return dict(found.problems)
+
+
+def test_quick_fills_the_fields() -> None:
+    """Each field of the preset stands there as one would type it, the guard's limits too."""
+    assert (QUICK.concurrency, QUICK.pp, QUICK.tg, QUICK.runs) == ("1,4,16", "128", "64", "3")
+    assert (QUICK.duration, QUICK.requests, QUICK.mode, QUICK.order) == ("", "", "burst", "ascending")
+    assert (QUICK.headroom, QUICK.gpu, QUICK.slo, QUICK.model) == ("8", "85.5", "", "")
+
+
+@pytest.mark.parametrize("preset", BUILT_IN, ids=lambda one: one.name)
+def test_every_built_in_preset_makes_the_plan_of_the_command_line(preset: SweepSettings) -> None:
+    """Fields filled from a preset and left alone are that preset: the same plan, to the last value."""
+    asked = make_plan(preset, TARGETS[:1], Wishes(seed=7), guard=GUARD)
+    assert plan_of(draft_of(preset, ("a",), GUARD)) == replace(asked, prompt_lengths=asked.lengths)
+
+
+counts = st.none() | st.integers(1, 1000)
+lists = st.lists(st.integers(1, 1000), max_size=4, unique=True).map(tuple)
+sweeps = st.builds(
+    SweepSettings,
+    st.just("mine"),
+    concurrency=lists,
+    prompt_lengths=lists,
+    tg=counts,
+    runs=counts,
+    mode=st.sampled_from([None, "burst", "steady"]),
+    duration_s=st.none() | st.floats(0.1, 86_400),
+    requests=counts,
+    order=st.sampled_from([None, "ascending", "abba"]),
+)
+
+
+@given(sweeps)
+@settings(max_examples=60)
+def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSettings) -> None:
+    """Whatever the configuration allows fills the fields, and gives a plan or says what is wrong."""
+    found = checked(draft_of(preset, ("a",), GuardLimits()), TARGETS, seed=1)
+    if found.plan is None:
+        assert found.problems
+        assert preset.order == "abba" or (preset.duration_s is not None and preset.requests is not None)
+        return
+    assert found.plan.concurrency == (preset.concurrency or Plan(()).concurrency)
+    assert found.plan.mode.value == (preset.mode or "burst")
+    if found.plan.mode is LoadMode.BURST:
+        assert found.plan.requests == preset.requests
+
+
+def test_numbers_may_be_typed_loosely() -> None:
+    """Commas, spaces, both; twice the same counts once; the order stays."""
+    plan = plan_of(replace(QUICK, concurrency=" 16, 1  4,16 ", pp="128 1024", tg=" 32 "))
+    assert (plan.concurrency, plan.lengths, plan.pp, plan.tg) == ((16, 1, 4), (128, 1024), 128, 32)
+
+
+def test_an_empty_limit_is_none() -> None:
+    """A guard's field that is emptied stops nothing; 0 GiB is a limit all the same."""
+    plan = plan_of(replace(QUICK, headroom="", gpu="  "))
+    assert (plan.guard.min_headroom_gib, plan.guard.max_gpu_c) == (None, None)
+    assert plan_of(replace(QUICK, headroom="0")).guard.min_headroom_gib == 0.0
+    assert plan_of(QUICK).guard.max_gpu_c == 85.5
+
+
+def test_a_model_goes_to_every_target() -> None:
+    """What is typed as the model is asked for at each; keys stay with their targets."""
+    plan = plan_of(replace(QUICK, targets=("b", "a"), model="tiny"))
+    assert [(one.name, one.model, one.api_key) for one in plan.targets] == [
+        ("b", "tiny", None),
+        ("a", "tiny", "k"),
+    ]
+    assert plan_of(QUICK).targets[0].model is None
+
+
+def test_conditions_order_and_warm_up_reach_the_plan() -> None:
+    """The rest of the fields, each as the command line would take it."""
+    plan = plan_of(replace(QUICK, slo="ttft_p90_ms=2000", warmup=False, api="completions"))
+    assert plan.slo == (SloCondition("ttft_p90_ms", 2000.0),)
+    assert (plan.warmup, plan.api.value) == (False, "completions")
+    assert plan_of(replace(QUICK, order="abba")).order is Order.ABBA
+
+
+def test_without_a_seed_prompts_are_new() -> None:
+    """Two checks of one draft never send the same prompts."""
+    seeds = set()
+    for _ in range(3):
+        found = checked(QUICK, TARGETS)
+        assert found.plan is not None
+        seeds.add(found.plan.seed)
+    assert len(seeds) == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("concurrency", "", "as in 1,4,16"),
+        ("concurrency", "1,x", "not 'x'"),
+        ("concurrency", "1,,2", "not ''"),
+        ("concurrency", "0", f"1 to {MOST_CONCURRENCY}"),
+        ("concurrency", "1-8", "not '1-8'"),
+        ("pp", "", "as in 128"),
+        ("pp", "-3", "not '-3'"),
+        ("tg", "6 4", "not '6 4'"),
+        ("tg", "", "as in 64"),
+        ("runs", "", "or give seconds or requests"),
+        ("runs", "1001", "1 to 1000"),
+        ("duration", "0", "0.1 to 86400 seconds"),
+        ("duration", "nan", "not 'nan'"),
+        ("requests", "2.5", "whole number"),
+        ("headroom", "-1", "GiB"),
+        ("gpu", "hot", "°C"),
+        ("slo", "speed=3", "no figure 'speed'"),
+        ("slo", "ttft_p90_ms", "write for example"),
+        ("slo", ",", "names no condition"),
+        ("model", "a\x1b[31mb", "printable"),
+        ("targets", (), "mark at least one"),
+        ("targets", ("gone",), "gone is not watched"),
+        ("mode", "wild", "burst or steady"),
+        ("order", "", "ascending or abba"),
+        ("api", "soap", "chat or completions"),
+    ],
+)
+def test_each_problem_is_a_line_at_its_field(field: str, text: object, words: str) -> None:
+    """What is wrong, what to write instead, and no word of the command line's options."""
+    found = problems(**{field: text})
+    assert list(found) == [field]
+    assert words in found[field]
+    assert "--" not in found[field]
+    assert "\n" not in found[field]
+
+
+@given(st.text(max_size=60), st.sampled_from(["concurrency", "pp", "tg", "runs", "slo", "gpu", "model"]))
+@settings(max_examples=80)
+def test_whatever_is_typed_is_a_plan_or_a_printable_line(text: str, field: str) -> None:
+    """No text raises, and no problem holds what could move a cursor."""
+    for line in problems(**{field: text}).values():
+        assert line.isprintable()
+
+
+def test_a_burst_level_ends_in_one_way() -> None:
+    """Runs, seconds and requests side by side contradict each other: the later field says so."""
+    assert problems(duration="5") == {
+        "duration": "a burst level ends by runs or by seconds: empty one of them"
+    }
+    assert list(problems(duration="5", requests="9")) == ["duration", "requests"]
+    assert plan_of(replace(QUICK, runs="", duration="5")).duration_s == 5.0
+    assert plan_of(replace(QUICK, runs="", requests="40")).requests == 40
+
+
+def test_steady_load_needs_runs_and_an_end() -> None:
+    """Nothing is filled in behind the person's back: both are asked for."""
+    assert list(problems(mode="steady")) == ["duration"]
+    assert list(problems(mode="steady", runs="", duration="5")) == ["runs"]
+    assert plan_of(replace(QUICK, mode="steady", duration="5")).mode is LoadMode.STEADY
+
+
+def test_what_contradicts_as_a_whole_is_said_in_the_words_of_the_fields() -> None:
+    """Interleaved runs need a number of runs: the line names fields, no options."""
+    found = problems(order="abba", runs="", duration="5")
+    assert found == {WHOLE: "order abba interleaves runs: say how many with runs instead of seconds"}
+    found = problems(order="abba", slo="ttft_p90_ms=2000")
+    assert found[WHOLE].startswith("slo looks for")
+
+
+def test_a_search_takes_one_length_and_runs() -> None:
+    """Other lengths and bounds would be passed over in silence, so they are refused."""
+    assert "one prompt length" in problems(slo="ttft_p90_ms=2000", pp="128,256")["slo"]
+    assert "give runs" in problems(slo="ttft_p90_ms=2000", runs="", duration="5")["slo"]
+
+
+def test_another_mode_brings_what_it_needs() -> None:
+    """Steady fills in its usual time, and burst takes that away again; a time of one's own stays."""
+    steady = with_mode(QUICK, "steady")
+    assert (steady.duration, steady.runs) == ("30", "3")
+    assert with_mode(steady, "burst") == QUICK
+    own = with_mode(replace(steady, duration="12"), "burst")
+    assert own.duration == "12"
+    assert with_mode(replace(QUICK, runs="", requests="9"), "steady").runs == "1"
+
+
+def test_another_preset_fills_the_fields_and_keeps_the_targets() -> None:
+    """A preset that names watched targets marks them; model and interface stay as they are."""
+    draft = replace(QUICK, model="tiny", api="completions", concurrency="7")
+    found = with_preset(draft, all_presets()["arena"], GUARD, {"a", "b"})
+    assert (found.preset, found.concurrency, found.targets) == ("arena", "1,2,5,10", ("a",))
+    assert (found.model, found.api) == ("tiny", "completions")
+    named = SweepSettings("mine", targets=("b", "gone"))
+    assert with_preset(draft, named, GUARD, {"a", "b"}).targets == ("b",)
+    assert with_preset(draft, SweepSettings("x", targets=("gone",)), GUARD, {"a"}).targets == ("a",)
+
+
+def test_a_preset_is_changed_by_its_own_fields() -> None:
+    """Other targets leave "quick" what it is; one more level does not."""
+    assert not is_changed(QUICK, BUILT_IN[0], GUARD)
+    assert not is_changed(replace(QUICK, targets=("b",), model="m", api="completions"), BUILT_IN[0], GUARD)
+    assert is_changed(replace(QUICK, concurrency="1,4"), BUILT_IN[0], GUARD)
+    assert is_changed(replace(QUICK, warmup=False), BUILT_IN[0], GUARD)
+    assert is_changed(QUICK, None, GUARD)
+
+
+def test_nothing_checked_is_no_plan() -> None:
+    """The value a screen begins with has neither plan nor problem."""
+    assert (CheckedDraft(None).plan, dict(CheckedDraft(None).problems)) == (None, {})

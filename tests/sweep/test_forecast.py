@@ -1,0 +1,249 @@
+"""What a plan will send and take, told from earlier sweeps: held against results and a simulated engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.load import LoadMode
+from sparktop.sweep.forecast import Forecast, forecast, pieces, time_words
+from sparktop.sweep.plan import Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.presets import BUILT_IN, make_plan
+from sparktop.sweep.results import LevelResult, RanRun, Requests, SweepResult, Validity
+from sparktop.sweep.validity import CUT_SHORT
+from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
+
+A, B = SweepTarget("a", "http://127.0.0.1/a"), SweepTarget("b", "http://127.0.0.1/b")
+PLAN = Plan((A,), (1, 2), pp=100, tg=4, runs=3)
+RUN_S = 1 + 3 * 0.25 * 1.01
+"""The mean of the three runs of a made level."""
+BEGIN_S, PAUSE_S = 3.0, 1.0
+"""Before the first level and after each, where no sweep tells it."""
+BETWEEN_S = BEGIN_S + 2 * PAUSE_S
+WHEN = f"{BEGAN.astimezone():%-d %b %H:%M}"
+
+
+def swept(*levels: LevelResult, days: int = 0) -> SweepResult:
+    """Give a sweep of the target a, begun so many days after the others."""
+    result = made_sweep(("a", levels or (made_level(1), made_level(2))))
+    return result.model_copy(update={"started_at": BEGAN + timedelta(days=days)})
+
+
+def test_quick_is_63_requests_and_21_to_warm_up() -> None:
+    """Three runs of 1, 4 and 16 requests, 128 tokens in and 64 out; a run ahead of each level."""
+    found = forecast(make_plan(BUILT_IN[0], [A]), [])
+    assert (found.requests, found.warm_ups) == (63, 21)
+    assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
+    assert (found.seconds, found.why) == (None, "unknown: the first sweep of a")
+    assert pieces(found) == (
+        "63 requests + 21 warm-up",
+        "8,064 prompt + 4,032 output tokens",
+        "time unknown: the first sweep of a",
+    )
+
+
+def test_everything_counts_for_each_target_and_length() -> None:
+    """Two targets and two prompt lengths are four times the requests; tokens follow their lengths."""
+    plan = replace(PLAN, targets=(A, B), prompt_lengths=(100, 1000), warmup=False)
+    found = forecast(plan, [])
+    assert (found.requests, found.warm_ups) == (4 * 9, 0)
+    assert found.prompt_tokens == 2 * 9 * (100 + 1000)
+    assert found.output_tokens == 36 * 4
+
+
+def test_levels_bounded_otherwise_count_otherwise() -> None:
+    """By requests: as many runs as that takes; by time: nobody knows; steady: those of each run."""
+    assert forecast(replace(PLAN, requests=5), []).requests == 5 + 6
+    assert forecast(replace(PLAN, duration_s=5.0), []).requests is None
+    assert forecast(replace(PLAN, mode=LoadMode.STEADY, requests=7), []).requests == 2 * 3 * 7
+    assert forecast(replace(PLAN, mode=LoadMode.STEADY, duration_s=5.0), []).prompt_tokens is None
+
+
+def test_the_same_sweep_again_takes_as_long() -> None:
+    """Each run as long as its level's mean, warm-ups too, and what lies between."""
+    found = forecast(PLAN, [swept()])
+    assert found.seconds == pytest.approx(2 * 4 * RUN_S + BETWEEN_S)
+    assert found.why == f"by your sweep of {WHEN}"
+
+
+def test_what_lay_between_is_taken_from_the_sweep_itself() -> None:
+    """A sweep that took 40 s for 4 x 2 runs, 5 of them until the first warm-up: the same plan takes 40 s."""
+    ran = tuple(
+        RanRun(target="a", concurrency=c, run=run, started_at=BEGAN + timedelta(seconds=5 + RUN_S + 10 * run))
+        for c in (1, 2)
+        for run in range(3)
+    )
+    result = swept().model_copy(update={"finished_at": BEGAN + timedelta(seconds=40), "ran": ran})
+    assert forecast(PLAN, [result]).seconds == pytest.approx(40.0)
+    one = forecast(replace(PLAN, concurrency=(1,)), [result]).seconds
+    assert one == pytest.approx(5 + 4 * RUN_S + (35 - 8 * RUN_S) / 2)
+
+
+def test_a_level_that_is_missing_is_no_pause() -> None:
+    """Of a sweep that ran what its result does not hold, the time between levels cannot be told."""
+    ran = tuple(RanRun(target="a", concurrency=c, run=0, started_at=BEGAN) for c in (1, 2, 99))
+    result = swept().model_copy(update={"finished_at": BEGAN + timedelta(seconds=999), "ran": ran})
+    assert forecast(PLAN, [result]).seconds == pytest.approx(2 * 4 * RUN_S + BETWEEN_S)
+
+
+def test_other_concurrencies_lie_on_a_line_of_the_logarithms() -> None:
+    """Between 1 and 4 requests c = 2 is the geometric mean; it says that this is rough."""
+    slow = made_level(4, step=1.0)
+    low, high = RUN_S, (slow.duration_s or 0.0) / 3
+    plan = replace(PLAN, concurrency=(2,), warmup=False, runs=1)
+    found = forecast(plan, [swept(made_level(1), slow)])
+    assert found.seconds == pytest.approx((low * high) ** 0.5 + BEGIN_S + PAUSE_S)
+    assert found.why == f"roughly, by other concurrencies in your sweep of {WHEN}"
+
+
+def test_beyond_the_last_level_time_never_shrinks_nor_outgrows_the_load() -> None:
+    """Twice the requests take between once and twice the time, whatever two levels say."""
+    plan = replace(PLAN, concurrency=(8,), warmup=False, runs=1)
+    for step, least, most in ((0.05, 1.0, 1.0), (9.0, 1.0, 2.0)):
+        top = made_level(4, step=step)
+        top_s = (top.duration_s or 0.0) / 3
+        found = forecast(plan, [swept(made_level(1), top)]).seconds
+        assert found is not None
+        assert least * top_s <= found - BEGIN_S - PAUSE_S + 1e-9
+        assert found - BEGIN_S - PAUSE_S <= most * top_s + 1e-9
+
+
+def test_other_lengths_stretch_prefill_and_decode_apart() -> None:
+    """Ten times the prompt is ten times the second until the first token, and no more of the rest."""
+    plan = replace(PLAN, concurrency=(1,), pp=1000, tg=8, warmup=False, runs=1)
+    found = forecast(plan, [swept()])
+    assert found.seconds == pytest.approx(10 * 1.0 + 2 * (RUN_S - 1.0) + BEGIN_S + PAUSE_S)
+    assert found.why == f"a guess, by other lengths in your sweep of {WHEN}"
+
+
+def test_the_nearest_sweep_counts_then_the_newest() -> None:
+    """One of the same load, however old, before a newer one of others; of two alike the newer."""
+    old, new = swept(days=-9), swept(made_level(1, step=0.5), made_level(2, step=0.5), days=-1)
+    other = swept(made_level(8), days=0)
+    assert forecast(PLAN, [other, new, old]).why == f"by your sweep of {_when(new)}"
+    assert forecast(PLAN, [other, old]).why == f"by your sweep of {_when(old)}"
+
+
+def _when(result: SweepResult) -> str:
+    return f"{result.started_at.astimezone():%-d %b %H:%M}"
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        made_level(1).model_copy(update={"requests": Requests(ok=2, failed=1)}),
+        made_level(1).model_copy(update={"requests": Requests()}),
+        made_level(1).model_copy(update={"validity": (Validity(code=CUT_SHORT, message="x"),)}),
+        made_level(1).model_copy(update={"duration_s": None}),
+        made_level(1).model_copy(update={"runs": 0}),
+    ],
+    ids=["failed", "empty", "cut short", "no time", "no runs"],
+)
+def test_a_level_that_went_wrong_tells_nothing(level: LevelResult) -> None:
+    """Requests that failed come back early: their time is none."""
+    assert forecast(PLAN, [swept(level)]).seconds is None
+
+
+def test_another_server_or_model_tells_nothing() -> None:
+    """A target is its address and, where one is asked for, its model; the name may change."""
+    renamed = replace(A, name="new")
+    assert forecast(replace(PLAN, targets=(renamed,)), [swept()]).seconds is not None
+    assert forecast(replace(PLAN, targets=(replace(A, model="m"),)), [swept()]).seconds is not None
+    assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).seconds is None
+    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "unknown: the first sweep of b"
+
+
+def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
+    """Steady runs of 5 s are 30 s of load, seen before or not; an earlier sweep tells the rest."""
+    plan = replace(PLAN, mode=LoadMode.STEADY, duration_s=5.0)
+    found = forecast(plan, [])
+    assert (found.seconds, found.why) == (30.0, "of load, and what lies between: the first sweep of a")
+    told = forecast(plan, [swept()])
+    assert told.seconds == pytest.approx(30.0 + 2 * RUN_S + BETWEEN_S)
+
+
+def test_steady_levels_tell_of_bursts_by_the_time_of_a_request() -> None:
+    """A steady level lasts as long as it was told to: what a request took counts, not that."""
+    result = swept(made_level(1).model_copy(update={"duration_s": 180.0}))
+    asked = result.plan.model_copy(update={"mode": LoadMode.STEADY, "duration_s": 60.0})
+    found = forecast(
+        replace(PLAN, concurrency=(1,), warmup=False), [result.model_copy(update={"plan": asked})]
+    )
+    assert found.seconds == pytest.approx(3 * RUN_S + BEGIN_S + PAUSE_S)
+
+
+def test_interleaved_targets_rest_after_each_turn() -> None:
+    """A B B A takes three turns of each of two targets with three runs, so three rests a level."""
+    results = [made_sweep(("a", (made_level(1),)), ("b", (made_level(1),)))]
+    plan = replace(PLAN, targets=(A, B), concurrency=(1,))
+    straight, mixed = (
+        forecast(plan, results).seconds,
+        forecast(replace(plan, order=Order.ABBA), results).seconds,
+    )
+    assert straight is not None
+    assert mixed == pytest.approx(straight + 2 * 2 * PAUSE_S)
+
+
+def test_a_search_takes_at_least_its_first_levels() -> None:
+    """A p90 needs 36 requests a level; what comes after the given levels nobody knows."""
+    found = forecast(replace(PLAN, slo=(SloCondition("ttft_p90_ms", 2000.0),)), [swept()])
+    assert (found.requests, found.at_least) == (36 + 36, True)
+    assert pieces(found)[0] == "at least 72 requests + 3 warm-up"
+    assert pieces(found)[2].startswith("at least ")
+
+
+TRUTH: dict[int, float] = {
+    concurrency: (simulated_level(concurrency, 128, 64, 3).duration_s or 0.0) / 3
+    for concurrency in (1, 2, 4, 8, 16)
+}
+
+
+@pytest.mark.parametrize(("known", "asked"), [((1, 4, 16), (2, 8)), ((1, 16), (2, 4, 8)), ((1, 4), (8, 16))])
+def test_a_simulated_engine_is_foretold_within_a_third(known: Sequence[int], asked: tuple[int, ...]) -> None:
+    """From some concurrencies of one GX10 the others follow, between them and beyond."""
+    result = made_sweep(("a", [simulated_level(c, 128, 64, 3) for c in known]))
+    plan = replace(PLAN, concurrency=asked, pp=128, tg=64, warmup=False)
+    found = forecast(plan, [result]).seconds
+    assert found is not None
+    truth = 3 * sum(TRUTH[c] for c in asked)
+    assert found - BEGIN_S - PAUSE_S * len(asked) == pytest.approx(truth, rel=1 / 3)
+
+
+@given(st.floats(0.01, 1e6))
+@settings(max_examples=60)
+def test_a_time_in_words_is_never_far_off(seconds: float) -> None:
+    """Seconds below half a minute, then steps of 5 and 10, hours without seconds."""
+    words = time_words(seconds).split()
+    unit = {"s": 1, "min": 60, "h": 3600}
+    told = sum(int(count) * unit[name] for count, name in zip(words[::2], words[1::2], strict=True))
+    assert told >= 1
+    assert abs(told - seconds) <= max(1.0, 2.5 if seconds >= 30 else 0, 5.0 if seconds >= 120 else 0) + (
+        60 if seconds > 3590 else 0
+    )
+
+
+def test_times_in_words() -> None:
+    """As a person says them."""
+    told = [time_words(seconds) for seconds in (0.2, 29.4, 61, 100, 123, 3600, 5000)]
+    assert told == ["1 s", "29 s", "1 min", "1 min 40 s", "2 min", "1 h 0 min", "1 h 23 min"]
+
+
+def test_a_forecast_in_words() -> None:
+    """Singular where there is one; no warm-up where there is none; unbounded requests say so."""
+    one = Forecast(1, 0, 100, 4, 7.2, "by your sweep of 1 Jan 10:00")
+    assert pieces(one) == (
+        "1 request",
+        "100 prompt + 4 output tokens",
+        "about 7 s by your sweep of 1 Jan 10:00",
+    )
+    timed = Forecast(None, 3, None, None, 30.0, "of load")
+    assert pieces(timed) == (
+        "as many requests as there is time for + 3 warm-up",
+        "tokens as they come",
+        "about 30 s of load",
+    )

@@ -1,0 +1,252 @@
+"""What a result file keeps of single requests: an opened file shows the timeline of the running level."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.failure import FailureKind
+from sparktop.model.load import (
+    EndReason,
+    Level,
+    LevelStarted,
+    LoadEvent,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+)
+from sparktop.model.sweep_view import LevelKey
+from sparktop.store import SourceKey
+from sparktop.sweep import level_results
+from sparktop.sweep.level_evidence import stored_evidence
+from sparktop.sweep.level_record import LevelRecord
+from sparktop.sweep.level_results import level_result
+from sparktop.sweep.live_view import LiveView
+from sparktop.sweep.order import Load
+from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.preparation import PreparedTarget
+from sparktop.sweep.progress import LevelMeasured, LoadTold
+from sparktop.sweep.request_errors import RequestFailure
+from sparktop.sweep.result_store import load, save
+from sparktop.sweep.result_view import result_view
+from sparktop.sweep.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
+from sparktop.sweep.server_side import ServerLog, server_point
+from sparktop.sweep.worker_messages import WorkerTarget
+from tests.sweep.made_results import made_level, made_sweep, request
+
+KEY = LevelKey("proxy", 3, 100)
+ERROR = RequestFailure(FailureKind.HTTP, "no", 1.0, "http:500", 500)
+LEVEL = Level("proxy", 3, 100, 4, runs=2)
+
+
+def events() -> list[LoadEvent]:
+    """Give two runs over two servers, staggered; in the second one a request fails."""
+    return [
+        *request("a", 10.0, served_by="spark-b"),
+        *request("b", 10.25, tokens=6, served_by="spark-a"),
+        *request("c", 10.5, served_by="spark-b"),
+        *request("d", 20.0, run=1, served_by="spark-a"),
+        RequestStarted("e", 20.125, 1, 100),
+        RequestEnded("e", 21.0, EndReason.ERROR, error=ERROR, served_by="spark-b"),
+        *request("f", 20.5, run=1),
+    ]
+
+
+def sweep(level: LevelResult, mode: LoadMode = LoadMode.BURST) -> SweepResult:
+    """Give a sweep of a router with that level."""
+    result = made_sweep(("proxy", [level]))
+    targets = (result.targets[0].model_copy(update={"kind": TargetKind.ROUTER}),)
+    plan = PlanResult(targets=("proxy",), concurrency=(3,), pp=100, tg=4, runs=2, mode=mode)
+    return result.model_copy(update={"targets": targets, "plan": plan})
+
+
+@pytest.mark.parametrize("mode", list(LoadMode))
+def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) -> None:
+    """Starts, first tokens, ends, who served and what failed: bar by bar the same, in both modes."""
+    sides = {"spark-a": BackendSide(prefill_ms=400.0), "spark-b": BackendSide(prefill_ms=900.0)}
+    result = sweep(level_result(LEVEL, events()).model_copy(update={"backends": sides}), mode)
+    target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
+    live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
+    load_put = Load(100, 3)
+    live.take(LoadTold("proxy", load_put, (LevelStarted(10.0, LEVEL), *events()), at=22.0))
+    live.take(LevelMeasured("proxy", result.targets[0].levels[0], result))
+    shown = live.evidence(KEY)
+    save(tmp_path / "r.json", result)
+    opened = stored_evidence(load(tmp_path / "r.json"), KEY)
+    assert shown is not None
+    assert opened is not None
+    assert [one.run for one in opened.timelines] == [0, 1]
+    for seen, kept in zip(shown.timelines, opened.timelines, strict=True):
+        assert kept.backends == seen.backends == ("spark-a", "spark-b")
+        assert kept.until_s == pytest.approx(seen.until_s)
+        assert kept.notes == seen.notes
+        assert len(kept.bars) == len(seen.bars) == 3
+        for one, other in zip(kept.bars, seen.bars, strict=True):
+            assert (one.backend, one.ok) == (other.backend, other.ok)
+            assert one.start_s == pytest.approx(other.start_s)
+            assert one.first_token_s == (
+                None if other.first_token_s is None else pytest.approx(other.first_token_s)
+            )
+            assert one.end_s == pytest.approx(other.end_s)
+            assert one.queue_s == (None if other.queue_s is None else pytest.approx(other.queue_s))
+    assert opened.why_no_timeline is None
+    failed = opened.timelines[1].bars[1]
+    assert (failed.ok, failed.first_token_s, failed.end_s) == (False, None, 1.0)
+
+
+def test_a_server_that_stands_alone_is_named_on_its_bars() -> None:
+    """Nobody names who served where there is only one: the target does."""
+    evidence = stored_evidence(made_sweep(), LevelKey("a", 2, 100))
+    assert evidence is not None
+    assert {bar.backend for one in evidence.timelines for bar in one.bars} == {"a"}
+
+
+def older(level: LevelResult) -> LevelResult:
+    """Give a level as files had it before they kept starts."""
+    assert level.each is not None
+    each = level.each.model_dump()
+    for name in ("start_ms", "served_by", "backends"):
+        del each[name]
+    return level.model_copy(update={"each": EachRequest.model_validate(each), "uncounted": None})
+
+
+def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
+    """Its file keeps no starts: that is no secret."""
+    evidence = stored_evidence(sweep(older(level_result(LEVEL, events()))), KEY)
+    assert evidence is not None
+    assert [len(one.bars) for one in evidence.timelines] == [3, 2]
+    assert "keeps no starts" in evidence.timelines[0].notes[0]
+
+
+def test_an_older_steady_level_says_why_it_has_no_timeline() -> None:
+    """Without starts nothing can be drawn of it."""
+    evidence = stored_evidence(sweep(older(level_result(LEVEL, events())), LoadMode.STEADY), KEY)
+    assert evidence is not None
+    assert evidence.timelines == ()
+    assert "older" in (evidence.why_no_timeline or "")
+
+
+def test_very_many_requests_that_count_nowhere_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level in which all is refused does not fill the file."""
+    monkeypatch.setattr(level_results, "MOST_EACH", 0)
+    assert level_result(LEVEL, events()).uncounted is None
+
+
+def test_places_beyond_the_names_are_nobody() -> None:
+    """A file that somebody changed by hand breaks no picture."""
+    level = level_result(LEVEL, events())
+    assert level.each is not None
+    odd = level.each.model_copy(update={"served_by": (7, -1, None), "start_ms": (0.0, None)})
+    evidence = stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), KEY)
+    assert evidence is not None
+    assert [bar.backend for one in evidence.timelines for bar in one.bars] == [None]
+
+
+def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
+    """The batch that each one ran stands in the evidence and beside the comparison."""
+    side = BackendSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
+    level = level_result(LEVEL, events()).model_copy(update={"backends": {"spark-a": side}})
+    evidence = stored_evidence(sweep(level), KEY)
+    assert evidence is not None
+    shares = {one.name: one for one in evidence.shares}
+    assert (shares["spark-a"].running_mean, shares["spark-a"].waiting_max) == (2.5, 1.0)
+    assert (shares["spark-b"].running_mean, shares["spark-b"].requests) == (None, 3)
+    two = made_sweep(("proxy", [level]), ("other", [made_level(3)]))
+    compared = result_view(two).topologies
+    assert compared is not None
+    assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 2.5})]
+
+
+def test_a_file_grows_by_a_few_bytes_a_request() -> None:
+    """Of 192 requests through a router the new columns take less than a third of what was kept before."""
+    events_ = [
+        event
+        for number in range(192)
+        for event in request(
+            str(number), number * 0.0123, run=number // 64, served_by=f"spark-{number % 2}", step=0.0213
+        )
+    ]
+    each = level_result(Level("t", 64, 100, 4, runs=3), events_).each
+    assert each is not None
+    whole = each.model_dump(mode="json")
+    added = {name: whole.pop(name) for name in ("start_ms", "served_by", "backends")}
+    grown, before = (len(json.dumps(one, separators=(",", ":"))) for one in (added, whole))
+    assert grown / 192 < 13
+    assert grown < before / 3
+    assert made_level().uncounted is None
+
+
+def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:
+    """Give a look at a server that has spent so long in so many prefills since its start."""
+    lane = LaneSample(
+        "0",
+        running=running,
+        waiting=running / 2,
+        kv_cache_percent=10 * running,
+        generation_tokens=100 * at,
+        prefill=Histogram((1.0, float("inf")), (0.0, prefills), prefill_s),
+    )
+    return EngineSample(at, name, (lane,), start_time=1.0)
+
+
+def recorded() -> tuple[LevelRecord, ServerLog]:
+    """Give a level over two servers: one computes 3 requests on average, the other one 1, for 40 s."""
+    urls = {name: f"http://127.0.0.1/{name}" for name in ("spark-a", "spark-b")}
+    router = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER, backends=urls)
+    plan = Plan((router,), (3,), pp=100, tg=4, runs=2)
+    prepared = PreparedTarget(router, WorkerTarget(router.url), backends=tuple(urls))
+    record, log = LevelRecord(plan, prepared, plan.level(router, 3)), ServerLog()
+    record.events, record.spans, record.run_s = events(), [(0.0, 40.0)], [20.0, 20.0]
+    for at in range(41):
+        for name, mean in (("spark-a", 3.0), ("spark-b", 1.0)):
+            look = looked_at(name, float(at), mean + at % 2 - 0.5, prefill_s=5.0, prefills=10.0)
+            log.hear(SourceKey.backend(name), look)
+    before = server_point(looked_at("a", 0.0, 0.0, prefill_s=1.0, prefills=2.0))
+    after = server_point(looked_at("a", 40.0, 0.0, prefill_s=5.0, prefills=10.0))
+    record.add_growth({"spark-a": before}, {"spark-a": after})
+    return record, log
+
+
+def test_a_level_keeps_what_each_server_did() -> None:
+    """Mean and most of what ran, what waited, the cache, and the mean prefill over the level."""
+    record, log = recorded()
+    level = record.result(log, {})
+    side = level.backends["spark-a"]
+    assert side.running_mean == pytest.approx(3.0, abs=0.02)
+    assert (side.running_max, side.waiting_max, side.kv_cache_max_percent) == (3.5, 1.75, 35.0)
+    assert side.prefill_ms == pytest.approx(500)
+    assert level.backends["spark-b"].prefill_ms is None  # nobody counted there
+    assert level.balance is not None
+    loads = level.balance["mean_load"]
+    assert isinstance(loads, dict)
+    told = {name: float(str(value)) for name, value in loads.items()}
+    assert told["spark-a"] / told["spark-b"] == pytest.approx(3.0, rel=0.1)
+    assert level.each is not None
+    assert level.each.backends == ("spark-a", "spark-b")
+
+
+def test_the_prefill_of_a_server_that_began_anew_is_unknown() -> None:
+    """Its counters went back: no mean can be made of them."""
+    record, log = recorded()
+    record.fell = True
+    assert record.result(log, {}).backends["spark-a"].prefill_ms is None
+
+
+def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
+    """Its requests are kept apart, those that ended well too."""
+    record, log = recorded()
+    record.partial = [*request("x", 30.0, run=2), RequestStarted("y", 30.5, 2, 100)]
+    record.partial.append(RequestEnded("y", 31.0, EndReason.ABORT))
+    level = record.result(log, {})
+    assert level.each is not None
+    assert set(level.each.run) == {0, 1}
+    assert level.uncounted is not None
+    assert level.uncounted.run == (1, 2, 2)
+    assert level.uncounted.ok == (False, True, False)
+    assert level.uncounted.start_ms == (125.0, 0.0, 500.0)
+    evidence = stored_evidence(sweep(level), KEY)
+    assert evidence is not None
+    assert [len(one.bars) for one in evidence.timelines] == [3, 3, 2]

@@ -1,0 +1,54 @@
+"""A stored result as the full screen takes it."""
+
+from __future__ import annotations
+
+from sparktop.model.sweep_view import LevelKey, SweepStatus
+from sparktop.sweep.level_evidence import stored_evidence
+from sparktop.sweep.references import load_reference, reference_names
+from sparktop.sweep.stored_view import StoredView
+from tests.sweep.made_results import made_level, made_sweep
+
+
+def view() -> StoredView:
+    return StoredView(made_sweep(("a", [made_level(1), made_level(2)]), preset="quick"), title="quick today")
+
+
+def test_a_stored_result_has_rows_curves_and_no_tracks() -> None:
+    """The view is that of a sweep that is over; nobody knows its tracks any more."""
+    shown = view().view()
+    assert (shown.title, shown.status, shown.live) == ("quick today", SweepStatus.DONE, None)
+    assert [row.key.concurrency for row in shown.rows] == [1, 2]
+    assert shown.plots
+
+
+def test_the_view_is_made_once() -> None:
+    """Asking ten times a second costs nothing: the same picture is given."""
+    stored = view()
+    assert stored.view() is stored.view()
+    key = LevelKey("a", 2, 100)
+    assert stored.evidence(key) is stored.evidence(key)
+
+
+def test_evidence_is_that_of_the_file() -> None:
+    """Of a level that is there all that is kept; of another one nothing."""
+    stored = view()
+    key = stored.view().rows[1].key
+    told, wanted = stored.evidence(key), stored_evidence(stored.result, key)
+    assert told is not None
+    assert wanted is not None
+    assert (told.facts, told.row) == (wanted.facts, wanted.row)
+    assert stored.evidence(LevelKey("a", 99)) is None
+
+
+def test_references_are_laid_over_the_curves_and_taken_off() -> None:
+    """Lines of a published table come beside our own, in the same plots, and go again."""
+    stored = view()
+    before = stored.view()
+    references = [load_reference(name) for name in reference_names()]
+    stored.refer(references)
+    lines = [line for plot in stored.view().plots for line in plot.lines]
+    assert any(line.reference is not None for line in lines)
+    assert any(line.reference is None for line in lines)
+    assert stored.view().rows is before.rows
+    stored.refer([])
+    assert all(line.reference is None for plot in stored.view().plots for line in plot.lines)

@@ -1,0 +1,164 @@
+"""Which targets the watched servers and routers make, and which of them a panel means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from sparktop.model.router import RouterView
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.sweep import watched_targets as module
+from sparktop.sweep.plan import SweepTarget, TargetKind
+from sparktop.sweep.watched_targets import chosen_names, strangers, watched_targets
+
+A, B, PROXY = "http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://10.0.0.9:4000"
+WATCH = Watch(
+    backends=(
+        BackendTarget("spark-a", A, nodes=("n1",), api_key="secret-a"),
+        BackendTarget("spark-b", B, nodes=("n2",)),
+    ),
+    routers=(
+        RouterTarget(
+            "proxy",
+            PROXY,
+            backends=("spark-a", "spark-b"),
+            deployments={"own": "spark-a"},
+            api_key="secret-r",
+        ),
+    ),
+    source="/etc/sparktop.toml",
+)
+
+
+def picture(*views: BackendView, routers: tuple[RouterView, ...] = ()) -> Snapshot:
+    return Snapshot(datetime(2026, 1, 15, 9, tzinfo=UTC), 100.0, 1.0, backends=views, routers=routers)
+
+
+SEEN = picture(
+    BackendView("spark-a", A, "proxy", nodes=("n1",)),
+    BackendView("spark-b", B, "proxy", nodes=("n2",)),
+    BackendView("found", "http://10.0.0.3:8000", "tiny", nodes=("n2",)),
+    routers=(
+        RouterView(
+            "proxy",
+            PROXY,
+            backends=("spark-a", "spark-b"),
+            deployments={"own": "spark-b", "told": "spark-b", "elsewhere": None},
+        ),
+    ),
+)
+
+
+def test_routers_come_first_then_every_backend() -> None:
+    """All that is watched is a target, what was found since too, in the order of the board."""
+    targets = watched_targets(WATCH, SEEN)
+    assert [one.name for one in targets] == ["proxy", "spark-a", "spark-b", "found"]
+    assert [one.kind for one in targets] == [TargetKind.ROUTER, *[TargetKind.ENGINE] * 3]
+
+
+def test_a_router_knows_what_is_behind_it() -> None:
+    """Its watched backends by URL, their machines, and deployments: the configuration's word goes first."""
+    router = watched_targets(WATCH, SEEN)[0]
+    assert router.backends == {"spark-a": A, "spark-b": B}
+    assert router.nodes == ("n1", "n2")
+    assert router.deployments == {"own": "spark-a", "told": "spark-b"}
+
+
+def test_keys_reach_the_targets_and_no_text() -> None:
+    """The key of each server and router is in its target, and in nothing that is printed of it."""
+    targets = {one.name: one for one in watched_targets(WATCH, SEEN)}
+    assert (targets["spark-a"].api_key, targets["proxy"].api_key) == ("secret-a", "secret-r")
+    assert targets["found"].api_key is None
+    assert "secret" not in repr(targets)
+
+
+def test_before_the_first_picture_the_watch_alone_tells() -> None:
+    """With nothing on the board yet, what is to be watched is there already."""
+    targets = watched_targets(WATCH, picture())
+    assert [one.name for one in targets] == ["proxy", "spark-a", "spark-b"]
+    assert targets[0].backends == {"spark-a": A, "spark-b": B}
+
+
+def test_a_found_router_takes_its_backends_from_the_board() -> None:
+    """What discovery found is in no `Watch`: the picture says what is behind it."""
+    targets = watched_targets(Watch(), SEEN)
+    assert targets[0].name == "proxy"
+    assert targets[0].backends == {"spark-a": A, "spark-b": B}
+    assert targets[0].deployments == {"own": "spark-b", "told": "spark-b"}
+
+
+def test_what_stands_in_the_configuration_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A found server elsewhere is a stranger; one on this machine is none."""
+    monkeypatch.setattr(module, "own_hosts", lambda: frozenset({"10.0.0.3"}))
+    assert strangers(watched_targets(WATCH, SEEN)) == []
+    monkeypatch.setattr(module, "own_hosts", frozenset)
+    assert [one.name for one in strangers(watched_targets(WATCH, SEEN))] == ["found"]
+
+
+def test_what_was_typed_is_in_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets of the command line are strangers, unless the configuration is said to name them."""
+    monkeypatch.setattr(module, "own_hosts", frozenset)
+    typed = Watch(backends=WATCH.backends, source="arguments")
+    seen = picture(*SEEN.backends[:2])
+    assert [one.name for one in strangers(watched_targets(typed, seen))] == ["spark-a", "spark-b"]
+    named = watched_targets(typed, seen, configured={"spark-b"})
+    assert [one.name for one in strangers(named)] == ["spark-a"]
+
+
+def test_loopback_is_this_machine() -> None:
+    """No server on it needs a question."""
+    own = module.own_hosts()
+    assert module.is_here("http://localhost:8000", own)
+    assert module.is_here("http://[::1]:8000", own)
+    assert not module.is_here("http://192.0.2.77:8000", own)
+    assert not module.is_here("nonsense", own)
+
+
+TARGETS = watched_targets(WATCH, SEEN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "names"),
+    [
+        ("backend", "spark-b", ("spark-b",)),
+        ("tile", "spark-b", ("spark-b",)),
+        ("router", "proxy", ("proxy",)),
+        ("balance", "proxy", ("proxy",)),
+        ("evidence", "proxy", ("proxy",)),
+        ("balance", "tiny", ("found",)),
+        ("balance", "spark-a", ("spark-a",)),
+        ("node", "n2", ("spark-b", "found")),
+        ("processes", "n1", ("spark-a",)),
+        ("node", "without any", ("proxy",)),
+        ("events", "", ("proxy",)),
+        ("", "", ("proxy",)),
+        ("backend", "gone", ("proxy",)),
+    ],
+)
+def test_a_panel_means_targets(kind: str, name: str, names: tuple[str, ...]) -> None:
+    """What is selected is loaded: itself, the router of its group, or all on its machine; else all."""
+    assert chosen_names(TARGETS, SEEN, kind, name) == names
+
+
+def test_a_machine_is_known_from_either_side() -> None:
+    """The board or the target itself may say where a server runs."""
+    bare = [replace(one, nodes=()) for one in TARGETS]
+    assert chosen_names(bare, SEEN, "node", "n2") == ("spark-b", "found")
+    assert chosen_names(TARGETS, picture(), "node", "n2") == ("spark-b", "found")
+
+
+def test_without_a_router_all_backends_are_meant() -> None:
+    """Nothing selected and no router: every server, each by itself."""
+    engines = [one for one in TARGETS if one.kind is TargetKind.ENGINE]
+    assert chosen_names(engines, SEEN, "", "") == ("spark-a", "spark-b", "found")
+    assert chosen_names(engines, SEEN, "balance", "proxy") == ("spark-a", "spark-b")
+    assert chosen_names((), SEEN, "", "") == ()
+
+
+def test_a_target_is_a_plain_value() -> None:
+    """A server's target carries what the board knows of it: address and machines."""
+    found = {one.name: one for one in TARGETS}["found"]
+    assert found == SweepTarget("found", "http://10.0.0.3:8000", nodes=("n2",))

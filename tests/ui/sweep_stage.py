@@ -1,0 +1,267 @@
+"""The interface with a sweep on it whose runner is played by hand: real fold, real files, no load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from sparktop.demo.rehearsal import Rehearsal, RouterPart
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import LevelKey
+from sparktop.model.targets import ModelFacts, SweepSettings, Watch
+from sparktop.panels.rows import row_text
+from sparktop.store import Store
+from sparktop.sweep.plan import Plan
+from sparktop.sweep.progress import Notice, SweepEnded, SweepEvent
+from sparktop.sweep.results import SweepResult
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.screens.sweep import SweepScreen
+from sparktop.ui.sweeping import LiveSweep, Stage, Sweeping
+from tests.sweep.made_results import made_level, made_sweep
+from tests.sweep.played_sweeps import Clock, PlayedSweep
+
+SIZES = [(80, 24), (120, 36), (200, 50)]
+PRESET = SweepSettings(
+    "quick", targets=("spark-a", "proxy"), concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3
+)
+EVENING = replace(PRESET, name="evening", targets=("spark-b",), key="f5")
+
+
+def whole_result() -> SweepResult:
+    """Give what the played sweep measures in the end: two targets, three levels each."""
+    levels = (made_level(1), made_level(2, step=0.2), made_level(4, step=0.15))
+    slower = (made_level(1), made_level(2, step=0.3), made_level(4, step=0.3))
+    return made_sweep(("spark-a", levels), ("proxy", slower), preset="quick")
+
+
+@dataclass
+class PlayedRunner:
+    """A runner that tells and ends what the test says."""
+
+    plan: Plan
+    keep: Callable[[SweepResult], None] | None
+    ended: asyncio.Future[SweepResult] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    cancelled: str | None = None
+    hearing: list[Callable[[SweepEvent], None]] = field(default_factory=list)
+    result: SweepResult = field(default_factory=whole_result)
+
+    def listen(self, hear: Callable[[SweepEvent], None]) -> None:
+        """Remember who listens."""
+        self.hearing.append(hear)
+
+    def take(self, event: SweepEvent) -> None:
+        """Tell an event; `PlayedSweep` calls its view so."""
+        if isinstance(event, SweepEnded):
+            return
+        for hear in self.hearing:
+            hear(event)
+
+    def cancel(self, reason: str = "called off") -> None:
+        """End with the first target alone, as a sweep does that is called off."""
+        self.cancelled = reason
+        self.end(self.short("cancelled", reason))
+
+    def short(self, status: str, reason: str) -> SweepResult:
+        """Give a result that ended within its first target."""
+        first = self.result.targets[0]
+        kept = first.model_copy(update={"levels": first.levels[:2]})
+        others = tuple(one.model_copy(update={"levels": ()}) for one in self.result.targets[1:])
+        return self.result.model_copy(
+            update={"status": status, "stop_reason": reason, "targets": (kept, *others), "comparison": None}
+        )
+
+    def end(self, result: SweepResult) -> None:
+        """End with a result."""
+        if not self.ended.done():
+            self.ended.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        """End with an error."""
+        self.ended.set_exception(error)
+
+    async def run(self) -> SweepResult:
+        """Wait until the test ends it."""
+        result = await self.ended
+        if self.keep is not None:
+            self.keep(result)
+        for hear in self.hearing:
+            hear(SweepEnded(result))
+        return result
+
+
+class SweepStage:
+    """An app on simulated servers that stand still, whose sweeps the test plays."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        source: str = "config",
+        backends: int = 2,
+        router: bool = True,
+        sweeps: tuple[SweepSettings, ...] = (PRESET, EVENING),
+        drop: bool = False,
+    ) -> None:
+        """Keep results below `home`; `drop`: nothing is watched."""
+        self.rehearsal = Rehearsal(backends=backends, router=RouterPart() if router else None)
+        self.rehearsal.play(60)
+        self.watch = replace(self.rehearsal.watch, sweeps=sweeps, source=source)
+        self.store = self.rehearsal.store
+        if drop:
+            self.watch = Watch(sweeps=sweeps)
+            self.store = Store(self.watch)
+        self.env = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
+        self.folder = home / "data" / "sparktop" / "sweeps"
+        self.app = SparktopApp(
+            self.store.snapshot,
+            store=self.store,
+            watch=self.watch,
+            env=self.env,
+            state=home / "state" / "view.json",
+        )
+        self.clock = Clock(self.rehearsal.now_s)
+        self.runners: list[PlayedRunner] = []
+        self.countdowns: list[asyncio.Future[None]] = []
+        """One for each that was begun; the test lets it end."""
+        self.app.desk.sweeping = self.sweeping = Sweeping(
+            self.store,
+            folder=self.folder,
+            say=self.app.desk.say,
+            changed=self.app.sweep_changed,
+            make_runner=self._runner,
+            sleep=self._sleep,
+            clock=self.clock,
+        )
+
+    def _runner(
+        self,
+        plan: Plan,
+        store: Store,
+        models: Mapping[str, ModelFacts],
+        keep: Callable[[SweepResult], None] | None,
+    ) -> PlayedRunner:
+        assert store is self.store
+        assert models is not None
+        self.runners.append(PlayedRunner(plan, keep))
+        return self.runners[-1]
+
+    async def _sleep(self, _: float) -> None:
+        self.countdowns.append(asyncio.get_running_loop().create_future())
+        await self.countdowns[-1]
+
+    @property
+    def runner(self) -> PlayedRunner:
+        """The newest runner."""
+        return self.runners[-1]
+
+    def stopped_by(self) -> str | None:
+        """Give the reason with which the newest sweep was called off; None while it was not."""
+        return self.runner.cancelled
+
+    def at(self) -> Stage:
+        """Tell where the sweep stands."""
+        return self.sweeping.stage
+
+    def top(self) -> Screen[Any]:
+        """Give the topmost screen."""
+        return self.app.screen
+
+    @property
+    def full(self) -> SweepScreen:
+        """The sweep's own screen."""
+        screen = self.app.screen
+        assert isinstance(screen, SweepScreen)
+        return screen
+
+    def text(self) -> str:
+        """Give what is drawn on the topmost canvas."""
+        screen = self.app.screen
+        canvas = screen.canvas if isinstance(screen, SweepScreen) else self.app.overview.canvas
+        return "\n".join(row_text(row) for row in canvas.rows)
+
+    def footer(self) -> str:
+        """Give the last row."""
+        return self.text().splitlines()[-1]
+
+    def toasts(self) -> list[str]:
+        """Give every line that was told."""
+        return [note.message for note in self.app._notifications]
+
+    def events(self) -> list[str]:
+        """Give what stands in the event list of sweeps."""
+        return [event.message for event in self.store.snapshot().events if event.subject == "sweep"]
+
+    def play(self, *levels: tuple[str, int]) -> PlayedSweep:
+        """Play these levels; all of them where none is named."""
+        played = PlayedSweep(whole_result(), self.clock)
+        played.view = _Fold(self)  # type: ignore[assignment]  # what is told goes through the screen's own fold
+        if not levels:
+            played.whole()
+        for target, concurrency in levels:
+            played.level(target, concurrency)
+        self.app._redraw()
+        return played
+
+    async def settled(self) -> None:
+        """Wait until what was played is in the picture, and draw it."""
+        source = self.sweeping.source
+        assert isinstance(source, LiveSweep)
+        await source.settled()
+        self.app._redraw()
+
+    async def start(self, pilot: Pilot[None], key: str = "s") -> None:
+        """Press the key, and begin at once."""
+        await press(pilot, key, "enter")
+        assert self.at() is Stage.RUNNING
+
+    async def finish(self, pilot: Pilot[None], result: SweepResult | None = None) -> None:
+        """End the sweep with a result, and wait until it is told."""
+        self.runner.end(result or whole_result())
+        await over(self, pilot)
+
+
+class _Fold:
+    """Takes what `PlayedSweep` plays, as its view would."""
+
+    def __init__(self, stage: SweepStage) -> None:
+        self._stage = stage
+
+    def take(self, event: SweepEvent) -> None:
+        """Tell the screen's sweep."""
+        self._stage.runner.take(event)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Let the screen's sweep look at servers."""
+        self._stage.sweeping.look(snapshot)
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys, and let the screen answer."""
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+async def over(stage: SweepStage, pilot: Pilot[None]) -> None:
+    """Wait until the sweep is over and drawn."""
+    task = stage.sweeping._task
+    assert task is not None
+    await task
+    await pilot.pause()
+
+
+def key(target: str, concurrency: int) -> LevelKey:
+    """Give a level's key."""
+    return LevelKey(target, concurrency, 100)
+
+
+def notice(words: str) -> Notice:
+    """Give a notice."""
+    return Notice(words)

@@ -1,0 +1,169 @@
+"""How a sweep on the screen ends: by itself, by an error, with the program; and a run that is followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sparktop.errors import SparktopError
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
+from sparktop.sweep.live_view import LiveView
+from sparktop.sweep.progress import SweepEnded
+from sparktop.sweep.references import Reference
+from sparktop.sweep.result_store import stored
+from sparktop.sweep.results import SweepResult
+from sparktop.ui.screens.ask import AskScreen
+from tests.sweep.played_sweeps import PlayedSweep
+from tests.ui.sweep_stage import PlayedRunner, SweepStage, over, press, whole_result
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SweepStage:
+    return SweepStage(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (SparktopError("the load generator did not start: no room"), "did not start: no room"),
+        (ZeroDivisionError("what is this"), "this is a bug: ZeroDivisionError: what is this"),
+    ],
+)
+async def test_a_runner_that_fails_is_a_line(stage: SweepStage, error: Exception, words: str) -> None:
+    """The band and a toast say what went wrong, no empty file is left, and the monitor goes on."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+        stage.runner.fail(error)
+        await over(stage, pilot)
+        assert "┐failed┌" in stage.text()
+        assert all(word in stage.text() for word in words.split())
+        assert words in stage.toasts()[-1]
+        assert list(stage.folder.iterdir()) == []
+        await press(pilot, "escape")
+        assert "spark-b" in stage.text()
+
+
+async def test_a_folder_that_cannot_be_written_does_not_stop_a_sweep(tmp_path: Path) -> None:
+    """One line says that the result is not kept; the sweep is made all the same."""
+    (tmp_path / "data").write_text("no folder", encoding="utf-8")
+    stage = SweepStage(tmp_path)
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+        assert stage.toasts()[-1].startswith("the result will not be kept: ")
+        stage.play()
+        await stage.finish(pilot)
+        assert "┐done┌" in stage.text()
+        assert stage.toasts()[-1].endswith("not kept in a file")
+
+
+async def test_quitting_asks_while_a_sweep_runs(stage: SweepStage) -> None:
+    """No goes on; yes stops the load, saves, and leaves."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+        stage.play(("spark-a", 1))
+        await press(pilot, "q", "n")
+        assert not stage.stopped_by()
+        await press(pilot, "ctrl+q", "ctrl+q")
+        assert isinstance(stage.top(), AskScreen)
+        assert stage.app.screen_stack == [stage.app.overview, stage.top()]
+        await press(pilot, "y")
+    assert stage.stopped_by() == "the program was left"
+    (kept,) = stored(stage.folder)
+    assert kept.result is not None
+    assert kept.result.status == "cancelled"
+
+
+async def test_leaving_in_any_other_way_saves_too(stage: SweepStage) -> None:
+    """An application that ends while a sweep runs calls it off and waits until it is saved."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+        stage.play(("spark-a", 1))
+    assert stage.stopped_by() == "the program ended"
+    (kept,) = stored(stage.folder)
+    assert kept.result is not None
+    assert kept.result.status == "cancelled"
+
+
+async def test_a_countdown_ends_with_the_program(stage: SweepStage) -> None:
+    """Quitting in a countdown asks nothing and starts nothing."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "s", "q")
+    assert stage.runners == []
+    assert stage.countdowns[-1].cancelled()
+
+
+class FollowedByHand:
+    """Somebody else's run, which ends when it is told."""
+
+    def __init__(self, live: LiveView, result: SweepResult) -> None:
+        self.live = live
+        self.result = result
+        self.ended = asyncio.Event()
+        self.looked = 0
+
+    def view(self) -> SweepView:
+        """Give the picture of the moment."""
+        return self.live.view()
+
+    def evidence(self, key: LevelKey) -> LevelEvidence | None:
+        """Give what is known of a level."""
+        return self.live.evidence(key)
+
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Lay references over it."""
+        self.live.refer(references)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Count the looks."""
+        assert snapshot.backends
+        self.looked += 1
+
+    def cancel(self, reason: str = "called off") -> None:
+        """Follow it no longer."""
+        assert reason
+        self.ended.set()
+
+    async def run(self) -> None:
+        """Wait for the end."""
+        await self.ended.wait()
+        self.live.take(SweepEnded(self.result))
+
+
+async def test_a_followed_run_has_the_same_band_and_asks_nothing(stage: SweepStage) -> None:
+    """A run that somebody else makes is shown and looked at; x twice ends only the following."""
+    played = PlayedSweep(whole_result(), stage.clock)
+    run = FollowedByHand(played.view, whole_result())
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        stage.app.desk.follow(run, "progress.jsonl")
+        played.level("spark-a", 1)
+        await press(pilot, "s")
+        stage.app._redraw()
+        assert "┐sweep quick┌" in stage.text()
+        assert "┐running┌" in stage.text()
+        assert stage.toasts() == ["a sweep runs already: x twice stops it"]
+        looks = run.looked
+        await press(pilot, "p", "z")
+        stage.app._redraw()
+        assert run.looked > looks
+        await press(pilot, "x", "x")
+        await over(stage, pilot)
+        assert "whoever makes it goes on" in stage.toasts()[1]
+        assert "┐done┌" in stage.text()
+    assert stage.runners == []
+
+
+async def test_a_generator_that_does_not_end_does_not_hold_the_program(
+    stage: SweepStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is silent after it was called off is ended with the program."""
+    monkeypatch.setattr("sparktop.ui.sweeping.LEAVE_S", 0.01)
+    monkeypatch.setattr(PlayedRunner, "end", lambda *_: None)
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+    assert stage.stopped_by() == "the program ended"
+    assert stage.sweeping._task is not None
+    assert stage.sweeping._task.cancelled()

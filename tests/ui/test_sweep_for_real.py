@@ -1,0 +1,214 @@
+"""The interface, the load generator and simulated servers together; and the terminal that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.targets import BackendTarget, SweepSettings, Watch
+from sparktop.panels.rows import row_text
+from sparktop.sweep.result_store import stored, sweeps_folder
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.screens.sweep import SweepScreen
+from tests.sweep.stream_server import Asked, StreamServer
+from tests.sweep.watched_servers import watched
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
+CONFIG = """interval_s = 0.25
+[[backends]]
+name = "solo"
+url = "{url}"
+[[sweeps]]
+name = "quick"
+concurrency = [1, 4]
+pp = 40
+tg = 9
+runs = 1
+"""
+
+
+def text(app: SparktopApp) -> str:
+    """Give what is drawn on the topmost screen."""
+    screen = app.screen
+    canvas = screen.canvas if isinstance(screen, SweepScreen) else app.overview.canvas
+    return "\n".join(row_text(row) for row in canvas.rows)
+
+
+async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
+    """`s` on a real store, with the real generator and simulated servers: measured, kept, drawn."""
+    env = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+    async with watched(2) as servers:
+        backends = tuple(BackendTarget(one.name, one.url) for one in servers.targets)
+        quick = SweepSettings(
+            "quick",
+            targets=tuple(one.name for one in backends),
+            concurrency=(1, 4),
+            prompt_lengths=(64,),
+            tg=16,
+            runs=2,
+        )
+        watch = Watch(backends=backends, sweeps=(quick,), source="config")
+        app = SparktopApp(servers.store.snapshot, store=servers.store, watch=watch, env=env)
+        async with app.run_test(size=(120, 36)) as pilot:
+            await pilot.press("s", "enter")
+            sweeping = app.desk.sweeping
+            assert sweeping is not None
+            assert sweeping._task is not None
+            while not sweeping._task.done():
+                app._redraw()  # as its timer does
+                await asyncio.wait({sweeping._task}, timeout=0.2)
+            await pilot.pause()
+            assert "┐done┌" in text(app)
+            await pilot.press("z")
+            await pilot.pause()
+            drawn = text(app)
+            assert drawn.count("✓ a spark-a c") == drawn.count("✓ b spark-b c") == 2
+            assert "◆" in drawn
+            assert "4 of 4 done" in drawn
+            await pilot.press("down", "enter")
+            await pilot.pause()
+            assert "┐why?┌ spark-b c = 4" in text(app)
+            assert "spark-b" in text(app)
+    (kept,) = stored(sweeps_folder(env))
+    assert kept.result is not None
+    assert kept.result.status == "done"
+    assert [len(target.levels) for target in kept.result.targets] == [2, 2]
+
+
+class Terminal:
+    """The program in a terminal of its own, which can go away."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "XDG_DATA_HOME": str(home / "data"),
+            "TERM": "xterm-256color",
+        }
+        self.master, self.slave = os.openpty()
+        self.seen = b""
+        self.told = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run the viewer; it is ended if it has not ended by itself."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "sparktop",
+            *words,
+            env=self.env,
+            cwd=self.home,
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            preexec_fn=self._own_terminal,
+        )
+        os.close(self.slave)
+        asyncio.get_running_loop().add_reader(self.master, self._read)
+        try:
+            yield process
+        finally:
+            self.close()
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    def _own_terminal(self) -> None:
+        os.setsid()
+        os.close(
+            os.open(os.ttyname(self.slave), os.O_RDWR)
+        )  # the first one opened becomes the controlling one
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self.master, 1 << 16)
+        except OSError:  # the other end is closed
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self.master)
+        self.seen += data
+        self.told.set()
+
+    async def until(self, words: bytes) -> None:
+        """Wait until the program has written these words."""
+        while words not in self.seen:
+            self.told.clear()
+            await self.told.wait()
+
+    def type(self, keys: bytes) -> None:
+        """Type keys."""
+        os.write(self.master, keys)
+
+    def close(self) -> None:
+        """Let the terminal go away: the kernel sends SIGHUP."""
+        if self.master >= 0:
+            asyncio.get_running_loop().remove_reader(self.master)
+            os.close(self.master)
+            self.master = -1
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[StreamServer]:
+    found = StreamServer()
+    await found.start()
+    measured = 0
+
+    async def answer(asked: Asked) -> None:
+        """Answer the warm-up and the run of the first level, and nothing after it."""
+        nonlocal measured
+        measured += asked.tokens == 9
+        if measured > 2:
+            await found.hang()
+        await asked.stream()
+
+    found.behave = answer
+    yield found
+    await found.stop()
+
+
+def hang_up(terminal: Terminal, _: asyncio.subprocess.Process) -> None:
+    """Let the terminal go away."""
+    terminal.close()
+
+
+def terminate(_: Terminal, process: asyncio.subprocess.Process) -> None:
+    """Ask the program to end."""
+    process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("end", "code"), [(hang_up, 129), (terminate, 143)])
+async def test_a_terminal_that_goes_away_stops_the_load_and_saves(
+    tmp_path: Path,
+    server: StreamServer,
+    end: Callable[[Terminal, asyncio.subprocess.Process], None],
+    code: int,
+) -> None:
+    """The requests in flight are broken off, and the file holds what was done, with the status cancelled."""
+    (tmp_path / "sparktop.toml").write_text(CONFIG.format(url=server.url), encoding="utf-8")
+    terminal = Terminal(tmp_path)
+    async with terminal.running("--config", "sparktop.toml") as process:
+        await terminal.until(b"solo")
+        terminal.type(b"s")
+        await terminal.until(b"starts in")
+        terminal.type(b"\r")
+        await server.someone_waits.wait()
+        end(terminal, process)
+        assert await process.wait() == code
+    server.held.set()
+    await server.all_gone.wait()
+    (kept,) = stored(sweeps_folder(terminal.env))
+    assert kept.result is not None
+    assert kept.result.status == "cancelled"
+    assert kept.result.targets[0].levels[0].requests.ok == 1
+    assert not list((tmp_path / ".local").rglob("*.log")) or "Traceback" not in "".join(
+        path.read_text() for path in (tmp_path / ".local").rglob("*.log")
+    )

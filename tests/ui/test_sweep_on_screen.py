@@ -1,0 +1,349 @@
+"""A sweep on the overview: its keys, its countdown, its band, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.targets import SweepSettings
+from sparktop.panels.rows import row_width
+from sparktop.panels.scene import PanelKey
+from sparktop.sweep.order import Load
+from sparktop.sweep.result_store import load, stored
+from sparktop.ui.screens.ask import AskScreen
+from sparktop.ui.screens.help import HelpScreen
+from sparktop.ui.screens.sweep import SweepScreen
+from sparktop.ui.sweeping import Stage
+from tests.ui.sweep_stage import (
+    EVENING,
+    PRESET,
+    SIZES,
+    SweepStage,
+    over,
+    press,
+)
+
+SWEEP = PanelKey("sweep", "")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SweepStage:
+    return SweepStage(tmp_path)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_s_counts_down_before_anything_is_sent(stage: SweepStage, size: tuple[int, int]) -> None:
+    """The band says what will happen to whom and how to stop it; no runner is made before the end."""
+    async with stage.app.run_test(size=size) as pilot:
+        await press(pilot, "s")
+        assert stage.at() is Stage.COUNTDOWN
+        text = stage.text()
+        assert "┐sweep quick┌" in text
+        assert "starts in 3 s" in text
+        assert "spark-a (engine)" in text
+        assert "proxy (router)" in text
+        assert "42 + 14 warm-up requests" in text
+        assert "esc stops it" in text
+        assert "enter starts now" in text
+        assert stage.runners == []
+        assert {row_width(row) for row in stage.app.overview.canvas.rows} == {size[0]}
+        stage.countdowns[-1].set_result(None)
+        await pilot.pause()
+        assert len(stage.runners) == 1
+        assert [one.name for one in stage.runner.plan.targets] == ["spark-a", "proxy"]
+        assert stage.at() is Stage.RUNNING
+
+
+async def test_esc_ends_the_countdown(stage: SweepStage) -> None:
+    """Nothing was sent, nothing is kept, and the board is as it was."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        before = stage.text()
+        await press(pilot, "s", "escape")
+        assert stage.at() is Stage.NONE
+        assert stage.countdowns[-1].cancelled()
+        assert stage.text() == before
+        assert not stage.folder.exists()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_running_sweep_is_a_band_over_the_monitor(stage: SweepStage, size: tuple[int, int]) -> None:
+    """The band tells the running level; the header how far it is; the monitor stays below."""
+    async with stage.app.run_test(size=size) as pilot:
+        await stage.start(pilot)
+        stage.play(("spark-a", 1)).run("spark-a", Load(100, 2), 0, upto_s=1.5)
+        stage.app._redraw()
+        text = stage.text()
+        assert "┐running┌" in text
+        assert "spark-a, c = 2: run 1 of 3" in text
+        assert "NVIDIA GB10" in text
+        assert stage.app.overview.selected == SWEEP
+        assert "x stop" in stage.footer()
+        assert "sweep 17%" in text.splitlines()[0]
+        assert {row_width(row) for row in stage.app.overview.canvas.rows} == {size[0]}
+
+
+@pytest.mark.parametrize("presets", range(4))
+async def test_the_band_is_there_in_every_view(stage: SweepStage, presets: int) -> None:
+    """Watch, compact, one backend and wall have the band at the top, and the monitor below it."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, *["v"] * presets)
+        await stage.start(pilot)
+        stage.play(("spark-a", 1))
+        assert "┐sweep quick┌" in stage.text().splitlines()[1]
+        assert "spark-b" in stage.text() or presets == 2
+        await press(pilot, "escape", "up", "down")
+        assert "┐sweep quick┌" in stage.text().splitlines()[1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage, size: tuple[int, int]) -> None:
+    """The end is told with the file it is kept in; esc takes the band off, the file stays."""
+    async with stage.app.run_test(size=size) as pilot:
+        await stage.start(pilot)
+        stage.play()
+        await stage.finish(pilot)
+        assert stage.at() is Stage.OVER
+        assert "┐done┌" in stage.text()
+        (kept,) = stored(stage.folder)
+        assert kept.result is not None
+        assert kept.result.status == "done"
+        assert kept.path.name in stage.toasts()[-1]
+        started, ended = stage.events()
+        assert "started on spark-a, proxy" in started
+        assert "done: 6 levels" in ended
+        assert kept.path.name in ended
+        await press(pilot, "escape")
+        assert stage.at() is Stage.NONE
+        assert "┐done┌" not in stage.text()
+        assert kept.path.exists()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_stopped_by_guard_says_why(stage: SweepStage, size: tuple[int, int]) -> None:
+    """The word in the frame and the reason in the band; what was done is kept."""
+    async with stage.app.run_test(size=size) as pilot:
+        await stage.start(pilot)
+        stage.play(("spark-a", 1))
+        await stage.finish(pilot, stage.runner.short("stopped_by_guard", "spark-a: 91 °C is above 90 °C"))
+        assert "┐stopped by guard┌" in stage.text()
+        assert "91 °C is" in stage.text()
+        assert stage.sweeping.path is not None
+        assert load(stage.sweeping.path).status == "stopped_by_guard"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage, size: tuple[int, int]) -> None:
+    """The first press only asks; the second ends the load, and the file holds what is done."""
+    async with stage.app.run_test(size=size) as pilot:
+        await stage.start(pilot)
+        stage.play(("spark-a", 1), ("spark-a", 2))
+        await press(pilot, "x")
+        assert not stage.stopped_by()
+        assert stage.toasts()[-1] == "press x again to stop the sweep; what is done is kept"
+        await press(pilot, "x")
+        await over(stage, pilot)
+        assert stage.stopped_by() == "stopped by hand"
+        assert "┐cancelled┌" in stage.text()
+        assert stage.sweeping.path is not None
+        assert load(stage.sweeping.path).status == "cancelled"
+        assert "2 levels kept" in stage.toasts()[-1]
+        assert stage.sweeping.path.name in stage.toasts()[-1]
+
+
+async def test_a_second_x_that_comes_late_only_asks_again(
+    stage: SweepStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two presses further apart than three seconds stop nothing."""
+    now = 100.0
+    monkeypatch.setattr("sparktop.ui.sweep_desk.monotonic", lambda: now)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await stage.start(pilot)
+        await press(pilot, "x")
+        now = 103.5
+        await press(pilot, "x")
+        assert not stage.stopped_by()
+        now = 106.0
+        await press(pilot, "x")
+        assert stage.stopped_by()
+        await over(stage, pilot)
+
+
+async def test_while_one_runs_another_is_refused(stage: SweepStage) -> None:
+    """`s` and a preset's key say that a sweep runs; x without a sweep says that none does."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "x")
+        assert stage.toasts() == ["no sweep is running"]
+        await stage.start(pilot)
+        await press(pilot, "s", "f5")
+        assert stage.toasts()[1:] == ["a sweep runs already: x twice stops it"] * 2
+        assert len(stage.runners) == 1
+        stage.runner.cancel()
+        await over(stage, pilot)
+
+
+async def test_a_new_sweep_takes_the_place_of_the_last(stage: SweepStage) -> None:
+    """After one is over, `s` starts another with a file of its own."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        for _ in range(2):
+            await stage.start(pilot)
+            stage.play(("spark-a", 1))
+            await stage.finish(pilot)
+        assert len(stored(stage.folder)) == 2
+
+
+async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
+    """A key of the configuration starts that preset on its targets; the help has it."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "question_mark")
+        assert "sweep: evening" in HelpScreen.text(stage.app.overview.key_table).plain
+        await press(pilot, "escape", "f5")
+        assert "┐sweep evening┌" in stage.text()
+        await press(pilot, "enter")
+        assert [one.name for one in stage.runner.plan.targets] == ["spark-b"]
+        stage.runner.cancel()
+        await over(stage, pilot)
+
+
+async def test_a_preset_whose_target_is_not_watched_is_told(tmp_path: Path) -> None:
+    """No sweep starts on a name that nothing has."""
+    lost = SweepSettings("lost", targets=("spark-z",), key="f6")
+    stage = SweepStage(tmp_path, sweeps=(PRESET, lost))
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "f6")
+        assert stage.toasts() == ["nothing of that name is watched: spark-z"]
+        assert stage.at() is Stage.NONE
+
+
+def free() -> tuple[SweepSettings, ...]:
+    """Give the usual preset without targets of its own."""
+    return (SweepSettings("quick", concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3),)
+
+
+async def test_s_sweeps_what_is_selected(tmp_path: Path) -> None:
+    """A selected backend is the target; with nothing selected the router; on the band the same once more."""
+    stage = SweepStage(tmp_path, sweeps=free())
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+        assert [one.name for one in stage.runner.plan.targets] == ["proxy"]
+        stage.runner.cancel()
+        await over(stage, pilot)
+        stage.app.overview.selected = PanelKey("backend", "spark-b")
+        for _ in range(2):
+            await stage.start(pilot)
+            assert [one.name for one in stage.runner.plan.targets] == ["spark-b"]
+            assert stage.app.overview.selected == SWEEP
+            stage.runner.cancel()
+            await over(stage, pilot)
+
+
+async def test_a_target_from_elsewhere_asks_first(tmp_path: Path) -> None:
+    """What is neither configured nor on this machine gets no load without a yes."""
+    stage = SweepStage(tmp_path, source="arguments", router=False, sweeps=free())
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        stage.app.overview.selected = PanelKey("backend", "spark-b")
+        await press(pilot, "s")
+        assert isinstance(stage.top(), AskScreen)
+        await press(pilot, "n")
+        assert stage.at() is Stage.NONE
+        await press(pilot, "s", "y")
+        assert stage.at() is Stage.COUNTDOWN
+        await press(pilot, "escape")
+
+
+async def test_without_servers_s_says_so(tmp_path: Path) -> None:
+    """With nothing watched there is nothing to sweep, and no error."""
+    stage = SweepStage(tmp_path, drop=True, sweeps=())
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "s")
+        assert stage.toasts() == ["nothing to sweep: no server or router is watched yet"]
+
+
+async def test_the_band_opens_the_full_screen(stage: SweepStage) -> None:
+    """z, Enter and a second click on the band show the sweep on the whole screen; esc goes back."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+        stage.play(("spark-a", 1))
+        for keys in (("z",), ("enter",)):
+            await press(pilot, *keys)
+            assert isinstance(stage.top(), SweepScreen)
+            await press(pilot, "escape")
+            assert stage.top() is stage.app.overview
+        await press(pilot, "down")
+        assert stage.app.overview.selected != SWEEP
+        for _ in range(2):
+            await pilot.click("#canvas", offset=(20, 3))
+            await pilot.pause()
+        assert isinstance(stage.top(), SweepScreen)
+        stage.runner.cancel()
+        await over(stage, pilot)
+
+
+async def test_the_footer_is_clickable(stage: SweepStage) -> None:
+    """In a countdown the footer's first words stop it or start it."""
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "s")
+        await pilot.click("#canvas", offset=(stage.footer().index("starts now"), 23))
+        await pilot.pause()
+        assert stage.at() is Stage.RUNNING
+        stage.runner.cancel()
+        await over(stage, pilot)
+
+
+async def test_a_zoomed_panel_gives_way_to_the_countdown(stage: SweepStage) -> None:
+    """Started where one panel is shown alone, the countdown is seen; a panel opened later has the board."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "b", "escape", "down", "z", "f5")
+        assert "starts in" in stage.text()
+        await press(pilot, "enter", "down", "z")
+        assert "┐running┌" not in stage.text()
+        assert "sweep" in stage.text().splitlines()[0]
+        stage.runner.cancel()
+        await over(stage, pilot)
+
+
+async def test_a_frozen_picture_stays_and_the_sweep_goes_on(stage: SweepStage) -> None:
+    """While frozen the band stands still; the sweep looks at servers all the same."""
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await stage.start(pilot)
+        await press(pilot, "p")
+        frozen = stage.text()
+        stage.play(("spark-a", 1))
+        assert stage.text() == frozen
+        await press(pilot, "p")
+        assert stage.text() != frozen
+        stage.runner.cancel()
+        await over(stage, pilot)
+
+
+async def test_it_is_drawn_twice_a_second_while_a_sweep_runs(stage: SweepStage) -> None:
+    """From the countdown to the end two drawings a second at least, whatever the interval; then as before."""
+    stage.app.cadence.ask(5.0)
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        assert stage.app.cadence.draw_s == 5.0
+        await press(pilot, "s")
+        assert stage.app.cadence.draw_s == 0.5
+        await press(pilot, "escape")
+        assert stage.app.cadence.draw_s == 5.0
+
+
+def test_two_presets_cannot_have_one_key(tmp_path: Path) -> None:
+    """The application refuses a table in which a key does two things."""
+    twin = SweepSettings("twin", key="f5")
+    with pytest.raises(ValueError, match="'twin' cannot be 'f5': another preset has it"):
+        SweepStage(tmp_path, sweeps=(EVENING, twin))
+
+
+async def test_the_palette_offers_presets_whatever_they_are_called(tmp_path: Path) -> None:
+    """A preset's name is text, not markup, in the command palette and in the help."""
+    odd = SweepSettings("[/b] [red", targets=("spark-b",), key="f6")
+    stage = SweepStage(tmp_path, sweeps=(PRESET, odd))
+    async with stage.app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "ctrl+p", *"sweep")
+        await stage.app.workers.wait_for_complete()
+        await press(pilot, "escape", "escape", "question_mark", "escape", "f6")
+        assert stage.at() is Stage.COUNTDOWN
+        assert "┐sweep [/b] [red┌" in stage.text()
+        await press(pilot, "escape")
