@@ -151,6 +151,7 @@ class RouterTable(Strict):
     backends: list[str] = Field(default_factory=list)
     deployments: dict[str, str] = Field(default_factory=dict)
     api_key_env: Variable | None = None
+    watched: bool = True
 
 
 class SweepTable(Strict):

@@ -64,17 +64,8 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
             )
             for one in settings["backends"]
         ),
-        routers=tuple(
-            RouterTarget(
-                name=one["name"],
-                url=one["url"],
-                strategy=one["strategy"],
-                backends=tuple(one["backends"]),
-                deployments=dict(one["deployments"]),
-                api_key=_value(one["api_key_env"], env),
-            )
-            for one in settings["routers"]
-        ),
+        routers=tuple(_router(one, env) for one in settings["routers"] if one["watched"]),
+        sweep_routers=tuple(_router(one, env) for one in settings["routers"] if not one["watched"]),
         interval_s=settings["interval_s"],
         theme=settings["theme"],
         thresholds=StateThresholds(**settings["thresholds"]),
@@ -101,6 +92,17 @@ def _node(one: Plain, path: Path, env: Mapping[str, str]) -> NodeTarget:
         token_file=_file(one["token_file"], path, env),
         tls_ca=_file(one["tls_ca"], path, env),
         command=one["command"],
+    )
+
+
+def _router(one: Plain, env: Mapping[str, str]) -> RouterTarget:
+    return RouterTarget(
+        name=one["name"],
+        url=one["url"],
+        strategy=one["strategy"],
+        backends=tuple(one["backends"]),
+        deployments=dict(one["deployments"]),
+        api_key=_value(one["api_key_env"], env),
     )
 
 

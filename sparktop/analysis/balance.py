@@ -209,10 +209,11 @@ def leads_alternate(figures: Figures) -> bool:
 def takes_turns(figures: Figures) -> bool:
     """Say whether backends go from full to empty and back, spread further than random routing ever is."""
     count, turns, swing = len(figures.grid.loads), figures.turns, figures.swing
+    spread, size = limits.least_turning_spread(figures.mean_total, count)
     return (
-        turning_spread(figures) >= limits.least_turning_spread(turns.turns, count)
+        turning_spread(figures) >= spread
         and swing is not None
-        and swing.relative_rms >= limits.TURNS_RMS
+        and swing.relative_rms >= size
         and turns.turns >= limits.least_turns(count)
         and turns.most >= limits.TURNS_OF_ONE
     )
@@ -353,7 +354,7 @@ def _confidence(figures: Figures, word: BalanceWord) -> float | None:
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
     long = min(figures.lead.changes / limits.SWING_CHANGES, z / limits.SWING_Z)
     if takes_turns(figures):
-        least = limits.least_turning_spread(figures.turns.turns, len(grid.loads))
+        least, _ = limits.least_turning_spread(figures.mean_total, len(grid.loads))
         long = max(long, turning_spread(figures) / least)
     short = 0.0
     if swing is not None and swing.score is not None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # it imports this module
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
 _RANDOM_Z = (0.3, 3.0)
+_BLIND = frozenset({"simple-shuffle", "round-robin"})
+"""Strategies that read no counts: there is nothing old about them, and nothing better to try."""
 _LIKE_LIFETIMES = (1.2, 2.6)
 """Periods in lifetimes of a request that synchronised waves were seen with: 1.3 to 2, and room for error."""
 _ONE_LENGTH = 0.1
@@ -201,6 +203,8 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
 def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
     """Judge whether requests move together: no errors, one output length, a period of about 2 lifetimes."""
     if load.e2e_s is None or result.period_s is None or load.length_variation is None:
+        return None, None
+    if load.strategy in _BLIND:
         return None, None
     low, high = _LIKE_LIFETIMES
     clean = all(track.errors == 0 for track in grid.tracks)

@@ -26,8 +26,10 @@ SCENARIOS = {
 _DEFAULT = next(iter(SCENARIOS))
 _MAKES_WAY = (
     "The demo's own load makes way: while anybody else sends requests to its router or servers it pauses,\n"
-    "and it comes back 10 s after the last of them. So a sweep (s, f5 the router, f6 router and one server)\n"
-    "measures the servers alone; `sparktop sweep` on them does too."
+    "and it comes back 10 s after the last of them. So a sweep measures the servers alone: s, f5 (the\n"
+    "router), f6 (two routers, one server), or `sparktop sweep` on them.\n\n"
+    "Before the same servers stands a second router that only sweeps load: simple-shuffle, which sends each\n"
+    "request to a server at random (round-robin, where the router itself is simple-shuffle)."
 )
 STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
 """How the simulated router can choose."""

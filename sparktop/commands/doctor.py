@@ -93,7 +93,8 @@ async def _examine(watch: Watch, *, named: bool) -> list[Check]:
     from sparktop.doctor.machine import check_machine, look_at_machine
     from sparktop.doctor.network import open_network
 
-    urls = [*(one.url for one in watch.backends), *(one.url for one in watch.routers)]
+    routers = (*watch.routers, *watch.sweep_routers)
+    urls = [*(one.url for one in watch.backends), *(one.url for one in routers)]
     machine = check_machine(*await look_at_machine())
     async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
         return [*machine, *await examine_network(watch, network, wanted=named)]

@@ -52,7 +52,7 @@ def named_target(text: str) -> tuple[str, str]:
 async def choose_targets(
     words: Sequence[str], named: Sequence[tuple[str, str]], watch: Watch, model: str | None
 ) -> Chosen:
-    """Give the targets that words and NAME=URL pairs mean; with none of them, all that `watch` holds.
+    """Give the targets that words and NAME=URL pairs mean; with none of them, all that is watched.
 
     `watch` is what the configuration says. Without anything there either, this machine's usual ports are
     tried.
@@ -65,7 +65,8 @@ async def choose_targets(
     for name, url in named:
         places += [replace(place, name=name) for place in await _places(url, watch)]
     if not words and not named:
-        places = [_Place(one.name, one, is_configured=True) for one in _configured(watch)]
+        # A router that nobody watches is meant only where it is named.
+        places = [_Place(one.name, one, is_configured=True) for one in _watched(watch)]
         places = places or await _discovered("127.0.0.1")
     extra: list[BackendTarget] = []
     checked = []
@@ -100,6 +101,10 @@ async def _discovered(host: str) -> list[_Place]:
 
 
 def _configured(watch: Watch) -> list[BackendTarget | RouterTarget]:
+    return [*_watched(watch), *watch.sweep_routers]
+
+
+def _watched(watch: Watch) -> list[BackendTarget | RouterTarget]:
     return [*watch.backends, *watch.routers]
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from sparktop.demo.plan import KEY, Plan
-from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, backend_name
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, backend_name, rival_of
 from sparktop.demo.visitors import QUIET_S
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
@@ -77,6 +77,8 @@ class DemoCluster:
         """Their machines' agents."""
         self.routers: tuple[RouterTarget, ...] = ()
         """The proxy."""
+        self.rivals: tuple[RouterTarget, ...] = ()
+        """A second proxy with another strategy, for sweeps alone."""
 
     @property
     def pid(self) -> int:
@@ -140,8 +142,8 @@ class DemoCluster:
         told = self._begin(self._children[0], servers, deadline)
         self._note_engines(told["engines"], told["agents"])
         urls = tuple(target.url for target in self.targets)
-        port = self._begin(self._children[1], replace(servers, urls=urls), deadline)["proxy"]
-        self._note_proxy(f"http://{_HOST}:{port}", servers.chosen().strategy)
+        ports = self._begin(self._children[1], replace(servers, urls=urls), deadline)["proxies"]
+        self._note_proxies([f"http://{_HOST}:{port}" for port in ports], servers.chosen().strategy)
         for child in self._children[2:]:
             self._begin(child, replace(load, urls=(self.routers[0].url,)), deadline)
 
@@ -163,9 +165,11 @@ class DemoCluster:
             for host, port in zip(hosts, agents, strict=True)
         )
 
-    def _note_proxy(self, url: str, strategy: str) -> None:
+    def _note_proxies(self, urls: list[str], strategy: str) -> None:
         names = tuple(target.name for target in self.targets)
-        self.routers = (RouterTarget("proxy", url, strategy, names, api_key=KEY),)
+        other = rival_of(strategy)
+        self.routers = (RouterTarget("proxy", urls[0], strategy, names, api_key=KEY),)
+        self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
 
     def _begin(self, child: _Child, plan: Plan, deadline: float) -> dict[str, list[int]]:
         """Give a child its plan and wait for its word."""

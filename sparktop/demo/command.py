@@ -62,7 +62,8 @@ def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: fl
         interval_s=defaults.interval_s if interval_s is None else interval_s,
         theme=defaults.theme if theme is None else theme,
         source="demo",
-        sweeps=demo_sweeps(cluster.targets, cluster.routers),
+        sweeps=demo_sweeps(cluster.targets, cluster.routers, cluster.rivals),
+        sweep_routers=cluster.rivals,
     )
 
 
@@ -89,6 +90,8 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
             yield f"nodes = {_names(backend.nodes)}"
     for router in watch.routers:
         yield from _router_lines(router)
+    for router in watch.sweep_routers:
+        yield from (*_router_lines(router), "watched = false  # only sweeps load it")
     for sweep in watch.sweeps:
         yield from _sweep_lines(sweep)
 

@@ -11,9 +11,9 @@ _LEVEL_S = 11.0
 
 
 def demo_sweeps(
-    backends: Sequence[BackendTarget], routers: Sequence[RouterTarget]
+    backends: Sequence[BackendTarget], routers: Sequence[RouterTarget], rivals: Sequence[RouterTarget] = ()
 ) -> tuple[SweepSettings, ...]:
-    """Give the presets: the router alone in a minute, and the router beside one server in two."""
+    """Give the presets: the router alone in a minute, and routers beside one server in two or three."""
     if not backends or not routers:
         return ()
     router, alone = routers[0].name, backends[0].name
@@ -29,7 +29,7 @@ def demo_sweeps(
         ),
         SweepSettings(
             "topologies",
-            targets=(router, alone),
+            targets=(router, *(one.name for one in rivals), alone),
             concurrency=(1, 8, 32),
             prompt_lengths=(128,),
             tg=32,

@@ -1,7 +1,7 @@
 """One child process of the demo: the engines and their machines, the proxy before them, or the load on it.
 
 Run as `python -m sparktop.demo.process PART`. The plan comes as one JSON line on standard input, and one JSON
-line on standard output says that it serves (`{"engines": [...], "agents": [...]}`, `{"proxy": 1234}`,
+line on standard output says that it serves (`{"engines": [...], "agents": [...]}`, `{"proxies": [...]}`,
 `{"load": 32}`) or cannot (`{"error": "..."}`). It ends when standard input does, when its parent dies, or by
 a signal.
 """
@@ -28,7 +28,7 @@ from sparktop.demo.engine_site import HOST, EngineSite
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.plan import Plan
 from sparktop.demo.proxy import Proxy, Upstream
-from sparktop.demo.scenario import backend_name
+from sparktop.demo.scenario import backend_name, rival_of
 from sparktop.demo.visitors import GivingWay, Visitors
 from sparktop.simulation.routers import make_router
 
@@ -76,10 +76,17 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
 
 @asynccontextmanager
 async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Serve the proxy."""
+    """Serve the proxy, and its rival: another strategy before the same engines, for sweeps alone."""
+    strategies = (plan.chosen().strategy, rival_of(plan.chosen().strategy))
+    async with AsyncExitStack() as stack:
+        yield {"proxies": [await _serve_proxy(stack, plan, strategy) for strategy in strategies]}
+
+
+async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
+    """Serve a proxy before all engines, and give its port."""
     scenario = plan.chosen()
     upstreams = [Upstream(backend_name(index), url) for index, url in enumerate(plan.urls)]
-    router = make_router(scenario.strategy, len(upstreams), scenario.counts, seed=plan.seed)
+    router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
     made = Proxy(
         upstreams,
         router,
@@ -91,12 +98,10 @@ async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
     runner = web.AppRunner(
         made.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
     )
+    stack.push_async_callback(runner.cleanup)
     await runner.setup()
-    try:
-        await web.TCPSite(runner, HOST, 0).start()
-        yield {"proxy": int(runner.addresses[0][1])}
-    finally:
-        await runner.cleanup()
+    await web.TCPSite(runner, HOST, 0).start()
+    return int(runner.addresses[0][1])
 
 
 @asynccontextmanager

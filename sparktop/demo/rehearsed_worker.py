@@ -39,7 +39,6 @@ from sparktop.sweep.worker_messages import (
 )
 from sparktop.sweep.worker_process import SweepWorker
 
-_START_S = 1.0
 _STEP_S = 0.1
 """Between two batches: a bin of tokens."""
 _ARRIVAL_SPREAD_S = 0.003
@@ -146,8 +145,6 @@ class RehearsedWorker(SweepWorker):
         ends = [
             event async for events in self._made(load) for event in events if isinstance(event, RequestEnded)
         ]
-        # The real one is a process that has to start: servers were looked at by then.
-        self._rehearsal.advance(self._rehearsal.now_s + _START_S)
         model = self._rehearsal.scenario.profile.model
         made = sum(end.generated_tokens or 0 for end in ends)
         length = PromptLength(command.prompt_tokens, command.prompt_tokens, exact=True, source="tokenize")

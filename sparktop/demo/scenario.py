@@ -131,6 +131,11 @@ SCENARIOS = {
 DEFAULT_SCENARIO = "oscillation"
 
 
+def rival_of(strategy: str) -> str:
+    """Give the strategy of the second router, which only sweeps load: by chance, or else by turns."""
+    return "round-robin" if strategy == "simple-shuffle" else "simple-shuffle"
+
+
 def backend_name(index: int) -> str:
     """Name the simulated servers and machines: spark-a, spark-b, …, spark-z, spark-27, …."""
     letters = string.ascii_lowercase

@@ -31,7 +31,7 @@ async def examine_network(
     resolved = [host for host in watch.discover if not _is_dead(named.get(host_key(host)))]
     found = await search(resolved) if resolved else Found()
     backends = (*watch.backends, *_unknown(found.backends, watch.backends))
-    routers = (*watch.routers, *found.routers)
+    routers = (*watch.routers, *watch.sweep_routers, *found.routers)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def each(
@@ -55,7 +55,7 @@ async def examine_network(
 def _hosts(watch: Watch) -> list[str]:
     """Give every host that is watched or searched."""
     urls = [one.url for one in watch.backends]
-    urls += [one.url for one in watch.routers]
+    urls += [one.url for one in (*watch.routers, *watch.sweep_routers)]
     urls += [one.url for one in watch.nodes if one.url]
     places = (place_of(url) for url in urls)
     return [*watch.discover, *(place.host for place in places if place is not None)]

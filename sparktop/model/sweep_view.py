@@ -265,9 +265,9 @@ class LevelEvidence:
     """Name and figure with its unit, the most telling first."""
     shares: tuple[BackendShare, ...] = ()
     balance: Balance | None = None
-    """What the balance analysis said at the end of the level."""
+    """While it runs, of the board's group; once measured, what was judged of the level alone."""
     balance_word: str | None = None
-    """Of a stored level, of which no more is kept."""
+    """Of a measured level, also where its word is unknown here."""
     balance_reasons: tuple[str, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     """By run."""

@@ -171,3 +171,5 @@ class Watch:
     sweeps: tuple[SweepSettings, ...] = ()
     """Presets of the load generator that the user made."""
     guard: GuardLimits = GuardLimits()
+    sweep_routers: tuple[RouterTarget, ...] = ()
+    """Routers that are not watched: only sweeps that name them load them."""

@@ -177,7 +177,7 @@ def _rhythm(balance: Balance) -> tuple[Check, ...]:
 def _turns(balance: Balance) -> tuple[Check, ...]:
     count = max(limits.PAIR, len(balance.backends))
     least = limits.least_turns(count)
-    spread = limits.least_turning_spread(balance.turns or 0, count)
+    spread, size = limits.least_turning_spread(balance.mean_total, count)
     return (
         Check(
             "turns",
@@ -193,13 +193,13 @@ def _turns(balance: Balance) -> tuple[Check, ...]:
             at_least(balance.turns_of_one, limits.TURNS_OF_ONE),
             "of the one that did so most often: there and back",
         ),
-        _size(balance.swing, limits.TURNS_RMS),
+        _size(balance.swing, size),
         Check(
             "turning spread",
             text(balance.turning_spread, ".2f"),
             f"≥ {spread:g}",
             at_least(balance.turning_spread, spread),
-            "the part of the spread that moves, beyond chance; with many turns less is enough",
+            "the part of the spread that moves, beyond chance; with few requests it must be more",
         ),
         _mutual(balance.swing),
     )

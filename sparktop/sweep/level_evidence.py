@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparktop.graphics import numbers
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import LoadMode
 from sparktop.model.sweep_view import BackendShare, LevelEvidence, LevelKey, ResultRow
 from sparktop.sweep.definitions import METRICS
@@ -46,6 +47,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
         row=row,
         facts=tuple(level_facts(level)),
         shares=_shares(level),
+        balance=level_balance(level),
         balance_word=balance_word(level),
         balance_reasons=balance_reasons(level),
         timelines=timelines,
@@ -75,6 +77,23 @@ def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
             kv_cache_max_percent=side.kv_cache_max_percent,
         )
         for name, side in sides.items()
+    )
+
+
+def level_balance(level: LevelResult) -> Balance | None:
+    """Give what was judged of a level alone; None where nobody did, or by a word that is unknown here."""
+    kept = level.balance or {}
+    word = next((one for one in BalanceWord if one.value == kept.get("verdict")), None)
+    if word is None:
+        return None
+    group, backends, hint = kept.get("group"), kept.get("backends"), kept.get("hint")
+    return Balance(
+        group=group if isinstance(group, str) else "",
+        backends=tuple(one for one in backends if isinstance(one, str)) if isinstance(backends, list) else (),
+        word=word,
+        word_now=word,
+        reasons=balance_reasons(level),
+        hint=hint if isinstance(hint, str) else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import BackendView, Snapshot
@@ -77,6 +77,16 @@ class LevelLooks:
             kv_cache_max_percent=seen.kv_max,
             running=tuple(seen.running),
         )
+
+    def balance_of(self, target: str) -> Balance | None:
+        """Give the balance for a level of `target`; of another's group, only what is true of any router.
+
+        Backends stand in one group: what is to be changed there is said of that group's router, and load on
+        another one before the same servers tells nothing of it.
+        """
+        if self.balance is None or self.balance.group == target:
+            return self.balance
+        return replace(self.balance, strategy=None, cause=None, hint=None)
 
     def batches(self) -> dict[str, float]:
         """Give how many requests each server computed at once, on average."""

@@ -231,6 +231,7 @@ class LevelRecord:
             looks,
             e2e_s=None if life_ms is None else life_ms / 1000,
             until=self.spans[-1][1] if self.spans else None,
+            strategy=self.prepared.target.strategy,
         )
 
 

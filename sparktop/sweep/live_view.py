@@ -23,7 +23,7 @@ from sparktop.model.sweep_view import (
     SweptTarget,
 )
 from sparktop.sweep.level_bars import BarLedger, stored_prefill_s
-from sparktop.sweep.level_evidence import bare_row, level_facts, level_of
+from sparktop.sweep.level_evidence import bare_row, level_balance, level_facts, level_of
 from sparktop.sweep.level_looks import LevelLooks
 from sparktop.sweep.level_marks import balance_reasons, balance_word
 from sparktop.sweep.live_series import SweepCurves
@@ -198,14 +198,16 @@ class LiveView:
         if level is None and not timelines and key != self._present.key:
             return None
         row = next((one for one in self._found.rows if one.key == key), bare_row(key))
-        told = looks.balance is None and level is not None
+        # A snapshot's balance reaches back into what was before: of a level that is done its own counts.
+        runs = level is None or (key == self._present.key and self._present.measuring)
+        judged = None if runs else level
         return LevelEvidence(
             row=row,
             facts=tuple(level_facts(level)) if level is not None else (),
             shares=looks.shares(dict(level.served_by) if level is not None else {}),
-            balance=looks.balance,
-            balance_word=balance_word(level) if told and level is not None else None,
-            balance_reasons=balance_reasons(level) if level is not None else (),
+            balance=looks.balance_of(key.target) if judged is None else level_balance(judged),
+            balance_word=None if judged is None else balance_word(judged),
+            balance_reasons=() if judged is None else balance_reasons(judged),
             timelines=timelines,
             why_no_timeline=None if timelines else "no request of it has begun",
             slot_s=looks.slot_s,

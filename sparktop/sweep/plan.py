@@ -47,6 +47,8 @@ class SweepTarget:
     """Of a router: URL of each watched backend behind it, by name."""
     deployments: Mapping[str, str] = field(default_factory=dict)
     """Of a router: backend by the id that the router names in its answers."""
+    strategy: str | None = None
+    """Of a router: how it chooses, where that is known."""
     nodes: tuple[str, ...] = ()
     """Watched machines that it runs on."""
     known: bool = False

@@ -97,7 +97,7 @@ async def prepare(
     prepared = _with_servers(plan, target, asks, found, snapshot())
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
-        note = f"{target.name}: {', '.join(foreign)} runs requests of somebody else"
+        note = f"{target.name}: waits for requests of somebody else to end on {', '.join(foreign)}"
         prepared = replace(prepared, notes=(*prepared.notes, note))
     return prepared
 

@@ -41,16 +41,19 @@ def router_side(
     *,
     e2e_s: float | None,
     until: float | None,
+    strategy: str | None = None,
 ) -> dict[str, JsonValue]:
     """Give a level's balance as a snapshot has it, with the test of the order of choices beside it.
 
-    `looks` are those at the backends; `e2e_s` is the life of a request, `until` the end of the last run.
+    `looks` are those at the backends; `e2e_s` is the life of a request, `until` the end of the last run,
+    `strategy` how the router says that it chooses.
     """
     order = assignments(events)
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
     if len(looks) > 1 and until is not None:
         tracks = [_track(backend, points) for backend, points in looks.items()]
-        judged = judge(GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0), until)
+        load = GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0, strategy=strategy)
+        judged = judge(load, until)
         shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
         found |= _balance_json(weigh_requests(judged, shares, all_told=True))
     return found

@@ -142,7 +142,7 @@ class SweepRunner:
         self._tell(PhaseChanged(Phase.SETTLING))
         for one in targets.values():
             why = await maker.settle(one.backends)
-            if why is not None:
+            if why is not None and not self._stopped():
                 self._tell(Notice(f"{one.target.name}: {why}; somebody else's load is in these figures"))
         if self._plan.slo:
             for one in targets.values():
@@ -161,6 +161,7 @@ class SweepRunner:
             found = await prepare(self._plan, target, worker, self._feed.snapshot, busy)
             if self._stopped():
                 break
+            busy -= set(found.backends)  # what is waited for is said once
             self._book.prepared(found)
             for note in found.notes:
                 self._tell(Notice(note))
@@ -323,15 +324,20 @@ class SweepRunner:
         return self._guard.look_at_silence(present.target.name, newest, maker.heard_at, self._clock())
 
     def _have_told(self) -> bool:
-        """Tell whether all that the load will reach has told something, or failed."""
+        """Tell whether all that the load will reach has told something, or failed.
+
+        A server must have told this sweep: what it counts from are looks that it has heard itself.
+        """
         snapshot = self._feed.snapshot()
         backends, nodes = set(), set()
         for target in self._plan.targets:
             backends |= set(watched_backends(target, snapshot))
             nodes |= set(watched_nodes(target, snapshot))
         urls = {one.url for one in self._plan.targets}
+        servers = [one for one in snapshot.backends if one.name in backends and one.failure is None]
+        if any(self._log.newest(one.name) is None and self._log.silence(one.name) is None for one in servers):
+            return False
         failed_or_told = [
-            *((one.failure, one.age_s) for one in snapshot.backends if one.name in backends),
             *((one.failure, one.age_s) for one in snapshot.nodes if one.name in nodes),
             *((one.failure, one.age_s) for one in snapshot.routers if one.url in urls),
         ]

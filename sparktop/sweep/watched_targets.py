@@ -25,15 +25,18 @@ def watched_targets(
 ) -> tuple[SweepTarget, ...]:
     """Give all that is watched as targets: routers first, then backends, each in the order of the board.
 
+    Routers that only sweeps load come after the watched ones; beside typed targets there are none of these.
     `watch` holds what was known at the start, with its keys; `snapshot` what was found since. `configured`
     are the names that stand in the configuration: with None all of `watch`, unless that came from arguments.
     """
+    typed = watch.source == _TYPED
+    asked = (*watch.routers, *(() if typed else watch.sweep_routers))
     if configured is None:
-        names = {one.name for one in watch.backends} | {one.name for one in watch.routers}
-        configured = names if watch.source != _TYPED else ()
+        names = {one.name for one in watch.backends} | {one.name for one in asked}
+        configured = () if typed else names
     own = own_hosts()
     backends = _backends(watch, snapshot)
-    routers = {one.name: one for one in watch.routers}
+    routers = {one.name: one for one in asked}
     views = {view.name: view for view in snapshot.routers}
     made = []
     for name in dict.fromkeys((*views, *routers)):
@@ -49,9 +52,11 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
     """Give the names of the targets that a selected panel means; `kind` and `name` are of its `PanelKey`.
 
     A backend or router means itself; a group its router, else its backends; a machine the backends on it. All
-    else, and what is no target, means all routers, or all backends where there are none.
+    else, and what is no target, means all watched routers, or all backends where there are none.
     """
-    routers = [one.name for one in targets if one.kind is TargetKind.ROUTER]
+    # A router that nobody watches is meant only where it is named.
+    shown = {view.name for view in snapshot.routers}
+    routers = [one.name for one in targets if one.kind is TargetKind.ROUTER and one.name in shown]
     engines = [one.name for one in targets if one.kind is TargetKind.ENGINE]
     found: list[str] = []
     if kind == "router":
@@ -125,6 +130,7 @@ def router_target(
         api_key=router.api_key,
         backends={one.name: one.url for one in servers},
         deployments={**(deployments or {}), **router.deployments},
+        strategy=router.strategy,
         nodes=tuple(dict.fromkeys(node for one in servers for node in one.nodes)),
         known=known,
     )

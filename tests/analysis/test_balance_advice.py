@@ -22,10 +22,12 @@ def waves(servers: int = 2) -> tuple[tuple[LoadTrack, ...], float]:
     return seen.tracks, seen.e2e_s
 
 
-def swinging(errors: int | None, variation: float | None, servers: int = 2) -> Balance:
+def swinging(
+    errors: int | None, variation: float | None, servers: int = 2, strategy: str | None = "least-busy"
+) -> Balance:
     tracks, life = waves(servers)
     told = [replace(track, errors=errors) for track in tracks]
-    found = judge(GroupLoad("proxy", told, life, variation, "least-busy"), 80.0)
+    found = judge(GroupLoad("proxy", told, life, variation, strategy), 80.0)
     assert found.word is Is.OSCILLATING
     return found
 
@@ -52,6 +54,14 @@ def test_without_evidence_there_is_no_hint(errors: int | None, variation: float 
     """Errors nobody counts, lengths nobody knows or many lengths: the swing is named, its cause is not."""
     found = swinging(errors, variation)
     assert (found.cause, found.hint) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hint"), [(None, True), ("simple-shuffle", False), ("round-robin", False)]
+)
+def test_a_router_that_reads_no_counts_is_not_told_to_read_none(strategy: str | None, *, hint: bool) -> None:
+    """Where the strategy is unknown the hint stands; one that is there already is no advice."""
+    assert (swinging(0, 0.02, strategy=strategy).hint is not None) is hint
 
 
 def test_errors_and_a_swing_are_cooldowns() -> None:

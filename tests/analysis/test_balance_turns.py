@@ -17,7 +17,6 @@ from sparktop.analysis.balance import (
     leads_alternate,
     look,
     takes_turns,
-    turning_spread,
 )
 from sparktop.analysis.lead import Turns, follow_lead, follow_turns
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
@@ -102,19 +101,11 @@ def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> Non
     assert takes_turns(figures) is beyond
 
 
-@pytest.mark.parametrize(("every", "often"), [(1, True), (3, False)])
-def test_many_turns_need_less_spread(every: int, *, often: bool) -> None:
-    """The same convoys: with 24 turns in 80 s their spread is enough, with fewer it would have to be more."""
-    dice = random.Random(5)  # noqa: S311 - repeatable chance
-    columns = [[load * 3.43 / 24 for load in one for _ in range(every)][:160] for one in convoys(dice)]
-    figures = look(GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns), 48.0)
-    assert figures.swing is not None
-    assert figures.swing.relative_rms >= limits.TURNS_RMS
-    assert limits.least_turns(4) <= figures.turns.turns
-    assert (figures.turns.turns >= limits.TURNS_OFTEN * 4) is often
-    assert limits.least_turning_spread(figures.turns.turns, 4) == (1.75 if often else 2.75)
-    assert 1.75 < turning_spread(figures) < 2.75
-    assert takes_turns(figures) is often
+def test_few_requests_must_swing_further() -> None:
+    """Below 16 requests, or where their number is unknown, a swing by its turns must be wider and larger."""
+    few, enough = limits.least_turning_spread(15.9, 2), limits.least_turning_spread(16.0, 2)
+    assert all(less < more for less, more in zip(enough, few, strict=True))
+    assert limits.least_turning_spread(None, 2) == few
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -14,6 +14,7 @@ from sparktop.sweep.presets import make_plan
 
 BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
 ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
+RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle"),)
 LONGEST_S = 180.0
 
 
@@ -24,8 +25,8 @@ def test_each_has_a_key_that_nothing_else_has() -> None:
 
 async def test_each_is_over_within_three_minutes_and_to_be_believed() -> None:
     """Played on the demo's default servers, every level is long enough, with runs for an interval."""
-    for preset in demo_sweeps(BACKENDS, ROUTERS):
-        sweep = RehearsedSweep()
+    for preset in demo_sweeps(BACKENDS, ROUTERS, RIVALS):
+        sweep = RehearsedSweep(rivals=("simple-shuffle",))
         plan = make_plan(preset, [sweep.targets[name] for name in preset.targets])
         began_s = sweep.rehearsal.now_s
         await sweep.play(plan)
@@ -60,6 +61,9 @@ def test_a_watch_of_a_cluster_has_them() -> None:
         nodes = ()
         targets = BACKENDS
         routers = ROUTERS
+        rivals = RIVALS
 
     watch = make_watch(Running())  # type: ignore[arg-type]  # only these three are read
     assert [one.name for one in watch.sweeps] == ["router", "topologies"]
+    assert watch.sweeps[1].targets == ("proxy", "simple-shuffle", "spark-a")
+    assert watch.sweep_routers == RIVALS

@@ -22,7 +22,7 @@ from sparktop.demo.cluster import DemoCluster
 from sparktop.demo.command import as_toml, make_watch, run_demo
 from sparktop.demo.plan import KEY, KEY_VARIABLE, Plan
 from sparktop.demo.presets import demo_sweeps
-from sparktop.demo.scenario import backend_name
+from sparktop.demo.scenario import backend_name, rival_of
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSettings, Watch
@@ -81,6 +81,15 @@ def running(target: BackendTarget) -> float:
     return sum(lane.running or 0 for lane in read_page(page, at=0.0, answer_ms=0.0).lanes)
 
 
+def strategy_of(router: RouterTarget) -> str:
+    """Give how a router says that it chooses."""
+    asked = urllib.request.Request(  # noqa: S310 - a URL of this file
+        f"{router.url}/router/settings", headers={"Authorization": f"Bearer {KEY}"}
+    )
+    with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - as above
+        return str(json.loads(answer.read())["current_values"]["routing_strategy"])
+
+
 @contextmanager
 def watched(pids: Iterable[int]) -> Iterator[list[int]]:
     """Give descriptors of processes, which tell their end."""
@@ -103,7 +112,9 @@ def test_everything_answers_while_the_context_lasts() -> None:
             reply = decode(fetch(f"{node.url}/v1/sample"))
             assert reply.simulated
             assert reply.samples[0].gpus[0].name == "NVIDIA GB10"
-        assert b"alive" in fetch(f"{cluster.routers[0].url}/health/liveliness")
+        for router in (*cluster.routers, *cluster.rivals):
+            assert b"alive" in fetch(f"{router.url}/health/liveliness")
+            assert strategy_of(router) == router.strategy
         # Nobody but the demo's own load asks: requests run without us.
         while not any(map(running, cluster.targets)):
             pass
@@ -111,13 +122,14 @@ def test_everything_answers_while_the_context_lasts() -> None:
         assert all(ended(descriptor) for descriptor in descriptors)
 
 
-@pytest.mark.parametrize("at_the_router", [True, False])
-def test_the_load_makes_way_for_whoever_asks(at_the_router: bool) -> None:  # noqa: FBT001 - a case of two
-    """After one request of somebody else, at the router or at a server, nothing runs any more."""
+@pytest.mark.parametrize("where", ["router", "rival", "server"])
+def test_the_load_makes_way_for_whoever_asks(where: str) -> None:
+    """After one request of somebody else, at either router or at a server, nothing runs any more."""
     with DemoCluster(backends=2, scenario="steady", load=6, quiet_s=3600.0) as cluster:
         while not any(map(running, cluster.targets)):
             pass
-        url = cluster.routers[0].url if at_the_router else cluster.targets[1].url
+        urls = {"router": cluster.routers[0].url, "rival": cluster.rivals[0].url}
+        url = urls.get(where, cluster.targets[1].url)
         body = json.dumps({"model": MODEL, "prompt": "a", "max_tokens": 2}).encode()
         asked = urllib.request.Request(  # noqa: S310 - a URL of this file
             f"{url}/v1/completions", body, {"Content-Type": "application/json"}
@@ -202,10 +214,11 @@ def test_serving_prints_a_configuration_and_stops_on_a_signal(signum: signal.Sig
     assert [backend["name"] for backend in config["backends"]] == ["spark-a", "spark-b"]
     assert all(backend["url"].startswith("http://127.0.0.1:") for backend in config["backends"])
     assert [node["via"] for node in config["nodes"]] == ["agent", "agent"]
-    assert config["routers"][0]["strategy"] == "least-busy"
+    told = [(one["name"], one["strategy"], one.get("watched", True)) for one in config["routers"]]
+    assert told == [("proxy", "least-busy", True), ("simple-shuffle", "simple-shuffle", False)]
     assert [(sweep["key"], sweep["targets"]) for sweep in config["sweeps"]] == [
         ("f5", ["proxy"]),
-        ("f6", ["proxy", "spark-a"]),
+        ("f6", ["proxy", "simple-shuffle", "spark-a"]),
     ]
     assert KEY not in json.dumps(config)
     assert process.returncode == code
@@ -262,7 +275,14 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
         SweepSettings(name, (), (1, 4), (8, 16), 3, 2, "steady", 7.5, 100, "abba", None),
         SweepSettings("bare"),
     )
-    watch = Watch(nodes=(node,), backends=(backend,), routers=(router,), interval_s=0.5, sweeps=sweeps)
+    watch = Watch(
+        nodes=(node,),
+        backends=(backend,),
+        routers=(router,),
+        interval_s=0.5,
+        sweeps=sweeps,
+        sweep_routers=(replace(router, name="only swept"),),
+    )
     path = tmp_path / "sparktop.toml"
     path.write_text(as_toml(watch), encoding="utf-8")
     assert replace(load_config(path).watch({KEY_VARIABLE: KEY}), source=watch.source) == watch
@@ -287,3 +307,10 @@ def test_default_settings_fill_what_the_command_line_left_out() -> None:
 def test_there_are_names_for_more_servers_than_letters() -> None:
     """The 26th server is spark-z and the next is numbered."""
     assert [backend_name(index) for index in (0, 25, 26)] == ["spark-a", "spark-z", "spark-27"]
+
+
+@pytest.mark.parametrize("strategy", ["least-busy", "simple-shuffle", "round-robin"])
+def test_a_rival_chooses_otherwise(strategy: str) -> None:
+    """Whatever the router's strategy, the second one's differs, and is one that goes by no counts."""
+    assert rival_of(strategy) != strategy
+    assert rival_of(strategy) in {"simple-shuffle", "round-robin"}

@@ -91,16 +91,20 @@ async def main() -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=120)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+    # A kept connection may be closed by the other end in the moment in which it is used again.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         workers = [
             asyncio.create_task(keep_busy(session, url, f"{url} {number}", totals, alike))
             for url, count in (argument.split("=") for argument in arguments)
             for number in range(int(count))
         ]
         await stop.wait()
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        # More than once: a connection that is just being made may swallow it.
+        while left := [worker for worker in workers if not worker.done()]:
+            for worker in left:
+                worker.cancel()
+            await asyncio.wait(left, timeout=0.2)
     sys.stdout.write(json.dumps(asdict(totals)) + "\n")
     return 1 if totals.failed else 0
 

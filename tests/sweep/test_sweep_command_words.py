@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -106,10 +107,22 @@ async def test_a_url_of_the_configuration_is_its_entry() -> None:
     assert [one.name for one in chosen.watch.backends] == ["spark-a"]
 
 
-async def test_without_words_everything_configured_is_meant() -> None:
+async def test_without_words_everything_watched_is_meant() -> None:
     """Backends first, then routers."""
     chosen = await choose_targets([], [], WATCH, None)
     assert [one.name for one in chosen.targets] == ["spark-a", "spark-b", "proxy"]
+
+
+@pytest.mark.parametrize("word", ["rival", "http://10.0.0.9:4001"])
+async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: str) -> None:
+    """By its name or URL, with its key and backends; without words it is not meant."""
+    rival = RouterTarget("rival", "http://10.0.0.9:4001", backends=("spark-a", "spark-b"), api_key="r")
+    watch = replace(WATCH, sweep_routers=(rival,))
+    (target,) = (await choose_targets([word], [], watch, None)).targets
+    assert (target.name, target.kind, target.api_key, target.known) == ("rival", TargetKind.ROUTER, "r", True)
+    assert set(target.backends) == {"spark-a", "spark-b"}
+    everything = await choose_targets([], [], watch, None)
+    assert "rival" not in {one.name for one in everything.targets}
 
 
 async def test_one_word_twice_is_one_target() -> None:

@@ -162,3 +162,34 @@ def test_a_target_is_a_plain_value() -> None:
     """A server's target carries what the board knows of it: address and machines."""
     found = {one.name: one for one in TARGETS}["found"]
     assert found == SweepTarget("found", "http://10.0.0.3:8000", nodes=("n2",))
+
+
+RIVAL = RouterTarget("rival", "http://10.0.0.9:4001", backends=("spark-a", "spark-b"), api_key="secret-v")
+BESIDE = replace(WATCH, sweep_routers=(RIVAL,))
+
+
+def test_a_router_that_nobody_watches_can_be_loaded() -> None:
+    """It comes after the watched ones, with its key and what is behind it, and is on no board."""
+    targets = watched_targets(BESIDE, SEEN)
+    assert [one.name for one in targets] == ["proxy", "rival", "spark-a", "spark-b", "found"]
+    rival = targets[1]
+    assert (rival.kind, rival.url, rival.api_key) == (TargetKind.ROUTER, RIVAL.url, "secret-v")
+    assert (rival.backends, rival.nodes) == ({"spark-a": A, "spark-b": B}, ("n1", "n2"))
+
+
+def test_a_router_that_nobody_watches_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in the configuration; beside typed targets it is no target at all."""
+    monkeypatch.setattr(module, "own_hosts", frozenset)
+    assert [one.name for one in strangers(watched_targets(BESIDE, SEEN))] == ["found"]
+    typed = replace(BESIDE, routers=(), source="arguments")
+    assert "rival" not in {one.name for one in watched_targets(typed, picture(*SEEN.backends[:2]))}
+
+
+@pytest.mark.parametrize("kind", ["", "events", "balance", "router"])
+def test_a_router_that_nobody_watches_is_meant_only_by_its_name(kind: str) -> None:
+    """No panel means it, nor does nothing selected: not even where no other router is there."""
+    targets = watched_targets(BESIDE, SEEN)
+    assert chosen_names(targets, SEEN, kind, "" if kind == "events" else "proxy") == ("proxy",)
+    alone = [one for one in targets if one.name != "proxy"]
+    seen = replace(SEEN, routers=())
+    assert "rival" not in chosen_names(alone, seen, kind, "proxy")

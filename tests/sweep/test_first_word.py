@@ -1,0 +1,216 @@
+"""What a sweep waits for before its first request: a word of each watched server, heard by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import TokenSource
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.store import SourceKey, Store
+from sparktop.sweep import runner as module
+from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.progress import Notice, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.request_errors import request_failure
+from sparktop.sweep.runner import SweepRunner
+from sparktop.sweep.worker_messages import (
+    Calibrate,
+    Calibrated,
+    Command,
+    PromptLength,
+    Refused,
+    WorkerMessage,
+)
+from sparktop.sweep.worker_process import SweepWorker
+
+PROXY = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER, known=True)
+BEHIND = {"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.2:8000"}
+RIVAL = SweepTarget("rival", "http://10.0.0.9:4001", TargetKind.ROUTER, backends=BEHIND, known=True)
+SPARK_A = SweepTarget("spark-a", "http://10.0.0.1:8000", known=True)
+TURNS = 50
+"""Of the event loop: far more than a sweep takes from its beginning to its first request."""
+
+
+class Noting(SweepWorker):
+    """A load generator that notes what it is asked for; it refuses, or says that all is well."""
+
+    def __init__(self) -> None:
+        """Have no process."""
+        self.ready = None
+        self.asked: list[Calibrate] = []
+        self.refuses = True
+
+    async def send(self, command: Command) -> None:
+        """Note it."""
+        if isinstance(command, Calibrate):
+            self.asked.append(command)
+
+    async def messages(self) -> AsyncIterator[WorkerMessage]:
+        """Answer the newest."""
+        newest = self.asked[-1]
+        yield Refused(newest.id, request_failure("http", "no", 1.0)) if self.refuses else calibrated(newest)
+
+    async def cancel(self) -> None:
+        """Have nothing to call off."""
+
+    async def close(self) -> None:
+        """Have nothing to end."""
+
+
+def calibrated(command: Calibrate) -> Calibrated:
+    """Give what a server answers with which all is well."""
+    return Calibrated(
+        id=command.id,
+        model="tiny",
+        models=("tiny",),
+        answered_model="tiny",
+        dropped_fields={},
+        token_source=TokenSource.TOKEN_IDS,
+        prompt=PromptLength(command.prompt_tokens, command.prompt_tokens, exact=True, source="tokenize"),
+        generated_tokens=command.output_tokens,
+        tried_tokens=command.output_tokens,
+        served_by=None,
+        requests=1,
+        prompt_tokens_used=command.prompt_tokens,
+        generated_tokens_used=command.output_tokens,
+        connect_ms=None,
+    )
+
+
+def sample(at: float, running: float = 0.0) -> EngineSample:
+    """Give a page."""
+    return EngineSample(at, "vllm", (LaneSample("0", running=running, waiting=0.0, generation_tokens=1.0),))
+
+
+class Stage:
+    """Two servers behind a router, all of which told something before the sweep."""
+
+    def __init__(self) -> None:
+        """Let them tell."""
+        self.now = 100.0
+        names = ("spark-a", "spark-b")
+        watch = Watch(
+            backends=tuple(
+                BackendTarget(name, f"http://10.0.0.{number}:8000") for number, name in enumerate(names, 1)
+            ),
+            routers=(RouterTarget("proxy", PROXY.url, backends=names),),
+        )
+        self.store = Store(watch, clock=lambda: self.now)
+        for name in names:
+            self.tell(name)
+        self.store.accept(SourceKey.router("proxy"), Failure(FailureKind.REFUSED, "no", self.now))
+        self.worker = Noting()
+        self.notices: list[str] = []
+
+    def tell(self, name: str, running: float = 0.0) -> None:
+        """Have a server tell something, a second later."""
+        self.now += 1.0
+        self.store.accept(SourceKey.backend(name), sample(self.now, running))
+
+    def fail(self, name: str) -> None:
+        """Have a server fail."""
+        self.now += 1.0
+        failure = Failure(FailureKind.REFUSED, "nothing listens there", self.now)
+        self.store.accept(SourceKey.backend(name), failure)
+
+    def runner(self, *targets: SweepTarget) -> SweepRunner:
+        """Give a sweep of targets, which is called off before its first level."""
+        start: Callable[[], Awaitable[SweepWorker]] = self._start
+        made = SweepRunner(Plan(targets), self.store, start_worker=start)
+
+        def hear(event: SweepEvent) -> None:
+            if isinstance(event, Notice):
+                self.notices.append(event.message)
+            elif isinstance(event, PhaseChanged) and event.phase is Phase.SETTLING:
+                made.cancel()
+
+        made.listen(hear)
+        return made
+
+    async def _start(self) -> SweepWorker:
+        return self.worker
+
+
+async def turns() -> None:
+    """Let everybody have many turns."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+async def test_a_word_from_before_the_sweep_is_none() -> None:
+    """What servers told others counts for nothing: the first request waits until each has told this sweep."""
+    stage = Stage()
+    running = asyncio.create_task(stage.runner(PROXY).run())
+    await turns()
+    assert not stage.worker.asked
+    stage.tell("spark-a")
+    await turns()
+    assert not stage.worker.asked
+    stage.tell("spark-b")
+    await running
+    assert len(stage.worker.asked) == 1
+
+
+async def test_only_servers_that_the_load_reaches_are_waited_for() -> None:
+    """A sweep of one server begins with that one's word."""
+    stage = Stage()
+    running = asyncio.create_task(stage.runner(SPARK_A).run())
+    stage.tell("spark-b")
+    await turns()
+    assert not stage.worker.asked
+    stage.tell("spark-a")
+    await running
+    assert len(stage.worker.asked) == 1
+
+
+async def test_a_failure_is_a_word_too() -> None:
+    """Nobody waits for a server that failed already, nor longer for one that fails now."""
+    stage = Stage()
+    stage.fail("spark-a")
+    running = asyncio.create_task(stage.runner(PROXY).run())
+    await turns()
+    assert not stage.worker.asked
+    stage.fail("spark-b")
+    await turns()
+    assert len(stage.worker.asked) == 1
+    await running
+
+
+async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that say nothing hold up no sweep."""
+    monkeypatch.setattr(module, "FIRST_WORD_S", 0.0)
+    stage = Stage()
+    await stage.runner(PROXY).run()
+    assert len(stage.worker.asked) == 1
+
+
+async def test_requests_of_others_are_waited_for_and_said_once() -> None:
+    """Each server that is busy before us is named once, for the first target that reaches it."""
+    stage = Stage()
+    stage.worker.refuses = False
+    running = asyncio.create_task(stage.runner(SPARK_A, PROXY, RIVAL).run())
+    await turns()
+    stage.tell("spark-a", running=3.0)
+    stage.tell("spark-b", running=2.0)
+    await running
+    waits = [one for one in stage.notices if "somebody else" in one]
+    assert waits == [
+        "spark-a: waits for requests of somebody else to end on spark-a",
+        "proxy: waits for requests of somebody else to end on spark-b",
+    ]
+
+
+async def test_servers_that_do_nothing_are_not_waited_for() -> None:
+    """Where nobody else is there, nothing is said of anybody."""
+    stage = Stage()
+    stage.worker.refuses = False
+    running = asyncio.create_task(stage.runner(PROXY).run())
+    await turns()
+    stage.tell("spark-a")
+    stage.tell("spark-b")
+    await running
+    assert not [one for one in stage.notices if "somebody else" in one]

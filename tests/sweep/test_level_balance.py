@@ -1,0 +1,175 @@
+"""What is said of the balance in a level: its own once it is measured, the group's while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.demo.rehearsed_sweep import RehearsedSweep
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.sweep_view import LevelEvidence, LevelKey
+from sparktop.panels.sweep_evidence import evidence_screen
+from sparktop.sweep.level_evidence import level_balance, stored_evidence
+from sparktop.sweep.level_looks import LevelLooks
+from sparktop.sweep.order import Load
+from sparktop.sweep.plan import Plan
+from sparktop.sweep.plan_levels import result_key
+from sparktop.sweep.progress import LevelMeasured, Phase, PhaseChanged
+from tests.sweep.made_results import made_level, made_sweep
+from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
+
+GROUP = Balance(
+    "proxy",
+    BACKENDS,
+    word=BalanceWord.OSCILLATING,
+    word_now=BalanceWord.OSCILLATING,
+    reasons=("the lead changed 12 times a minute",),
+    strategy="least-busy",
+    cause="synchronised waves",
+    hint="try simple-shuffle",
+)
+"""What the board says of a group, in a window that reaches back before the level."""
+JUDGED = {
+    "group": "proxy",
+    "backends": list(BACKENDS),
+    "verdict": "uneven",
+    "reasons": ["spark-a got 90 % of the requests"],
+    "hint": "restart the proxy",
+    "runs_test": {"word": "bunched", "sentence": "3 runs where 10 were to be expected"},
+}
+"""What was judged of the level alone."""
+KEY = LevelKey("proxy", 2, 100)
+
+
+@pytest.fixture
+def played() -> PlayedSweep:
+    """Give a sweep of a router that is still to be played; its levels were judged."""
+    levels = [made_level(c).model_copy(update={"balance": JUDGED}) for c in (2, 4)]
+    return PlayedSweep(made_sweep(("proxy", levels)))
+
+
+def halfway(played: PlayedSweep, group: Balance, concurrency: int = 2) -> None:
+    """Play half of a level's first run, under whose load the board says this of the group."""
+    played.view.look(played.snapshot())
+    played.run("proxy", Load(100, concurrency), 0, upto_s=1.2)
+    played.view.look(replace(played.snapshot(running=2.0), balance=(group,)))
+
+
+def told(evidence: LevelEvidence | None) -> tuple[str, ...]:
+    """Give what is said of the balance: word, reasons, hint."""
+    assert evidence is not None
+    balance = evidence.balance
+    assert balance is not None
+    return (balance.word_now.value, *balance.reasons, *evidence.balance_reasons, balance.hint or "")
+
+
+def test_while_it_runs_a_level_shows_its_own_group(played: PlayedSweep) -> None:
+    """The board's word with all that goes with it, where the target is the group's router."""
+    halfway(played, GROUP)
+    evidence = played.view.evidence(KEY)
+    assert evidence is not None
+    assert evidence.balance == GROUP
+    assert (evidence.balance_word, evidence.balance_reasons) == (None, ())
+
+
+def test_what_to_change_is_not_said_of_another_groups_router(played: PlayedSweep) -> None:
+    """Load through a second router: the word and its reasons stand, no strategy, cause or hint."""
+    halfway(played, replace(GROUP, group="another"))
+    evidence = played.view.evidence(KEY)
+    assert evidence is not None
+    balance = evidence.balance
+    assert balance is not None
+    assert (balance.word_now, balance.reasons) == (GROUP.word_now, GROUP.reasons)
+    assert (balance.strategy, balance.cause, balance.hint) == (None, None, None)
+
+
+def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep) -> None:
+    """The board's word, whose window reaches back, is gone as soon as the level's own is there."""
+    halfway(played, GROUP)
+    played.level("proxy", 2)
+    said = told(played.view.evidence(KEY))
+    assert said[:2] == ("uneven", "spark-a got 90 % of the requests")
+    assert said[-1] == "restart the proxy"
+    assert "order of choices: 3 runs where 10 were to be expected" in said
+
+
+def test_the_next_level_takes_nothing_from_it(played: PlayedSweep) -> None:
+    """One level measured, the next one running: each shows its own."""
+    played.level("proxy", 2)
+    halfway(played, GROUP, concurrency=4)
+    assert told(played.view.evidence(KEY))[0] == "uneven"
+    assert told(played.view.evidence(LevelKey("proxy", 4, 100)))[0] == "oscillating"
+
+
+def test_a_level_that_goes_on_shows_the_group_again(played: PlayedSweep) -> None:
+    """Targets by turns: what is there of a level after its first stint is not yet its word."""
+    played.level("proxy", 2)
+    halfway(played, GROUP, concurrency=4)
+    half = played.result.targets[0].levels[1]
+    played.view.take(LevelMeasured("proxy", half, played.result))
+    assert told(played.view.evidence(LevelKey("proxy", 4, 100)))[0] == "oscillating"
+    played.view.take(PhaseChanged(Phase.SETTLING, "proxy", Load(100, 4)))
+    assert told(played.view.evidence(LevelKey("proxy", 4, 100)))[0] == "uneven"
+
+
+def test_live_and_reopened_say_the_same(played: PlayedSweep) -> None:
+    """Word, reasons and hint of a measured level are those of its file."""
+    played.whole()
+    live, stored = played.view.evidence(KEY), stored_evidence(played.result, KEY)
+    assert told(live) == told(stored)
+    assert live is not None
+    assert stored is not None
+    assert (live.balance, live.balance_word) == (stored.balance, stored.balance_word)
+    words = "\n".join("".join(text for text, _ in row) for row in evidence_screen(stored, 120, 60))
+    assert "restart the proxy" in words
+    assert words.count("· spark-a got 90 %") == 1
+
+
+def test_of_a_level_that_nobody_judged_nothing_is_said(played: PlayedSweep) -> None:
+    """A server alone, or somebody else's run: what the board said meanwhile is not its own."""
+    bare = made_sweep(("proxy", [made_level(2)]))
+    other = PlayedSweep(bare)
+    halfway(other, GROUP)
+    other.level("proxy", 2)
+    evidence = other.view.evidence(KEY)
+    assert evidence is not None
+    assert (evidence.balance, evidence.balance_word, evidence.balance_reasons) == (None, None, ())
+    assert level_balance(played.result.targets[0].levels[0]) is not None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{}, {"verdict": "splendid"}, {"verdict": 3}, {"verdict": None}, {"runs_test": {"word": "bunched"}}],
+)
+def test_words_that_are_unknown_here_make_no_balance(odd: dict[str, object]) -> None:
+    """A file of a newer program, or of somebody's hand, is no error."""
+    assert level_balance(made_level().model_copy(update={"balance": odd})) is None
+
+
+def test_a_file_may_hold_anything_beside_the_word() -> None:
+    """What is no text is left out."""
+    odd = {"verdict": "balanced", "group": 3, "backends": "ab", "reasons": [1, "yes"], "hint": ["x"]}
+    found = level_balance(made_level().model_copy(update={"balance": odd}))
+    assert found is not None
+    assert (found.word_now, found.group, found.backends) == (BalanceWord.BALANCED, "", ())
+    assert (found.reasons, found.hint) == (("yes",), None)
+
+
+def test_nothing_looked_at_is_no_balance() -> None:
+    """Before the first look nobody knows."""
+    assert LevelLooks().balance_of("proxy") is None
+
+
+async def test_a_rival_before_the_same_servers_gets_no_word_of_the_other_router() -> None:
+    """Played in full: no level's evidence differs from its file, and shuffle is not told to try shuffle."""
+    sweep = RehearsedSweep(rivals=("simple-shuffle",))
+    targets = tuple(sweep.targets[name] for name in ("proxy", "simple-shuffle"))
+    await sweep.play(Plan(targets, (32,), pp=64, tg=32, runs=6))
+    assert sweep.result is not None
+    for target in sweep.result.targets:
+        (level,) = target.levels
+        key = result_key(target.name, level, 64)
+        live, stored = sweep.evidence(key), stored_evidence(sweep.result, key)
+        assert told(live) == told(stored)
+        assert target.name not in told(live)[-1]
