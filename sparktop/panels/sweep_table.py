@@ -10,7 +10,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_comparison import Measured
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, ResultRow, SweepView
 from sparktop.panels.figures import bar_runs, label
-from sparktop.panels.rows import Row, fit_row
+from sparktop.panels.rows import Row, fit_row, row_width
 from sparktop.panels.sweep_tracks import letters
 
 BEST, ALIKE = "◆", "◇"
@@ -205,7 +205,7 @@ def level_row(
     result.append(("  ", "text"))
     if not row.complete:
         result += [*bar_runs(level.share, 8, "generation"), (" ", "text")]
-    return fit_row([*result, *marks_words(row)], width)
+    return fit_row([*result, *marks_words(row, width - row_width(result))], width)
 
 
 def _state(level: PlannedLevel) -> Row:
@@ -238,11 +238,18 @@ def _cell(row: ResultRow, column: Column) -> Row:
     return [(" " * (1 + max(0, pad)), "text"), (sign, "good"), (text, role)]
 
 
-def marks_words(row: ResultRow) -> Row:
-    """Give the marks of a level in short words, doubts first."""
+def marks_words(row: ResultRow, room: int) -> Row:
+    """Give the marks of a level in short words, doubts first; of those beyond `room` cells their number."""
     runs: Row = []
-    for mark in row.marks:
-        gap = ", " if runs else ""
+    used = 0
+    for index, mark in enumerate(row.marks):
+        left = len(row.marks) - index
         sign, role = (DOUBT, "warn") if mark.doubt else (SLOW, "warn")
+        gap = ", " if runs else ""
+        cells = cell_width(gap) + cell_width(sign) + cell_width(mark.word)
+        more = cell_width(f" +{left - 1}") if left > 1 else 0
+        if runs and used + cells + more > room:
+            return [*runs, label(f" +{left}")]
         runs += [label(gap), (sign, role), (mark.word, "text" if mark.doubt else "warn")]
+        used += cells
     return runs

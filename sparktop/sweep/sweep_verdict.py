@@ -26,12 +26,13 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
 
 def _advised(rows: Sequence[AdviceRow]) -> Iterator[str]:
     for row in rows:
+        untested = row.sure is None
         best = (
-            f"{row.target} is best"
+            f"{row.target} is {'ahead' if untested else 'best'}"
             if row.target is not None
             else "no difference between the targets is shown"
         )
-        doubt = " (single runs: no test possible)" if row.sure is None and row.target is not None else ""
+        doubt = " (single runs: no test possible)" if untested and row.target is not None else ""
         why = f": {row.why}" if row.target is not None else ""
         yield f"{row.loads}: {best}{doubt}{why}"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus, SweepView
+from sparktop.model.sweep_view import LevelKey, LevelState, Mark, SweepStatus, SweepView
 from sparktop.palette import shipped_palettes
 from sparktop.panels.rows import Row, row_text, row_width
 from sparktop.panels.sweep_band import sweep_band
@@ -20,7 +20,7 @@ from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_history import history_screen
 from sparktop.panels.sweep_live import live_rows
 from sparktop.panels.sweep_screen import sweep_screen
-from sparktop.panels.sweep_table import columns_for, table_rows
+from sparktop.panels.sweep_table import columns_for, marks_words, table_rows
 from sparktop.panels.sweep_topology import topology_screen
 from sparktop.sweep.difference_view import difference
 from sparktop.sweep.history_view import history_rows
@@ -231,3 +231,17 @@ def test_requests_and_runs_that_no_file_tells_have_no_column() -> None:
     untold = replace(view, rows=tuple(replace(row, ok=0, failed=0, cancelled=0, runs=0) for row in view.rows))
     assert {"failed", "runs"} <= {column.heading for column in columns_for(view, 118)}
     assert not {"failed", "runs"} & {column.heading for column in columns_for(untold, 118)}
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"), [(40, "!too short, !few runs, ▾bunched"), (23, "!too short +2"), (3, "!too short +2")]
+)
+def test_marks_that_have_no_room_are_counted(room: int, shown: str) -> None:
+    """Nothing is cut in the middle but the first one: the others are a number, and Enter tells them."""
+    marks = (
+        Mark("too_short", "too short", "…"),
+        Mark("few_runs", "few runs", "…"),
+        Mark("bunched", "bunched", "…", doubt=False),
+    )
+    row = replace(done().rows[0], marks=marks)
+    assert row_text(marks_words(row, room)) == shown

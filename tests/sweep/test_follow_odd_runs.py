@@ -151,8 +151,8 @@ async def test_what_servers_tell_now_is_not_laid_beside_an_old_run(tmp_path: Pat
 
 async def test_the_loop_gets_its_turn_while_a_long_file_is_read(tmp_path: Path) -> None:
     """Between two turns at most a slice of lines is read, however many there are."""
-    stream = Stream(tokens=400)
-    stream.level(64, runs=1)
+    stream = Stream(tokens=100)
+    stream.level(32, runs=1)
     stream.complete()
     path = written(tmp_path / "p", *stream.lines)
     looks = 0
@@ -164,7 +164,7 @@ async def test_the_loop_gets_its_turn_while_a_long_file_is_read(tmp_path: Path) 
 
     run = FollowedRun(path, clock=slow_clock, wall=Clocks().wall, poll_s=0.002, first_look_s=0)
     seen = set()
-    async with running(run), asyncio.timeout(20):
+    async with running(run), asyncio.timeout(60):
         while not run.view().status.over:
             if (moment := run.view().moment) is not None:
                 seen.add(moment.tokens)

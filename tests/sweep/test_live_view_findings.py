@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.model.sweep_comparison import AdviceRow, Topologies
 from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
 from sparktop.sweep.compare import compare
 from sparktop.sweep.comparison_view import topologies
@@ -24,6 +25,7 @@ from sparktop.sweep.results import Holds, LevelResult, Rate, ServerSide, SloResu
 from sparktop.sweep.run_interval import over_runs
 from sparktop.sweep.series import Series, series_of
 from sparktop.sweep.statistics import rate_figure
+from sparktop.sweep.sweep_verdict import verdict
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 
@@ -203,6 +205,20 @@ def test_stored_evidence_draws_what_the_file_keeps_and_says_what_is_missing() ->
     assert "no server tells its prefill time" in evidence.timelines[0].notes[0]
     assert ("Requests", "6 ok, 0 failed, 0 called off") in evidence.facts
     assert stored_evidence(made_sweep(), LevelKey("a", 3, 100)) is None
+
+
+@pytest.mark.parametrize(
+    ("sure", "said"),
+    [
+        (True, "c8: proxy is best: +9 % decode"),
+        (None, "c8: proxy is ahead (single runs: no test possible): +9 % decode"),
+    ],
+)
+def test_single_runs_have_one_ahead_and_no_best(sure: bool | None, said: str) -> None:  # noqa: FBT001 - a value
+    """Who wins is called best only where a test showed it."""
+    row = AdviceRow("c8", "moderate load", "proxy", "+9 % decode", sure)
+    compared = Topologies(("a", "proxy"), (), advice=(row,))
+    assert verdict(made_sweep(("a", (made_level(8),))), (), compared)[0] == said
 
 
 def test_a_shown_change_has_its_verdict() -> None:
