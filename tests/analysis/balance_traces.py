@@ -18,6 +18,7 @@ LIFE_S = {
     "shuffle-c16-b": 3.6,
     "shuffle-c16-busy": 4.9,
     "shuffle-c16-busy-b": 4.9,
+    "shuffle-c16-busy-c": 4.9,
     "leastbusy-c2": 1.5,
     "cooldown-c64": 19.0,
     "leastbusy-warm-c64": 13.0,

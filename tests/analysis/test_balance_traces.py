@@ -49,6 +49,7 @@ def test_a_see_saw_is_named_with_its_period(
         ("shuffle-c16-b", {Is.UNKNOWN, Is.BALANCED}),
         ("shuffle-c16-busy", {Is.UNKNOWN, Is.BALANCED}),
         ("shuffle-c16-busy-b", {Is.UNKNOWN, Is.BALANCED}),
+        ("shuffle-c16-busy-c", {Is.UNKNOWN, Is.BALANCED}),
         ("leastbusy-c2", {Is.UNKNOWN, Is.IDLE}),
         ("leastbusy-warm-c64", {Is.UNKNOWN, Is.BALANCED}),
         ("shuffle-c64", {Is.UNKNOWN, Is.BALANCED}),

@@ -90,8 +90,8 @@ def test_a_rhythm_must_be_clearer_where_nobody_knows_how_long_a_request_lives() 
     def limit(balance: Balance) -> str:
         return next(check.limit for check in questions(balance)[2].checks if check.name == "score")
 
-    assert limit(found("leastbusy-c16")) == "≥ 0"
-    assert limit(replace(found("leastbusy-c16"), e2e_s=None)) == "≥ 1.5"
+    assert limit(found("leastbusy-c16")) == "≥ 1"
+    assert limit(replace(found("leastbusy-c16"), e2e_s=None)) == "≥ 2.5"
     assert limit(found("herd4")) == "≥ 2.5"
 
 
