@@ -205,6 +205,10 @@ class SparktopApp(App[None]):
         self._timer = self.set_timer(max(0.02, period - passed), self._draw)
 
     def _draw(self) -> None:
+        # Whoever leads the session may wait for us instead of passing the hang-up on: make does.
+        if not self.is_headless and not os.isatty(0):
+            self.desk.hang_up()
+            return
         self.cadence.drew(self._backlog())
         shown = self.overview.shown
         if shown is not None and self.cadence.polled(shown.backends) and self._monitor is not None:

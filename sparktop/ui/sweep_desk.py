@@ -349,6 +349,10 @@ class SweepDesk:
             if signal.getsignal(one) is signal.SIG_DFL:
                 loop.add_signal_handler(one, self._leave, why, 128 + one)
 
+    def hang_up(self) -> None:
+        """End the load at once, save and leave: the terminal is gone, and no signal told us."""
+        self._leave(_SIGNALS[signal.SIGHUP], 128 + signal.SIGHUP)
+
     def _leave(self, why: str, code: int) -> None:
         for descriptor in (1, 2):
             # Writing to a terminal that is gone would fail again and again on the way out.

@@ -98,9 +98,12 @@ class Terminal:
         self.told = asyncio.Event()
 
     @asynccontextmanager
-    async def running(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run the viewer; it is ended if it has not ended by itself."""
+    async def running(
+        self, *words: str, leader: tuple[str, ...] = ()
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run the viewer, below a leader of its session if one is given; it is ended where it did not end."""
         process = await asyncio.create_subprocess_exec(
+            *leader,
             sys.executable,
             "-m",
             "sparktop",
@@ -185,17 +188,24 @@ def terminate(_: Terminal, process: asyncio.subprocess.Process) -> None:
     process.send_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize(("end", "code"), [(hang_up, 129), (terminate, 143)])
+WAITS = ("sh", "-c", 'trap : HUP; "$0" "$@"; exit $?')
+"""A leader that keeps the hang-up to itself and waits, as make does."""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "leader"), [(hang_up, 129, ()), (terminate, 143, ()), (hang_up, 129, WAITS)]
+)
 async def test_a_terminal_that_goes_away_stops_the_load_and_saves(
     tmp_path: Path,
     server: StreamServer,
     end: Callable[[Terminal, asyncio.subprocess.Process], None],
     code: int,
+    leader: tuple[str, ...],
 ) -> None:
     """The requests in flight are broken off, and the file holds what was done, with the status cancelled."""
     (tmp_path / "sparktop.toml").write_text(CONFIG.format(url=server.url), encoding="utf-8")
     terminal = Terminal(tmp_path)
-    async with terminal.running("--config", "sparktop.toml") as process:
+    async with terminal.running("--config", "sparktop.toml", leader=leader) as process:
         await terminal.until(b"solo")
         terminal.type(b"s")
         await terminal.until(b"starts in")
