@@ -10,12 +10,11 @@ from sparktop.model.sweep_comparison import Difference, DifferenceRow, Measured
 from sparktop.panels.balance_verdict import flowed, sentence_rows
 from sparktop.panels.figures import label
 from sparktop.panels.frame import framed
-from sparktop.panels.rows import Row, fit_row, merged
+from sparktop.panels.rows import Row, fit_row, merged, row_width
 from sparktop.panels.sections import heading
 from sparktop.panels.sweep_topology import UNTESTED, signed_percent
 
 _LOAD, _VALUE, _CHANGE = 6, 11, 10
-_LONG_WORDS_FROM = 60
 _SPAN_FROM = 66
 """Width from which on intervals stand as figures."""
 _BAR_FROM = 96
@@ -105,7 +104,8 @@ def _difference_row(row: DifferenceRow, width: int, most: float) -> Row:
         result += [label(fit(_span(row), 20))]
     if width >= _BAR_FROM:
         result += [(" ", "text"), *_bar(row, _odd(min(41, width - 82)), most), (" ", "text")]
-    return [*result, *_word(row, _NONE if width >= _LONG_WORDS_FROM else _SHORT_NONE)]
+    whole = [*result, *_word(row, _NONE)]
+    return whole if row_width(whole) <= width else [*result, *_word(row, _SHORT_NONE)]
 
 
 def _value(row: DifferenceRow, value: Measured | None) -> Row:
