@@ -5,6 +5,8 @@ as long as makes a request live 2.5 to 30 s; loads, tokens and lives are judged 
 the live program does, from the first second on.
 
     false alarms  10 minutes of shuffle or round-robin: a run that ever announces "oscillating" or "starved"
+                  the same where requests come and go: bursts of all clients, and clients that are away for
+                  a quarter or three quarters of a life before each request
     detection     least-busy on counts 0.5 to 4 s old (late, or polled) or with failures that make backends
                   cool down, started all at once or one by one; found when "oscillating" is announced
                   within 60 s or 8 lives, whichever is longer
@@ -16,7 +18,8 @@ out if the 5 to 95 % range were taken instead.) Below the idle limit, fewer clie
 nothing to judge. Each share stands with its exact 95 % interval (Clopper and Pearson).
 Seeds below 200,000 were looked at while the rules were made; `--seed` is the first one beyond.
 
-usage: balance.py [--full] [--runs N] [--seed N] [--only calm|herding] [--backends N ...] [--misses] [--write]
+usage: balance.py [--full] [--runs N] [--seed N] [--only calm|coming|herding] [--backends N ...] [--misses]
+                  [--write]
 
 Without --full a coarse grid. With --write the tables go into benchmarks/README.md.
 """
@@ -28,7 +31,7 @@ import gc
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import comb
@@ -48,6 +51,7 @@ CLIENTS = (4, 8, 16, 32, 64, 128)
 LIVES_S = (2.5, 4.0, 8.0, 15.0, 30.0)
 LEAST_HERD = 4
 """Clients a backend from which on herding is looked for: of fewer, chance moves as many."""
+COMING_BACKENDS = (2, 3, 4, 8)
 HELD_OUT = 200_000
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- balance.py: begin -->", "<!-- balance.py: end -->")
@@ -138,6 +142,20 @@ def calm_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
             yield Scene(policy, clients, backends, lengths, life_s, CALM_S, seed + serial, cold=cold)
 
 
+def coming_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
+    """Give calm runs in which the requests in the group come and go: bursts, and clients that are away."""
+    serial = 0
+    ways = ((True, 0.0), (False, 0.25), (False, 0.75))
+    for backends, clients, lengths, policy, (bursts, away) in product(
+        COMING_BACKENDS, CLIENTS, grid.lengths, ("shuffle", "round-robin"), ways
+    ):
+        for _ in range(grid.calm_runs if clients >= LEAST_HERD * backends else 0):
+            serial += 1
+            life_s, cold = start(seed + serial)
+            scene = Scene(policy, clients, backends, lengths, life_s, CALM_S, seed + serial, cold=cold)
+            yield replace(scene, bursts=bursts, away_lives=away)
+
+
 def herding_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
     """Give all herding runs, as long as there is time to find them."""
     serial = 0
@@ -183,26 +201,26 @@ def kind(lengths: str) -> str:
     return "fixed" if lengths == "fixed" else "variable"
 
 
-def calm_table(grid: Grid, seed: int) -> list[str]:
-    """Run all calm scenes; a row each for backends, clients and lengths."""
+def calm_table(scenes: Iterable[Scene], rates_hz: Sequence[int]) -> list[str]:
+    """Run calm scenes; a row each for backends, clients and lengths."""
     cells: dict[str, list[set[int]]] = {}
     alarms: list[str] = []
-    for scene in calm_scenes(grid, seed):
+    for scene in scenes:
         seen = simulate(scene)
-        said = {hz: announced(seen.at_rate(hz), scene.seconds) for hz in grid.rates_hz}
+        said = {hz: announced(seen.at_rate(hz), scene.seconds) for hz in rates_hz}
         name = f"{scene.backends} | {scene.clients} | {kind(scene.lengths)}"
         cells.setdefault(name, []).append({hz for hz, words in said.items() if words})
         alarms += [f"{hz} Hz {' and '.join(sorted(words))}: {scene}" for hz, words in said.items() if words]
         if any(said.values()):
             print(alarms[-1], file=sys.stderr, flush=True)
-    heads = " | ".join(f"at {hz} Hz" for hz in grid.rates_hz)
+    heads = " | ".join(f"at {hz} Hz" for hz in rates_hz)
     lines = [
         f"| N | C | lengths | runs | {heads} | at any, % [95 %] |",
-        "|---|---|---|---" + "|---" * (len(grid.rates_hz) + 1) + "|",
+        "|---|---|---|---" + "|---" * (len(rates_hz) + 1) + "|",
     ]
     everything = [one for some in cells.values() for one in some]
     for name, some in {**cells, "all |  | ": everything}.items():
-        counts = " | ".join(str(sum(hz in one for one in some)) for hz in grid.rates_hz)
+        counts = " | ".join(str(sum(hz in one for one in some)) for hz in rates_hz)
         lines.append(f"| {name} | {len(some)} | {counts} | {share(sum(map(bool, some)), len(some))} |")
     return lines
 
@@ -277,7 +295,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--runs", type=int, help="of each scene; 1, or with --full 3 calm and 2 herding ones")
     parser.add_argument("--seed", type=int, default=HELD_OUT)
-    parser.add_argument("--only", choices=("calm", "herding"))
+    parser.add_argument("--only", choices=("calm", "coming", "herding"))
     parser.add_argument("--backends", type=int, nargs="+")
     parser.add_argument("--misses", action="store_true", help="name each run that was not found")
     parser.add_argument("--write", action="store_true")
@@ -296,10 +314,16 @@ def main() -> int:
         grid = replace(grid, calm_runs=given.runs, herding_runs=given.runs)
     began = time.process_time()
     lines: list[str] = []
-    if given.only != "herding":
-        lines += ["### False alarms", "", *calm_table(grid, given.seed), ""]
+    if given.only in {None, "calm"}:
+        calm = calm_table(calm_scenes(grid, given.seed), grid.rates_hz)
+        lines += ["### False alarms", "", *calm, ""]
         print("\n".join(lines), flush=True)
-    if given.only != "calm":
+    if given.only in {None, "coming"}:
+        coming = calm_table(coming_scenes(grid, given.seed), grid.rates_hz)
+        new = ["### False alarms where requests come and go", "", *coming, ""]
+        lines += new
+        print("\n".join(new), flush=True)
+    if given.only in {None, "herding"}:
         new = ["### Detection", "", *herding_table(grid, given.seed, misses=given.misses)]
         lines += new
         print("\n".join(new))

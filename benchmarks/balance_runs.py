@@ -24,8 +24,9 @@ from sparktop.analysis.load_grid import LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import Level, LoadMode, RequestEnded, RequestStarted
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.closed_loop import ClosedLoop
+from sparktop.simulation.closed_loop import ClosedLoop, Way
 from sparktop.simulation.engine import Engine
+from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
@@ -62,6 +63,11 @@ class Scene:
     stale_s: float = 0.0
     cold: bool = False
     """Whether all clients begin at once."""
+    bursts: bool = False
+    """All clients at once, and again when the last has its answer."""
+    away_lives: float = 0.0
+    """Lives of a request for which a client is away before its request comes: the number there comes and
+    goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +98,27 @@ class Recording:
                 running=track.running[::every],
                 waiting=track.waiting[::every] if track.waiting is not None else None,
                 generation_tps=track.generation_tps[::every] if track.generation_tps is not None else None,
+                arrived=track.arrived[::every] if track.arrived is not None else None,
             )
             for track in self.tracks
         ]
         return replace(self, tracks=tuple(thinned))
+
+
+class Away:
+    """Sends each request later: on its way, or its client was thinking."""
+
+    def __init__(self, time: VirtualTime, way: Way, away_s: float) -> None:
+        """Send through `way`."""
+        self._time, self._way, self._away_s = time, way, away_s
+
+    def send(self, request: SimulatedRequest) -> None:
+        """Send it after a while."""
+        self._time.call_at(self._time.now_s + self._away_s, lambda: self._way.send(request))
+
+    def abort(self, request_id: str) -> None:
+        """Give it up; nobody does here while it is away."""
+        self._way.abort(request_id)
 
 
 def output_tokens(scene: Scene) -> int:
@@ -127,24 +150,27 @@ def simulate(scene: Scene) -> Recording:
     virtual = VirtualTime(engines)
     strategy, settings, habits = router_of(scene)
     router = make_router(strategy, scene.backends, settings, seed=f"router-{scene.seed}")
-    way = RoutedWay(virtual, router, habits, seed=f"way-{scene.seed}")
+    way: Way = RoutedWay(virtual, router, habits, seed=f"way-{scene.seed}")
+    if scene.away_lives:
+        way = Away(virtual, way, scene.away_lives * scene.life_s)
     tokens = output_tokens(scene)
 
     def lengths(source: random.Random) -> tuple[int, int]:
         drawn = source.uniform(0.5, 1.5) if scene.lengths == "uniform" else source.lognormvariate(-0.32, 0.8)
         return PROMPT, max(1, min(3000, round(drawn * tokens)))
 
-    level = Level("study", scene.clients, PROMPT, tokens, mode=LoadMode.STEADY, duration_s=scene.seconds + 9)
+    mode, duration_s = (LoadMode.BURST, None) if scene.bursts else (LoadMode.STEADY, scene.seconds + 9)
+    level = Level("study", scene.clients, PROMPT, tokens, mode=mode, runs=10_000, duration_s=duration_s)
     drawn = None if scene.lengths == "fixed" else lengths
     stagger_s = 0.0 if scene.cold else 0.3 * scene.life_s
     loop = ClosedLoop(virtual, way, level, seed=scene.seed, lengths=drawn, stagger_s=stagger_s)
     loop.start()
     times: list[float] = []
-    rows: list[list[tuple[int, int, int]]] = []
+    rows: list[list[tuple[int, int, int, int]]] = []
     for index in range(int(scene.seconds * HZ) + 1):
         virtual.run(index / HZ)
         times.append(index / HZ)
-        rows.append([(one.running, one.waiting, one.tally.generation_tokens) for one in engines])
+        rows.append([_told(one) for one in engines])
     began: dict[str, float] = {}
     ended: list[tuple[float, float]] = []
     for event in loop.events:
@@ -155,9 +181,14 @@ def simulate(scene: Scene) -> Recording:
             born = began.pop(event.request_id)
             if event.generated_tokens:
                 ended.append((event.at, event.at - born))
+    return Recording(_tracks(times, rows), [at for at, _ in ended], [life for _, life in ended])
+
+
+def _tracks(times: list[float], rows: list[list[tuple[int, int, int, int]]]) -> tuple[LoadTrack, ...]:
+    """Give each backend's track of what was told."""
     tracks = []
     for index, column in enumerate(zip(*rows, strict=True)):
-        running, waiting, made = zip(*column, strict=True)
+        running, waiting, made, gone = zip(*column, strict=True)
         tracks.append(
             LoadTrack(
                 name=f"spark-{chr(97 + index)}",
@@ -166,9 +197,16 @@ def simulate(scene: Scene) -> Recording:
                 waiting=[float(value) for value in waiting],
                 generation_tps=rates(times, made),
                 slots=SOLO.max_num_seqs,
+                arrived=[float(sum(row)) for row in zip(running, waiting, gone, strict=True)],
             )
         )
-    return Recording(tuple(tracks), [at for at, _ in ended], [life for _, life in ended])
+    return tuple(tracks)
+
+
+def _told(engine: Engine) -> tuple[int, int, int, int]:
+    """Give what runs, what waits, the tokens made and the requests ended."""
+    tally = engine.tally
+    return engine.running, engine.waiting, tally.generation_tokens, sum(tally.ended.values())
 
 
 class Follower:

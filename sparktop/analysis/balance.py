@@ -2,20 +2,37 @@
 
 No single statistic tells herding from chance: loads of a closed loop are always opposed, and those of random
 routing drift slowly and widely. So the spread is held against random routing's own, and next to it stand
-three views of the movement that cover each other: changes of the lead (long swings), one rhythm (short ones)
-and, for convoys that go round with neither, each backend's own turns from full to empty and back.
+four views of the movement that cover each other: changes of the lead (long swings), one rhythm (short ones),
+each backend's own turns from full to empty and back (neither), and whether the split is even with all
+requests there and one-sided with half of them (whole convoys, which a router keeps count of).
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparktop.analysis import balance_limits as limits
 from sparktop.analysis import balance_words
+from sparktop.analysis.arrivals import find_herds
+from sparktop.analysis.balance_rules import (
+    WAYS_TO_SWING,
+    Figures,
+    arrives_in_herds,
+    convoys_alternate,
+    has_rhythm,
+    is_even,
+    is_mutual,
+    is_uneven,
+    leads_alternate,
+    starves,
+    takes_turns,
+    turning_spread,
+)
+from sparktop.analysis.convoys import find_convoys
 from sparktop.analysis.dispersion import (
-    Skew,
     dispersion,
     fewest_requests,
     free_slot_share,
@@ -24,11 +41,11 @@ from sparktop.analysis.dispersion import (
     skew,
     starved_shares,
 )
-from sparktop.analysis.lead import Lead, Turns, follow_lead, follow_turns, lead_margin
+from sparktop.analysis.lead import follow_lead, follow_turns, lead_margin
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.periodicity import find_swing
 from sparktop.analysis.step_time import fit_step_time, variance_factor
-from sparktop.analysis.swing_score import SCORE_LIMIT, swing_score, turn
+from sparktop.analysis.swing_score import SCORE_LIMIT, swing_score
 from sparktop.model.balance import Balance, BalanceWord, StepTime, Swing
 
 SHORTEST_S, LONGEST_S = 45.0, 600.0
@@ -53,30 +70,6 @@ class GroupLoad:
     """How the router says that it chooses."""
     step_time: StepTime | None = None
     """Of an earlier window, for one whose batches do not vary enough."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Figures:
-    """Everything that the rules look at, of one window."""
-
-    load: GroupLoad
-    grid: LoadGrid
-    needed_s: float
-    slots: Sequence[int]
-    """Where the group has enough requests."""
-    mean_total: float
-    enough: bool
-    """True when it has, in half of the window."""
-    step: StepTime | None
-    factor: float
-    z: float | None
-    lead: Lead
-    turns: Turns
-    swing: Swing | None
-    starved: Sequence[float]
-    starved_any: float
-    lost: float | None
-    skew: Skew | None
 
 
 def window_s(e2e_s: float | None) -> float:
@@ -122,6 +115,9 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     slots_each = [track.slots for track in grid.tracks if track.slots]
     factor = variance_factor(typical, count, step, min(slots_each) if len(slots_each) == count else None)
     spread = dispersion(grid, counted)
+    convoys = find_convoys(grid, known)
+    if enough and spread is not None and convoys is not None and limits.comes_and_goes(convoys):
+        spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
     starved = starved_shares(grid, counted)
     return Figures(
@@ -137,6 +133,14 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
         lead=follow_lead(grid, counted, lead_margin(typical, count, factor)),
         turns=follow_turns(grid, counted),
         swing=_scored(find_swing(grid, known, load.e2e_s), z, count),
+        arrivals=find_herds(
+            grid.tracks,
+            max(track.times_s[-1] for track in grid.tracks),
+            grid.span_s,
+            grid.step_s,
+            load.e2e_s,
+        ),
+        convoys=convoys,
         starved=starved.shares,
         starved_any=starved.anyone,
         lost=lost_share(grid, counted, step),
@@ -146,20 +150,6 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
 
 def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None:
     return swing if swing is None or z is None else replace(swing, score=swing_score(z, backends, swing))
-
-
-def _even(grid: LoadGrid) -> bool:
-    """Say whether the loads hardly ever differ by more than one request."""
-    beyond = [
-        [load - share * total for load, total in zip(column, grid.totals, strict=True)]
-        for column, share in zip(grid.loads, grid.shares, strict=True)
-    ]
-    # NaN compares as false.
-    close: int = sum(
-        [top - bottom <= 1 for top, bottom in zip(map(max, *beyond), map(min, *beyond), strict=True)]
-    )
-    known: int = sum(total >= 0 for total in grid.totals)
-    return close >= limits.EVEN_SHARE * known
 
 
 def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
@@ -174,93 +164,19 @@ def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
     if figures.mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
-    ways = (leads_alternate, takes_turns, has_rhythm)
-    if is_mutual(figures) and any(way(figures) for way in ways):
+    if is_mutual(figures) and any(way(figures) for way in WAYS_TO_SWING):
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
         # A swing that is already plain needs no whole window; that there is none does.
         return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
-    if figures.enough and _starved(figures):
+    if figures.enough and starves(figures):
         words.append(BalanceWord.STARVED)
-    if figures.enough and _uneven(figures):
+    if figures.enough and is_uneven(figures):
         words.append(BalanceWord.UNEVEN)
-    if words or figures.enough or _even(grid):
+    if words or figures.enough or is_even(grid):
         return words or [BalanceWord.BALANCED], None
     least = fewest_requests(len(grid.loads))
     return [BalanceWord.UNKNOWN], balance_words.too_little(figures.mean_total, least)
-
-
-def is_mutual(figures: Figures) -> bool:
-    """Say whether the others move against one: else its own load comes and goes alone, and nothing swings."""
-    swing = figures.swing
-    return swing is not None and swing.mutual is not None and swing.mutual >= limits.MUTUAL
-
-
-def leads_alternate(figures: Figures) -> bool:
-    """Say whether the lead changes again and again, far beyond what chance does."""
-    swing, z = figures.swing, figures.z
-    if not figures.enough or figures.lead.changes < limits.SWING_CHANGES or swing is None or z is None:
-        return False
-    if len(figures.grid.loads) == limits.PAIR:
-        return z >= limits.SWING_Z and swing.relative_rms >= limits.SWING_RMS
-    return z >= limits.SWING_Z_OF_MANY and swing.relative_rms >= limits.SWING_RMS_OF_MANY
-
-
-def takes_turns(figures: Figures) -> bool:
-    """Say whether backends go from full to empty and back, spread further than random routing ever is."""
-    count, turns, swing = len(figures.grid.loads), figures.turns, figures.swing
-    spread, size = limits.least_turning_spread(figures.mean_total, count)
-    return (
-        turning_spread(figures) >= spread
-        and swing is not None
-        and swing.relative_rms >= size
-        and turns.turns >= limits.least_turns(count)
-        and turns.most >= limits.TURNS_OF_ONE
-    )
-
-
-def turning_spread(figures: Figures) -> float:
-    """Give the part of the spread that moves, beyond chance's 1, in units of two backends."""
-    if figures.z is None or figures.swing is None:
-        return 0.0
-    return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)
-
-
-def has_rhythm(figures: Figures) -> bool:
-    """Say whether the load turns round and comes back in a way that neither chance nor drift shows."""
-    swing = figures.swing
-    if swing is None or swing.score is None or figures.z is None:
-        return False
-    return (
-        swing.relative_rms >= limits.RHYTHM_RMS
-        and figures.z * figures.factor * swing.moving_share >= limits.RHYTHM_Z
-        and turn(swing) >= limits.RHYTHM_TURN
-        and swing.score
-        >= limits.least_score(
-            figures.mean_total, len(figures.grid.loads), life_known=bool(figures.load.e2e_s)
-        )
-    )
-
-
-def _starved(figures: Figures) -> bool:
-    return (
-        figures.starved_any >= limits.STARVED_SHARE
-        and figures.lost is not None
-        and figures.lost >= limits.STARVED_LOSS
-        and figures.z is not None
-        and figures.z >= limits.STARVED_Z
-    )
-
-
-def _uneven(figures: Figures) -> bool:
-    found = figures.skew
-    return (
-        found is not None
-        and found.mean >= limits.SKEW
-        and found.steadiness >= limits.STEADY
-        and figures.lead.changes <= limits.SKEW_CHANGES
-        and not _even(figures.grid)
-    )
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
@@ -313,31 +229,34 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         turning_spread=None if figures.z is None else turning_spread(figures),
         steadiness=found.steadiness if found else None,
         swing=figures.swing,
+        arrivals=figures.arrivals,
+        convoys=figures.convoys,
     )
     reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads_alternate(figures))
     if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or has_rhythm(figures)):
-        reasons = (_turns_said(figures), *reasons[1:])
+        reasons = (_other_swing(figures, result), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid) if judged else (None, None)
     return replace(result, reasons=reasons, cause=cause, hint=hint)
 
 
-def _turns_said(figures: Figures) -> str:
-    turns = figures.turns
-    every = "" if turns.period_s is None else f", there and back in {turns.period_s:.0f} s"
-    return (
-        f"backends go from full to empty or back {turns.turns} times in {figures.grid.span_s:.0f} s{every}: "
-        "half more than their share, then half less"
-    )
+def _other_swing(figures: Figures, result: Balance) -> str:
+    """Say what the swing is where neither the lead nor one rhythm shows it."""
+    if takes_turns(figures):
+        return balance_words.turns(result)
+    return balance_words.convoys(result) if convoys_alternate(figures) else balance_words.herds(result)
 
 
 def _period(figures: Figures) -> float | None:
-    """Give the swing's period: two changes of the lead between two, a rhythm's, else the turns' own."""
-    swing, swap = figures.swing, figures.lead.swap_s
+    """Give the swing's period: of two changes of the lead, of the rhythm, of the convoys or of the turns."""
+    swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
     if leads_alternate(figures) and len(figures.grid.loads) == limits.PAIR and swap is not None:
         return 2 * swap
-    if has_rhythm(figures) or figures.turns.period_s is None:
-        return None if swing is None else swing.period_s
-    return figures.turns.period_s
+    if not has_rhythm(figures):
+        if convoys is not None and convoys.period_s is not None and convoys_alternate(figures):
+            return convoys.period_s
+        if figures.turns.period_s is not None:
+            return figures.turns.period_s
+    return None if swing is None else swing.period_s
 
 
 def _confidence(figures: Figures, word: BalanceWord) -> float | None:
@@ -354,8 +273,14 @@ def _confidence(figures: Figures, word: BalanceWord) -> float | None:
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
     long = min(figures.lead.changes / limits.SWING_CHANGES, z / limits.SWING_Z)
     if takes_turns(figures):
-        least, _ = limits.least_turning_spread(figures.mean_total, len(grid.loads))
+        least, _ = limits.least_turning_spread(figures.convoys)
         long = max(long, turning_spread(figures) / least)
+    if convoys_alternate(figures) and figures.convoys is not None and figures.convoys.chance is not None:
+        # Chances multiply, so their logarithms are compared.
+        chance = max(figures.convoys.chance, sys.float_info.min)
+        long = max(long, math.log(chance) / math.log(limits.CONVOY_CHANCE))
+    if arrives_in_herds(figures) and figures.arrivals is not None:
+        long = max(long, figures.arrivals.spread / limits.least_herd_spread(figures.convoys))
     short = 0.0
     if swing is not None and swing.score is not None:
         short = 1 + swing.score / SCORE_LIMIT

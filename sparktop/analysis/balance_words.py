@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sparktop.analysis.balance_limits import are_herds
 from sparktop.analysis.dispersion import fewest_requests
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
@@ -145,6 +146,41 @@ def _rhythm(result: Balance, load: GroupLoad, *, long: bool) -> str:
     return f"{who} every {_seconds(result.period_s)}{_lifetimes(result, load)}; {tail}"
 
 
+def turns(result: Balance) -> str:
+    """Say that backends fill and empty in turns."""
+    every = "" if result.period_s is None else f", there and back in {result.period_s:.0f} s"
+    return (
+        f"backends go from full to empty or back {result.turns} times in {result.window_s:.0f} s{every}: "
+        "half more than their share, then half less"
+    )
+
+
+def convoys(result: Balance) -> str:
+    """Say that whole convoys come and go by turns."""
+    found = result.convoys
+    if found is None:
+        return "whole convoys come and go by turns"
+    every = "" if result.period_s is None else f", there and back in {_seconds(result.period_s)}"
+    return (
+        f"whole convoys come and go by turns: {found.part_times} times in {_span(result.window_s)} one "
+        f"backend had nearly all of the half that was there, {found.full_times} times all were there and "
+        f"evenly split{every}"
+    )
+
+
+def herds(result: Balance) -> str:
+    """Say that requests of one moment go the same way."""
+    found = result.arrivals
+    if found is None:
+        return "requests of one moment go the same way"
+    every = "" if result.period_s is None else f"; loads are there and back in {_seconds(result.period_s)}"
+    return (
+        f"requests of one moment go the same way: in pieces of {_seconds(found.piece_s)} they are dealt "
+        f"{_times(found.spread)} as unevenly as coin tosses ({found.herds} herds in {found.pieces} pieces, "
+        f"{found.requests} requests){every}"
+    )
+
+
 def _lifetimes(result: Balance, load: GroupLoad) -> str:
     if not load.e2e_s or result.period_s is None:
         return ""
@@ -201,21 +237,21 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
 
 
 def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Judge whether requests move together: no errors, one output length, a period of about 2 lifetimes."""
-    if load.e2e_s is None or result.period_s is None or load.length_variation is None:
-        return None, None
-    if load.strategy in _BLIND:
-        return None, None
-    low, high = _LIKE_LIFETIMES
-    clean = all(track.errors == 0 for track in grid.tracks)
-    alike = load.length_variation <= _ONE_LENGTH
-    if not (clean and alike and low <= result.period_s / load.e2e_s <= high):
+    """Judge, where nothing failed, whether requests move together, or are sent together."""
+    if load.strategy in _BLIND or any(track.errors != 0 for track in grid.tracks):
         return None, None
     advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
-    return (
-        "synchronised waves: requests of one length end together, and the router reads old counts",
-        "try simple-shuffle or round-robin" + (advice_two if len(grid.loads) == _PAIR else ""),
-    )
+    hint = "try simple-shuffle or round-robin" + (advice_two if len(grid.loads) == _PAIR else "")
+    low, high = _LIKE_LIFETIMES
+    alike = load.length_variation is not None and load.length_variation <= _ONE_LENGTH
+    if alike and load.e2e_s and result.period_s and low <= result.period_s / load.e2e_s <= high:
+        return (
+            "synchronised waves: requests of one length end together, and the router reads old counts",
+            hint,
+        )
+    if are_herds(result.arrivals, result.convoys):
+        return "herding: requests of one moment go the same way, as a router on old counts sends them", hint
+    return None, None
 
 
 def _counts(strategy: str | None) -> bool:

@@ -41,6 +41,9 @@ class LoadTrack:
     """Speed beside the others: what it should get, relatively."""
     errors: int | None = None
     """Failed requests and refusals in the window; None where nobody counts them."""
+    arrived: Sequence[float] | None = None
+    """Requests that came since some moment: those that ended and those that are there. None where the
+    backend does not count what ended."""
 
 
 def load_track(

@@ -76,6 +76,58 @@ class Swing:
 
 
 @dataclass(frozen=True, slots=True)
+class Convoys:
+    """How requests lie on the backends while nearly all are there, and while about half of them are.
+
+    Spreads are Σ(x - share)² / share / (n - 1): 1 where each request went by chance.
+    """
+
+    full_times: int
+    """Separate times with nearly all; in between the total fell to half or below."""
+    part_times: int
+    """Separate times with about half, counted anew when another backend has most."""
+    full_spread: float
+    """Mean of the full times; near 0 where the split is even."""
+    full_total: float
+    """Requests there at the full times, on average."""
+    part_share: float
+    """Share of the window that part times take, 0 to 1."""
+    least_leads: int
+    """Part times of the backend that had most second most often: 0 where it is always the same one."""
+    since_part_s: float | None = None
+    """Time since the last part time; None where there was none."""
+    period_s: float | None = None
+    """Median time in which a backend goes from full over empty to full; None where none does."""
+    part_spread: float | None = None
+    """Mean of the part times; the number of requests there where one backend has them all, of two."""
+    part_chance: float | None = None
+    """How likely coin tosses lie so far apart at the part times; 0 to 1."""
+    chance: float | None = None
+    """How likely random routing has spreads that differ so, whatever the servers' pace; 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """How the requests that came in each short time were dealt to the backends, by their own counters."""
+
+    requests: int
+    """That came in the pieces looked at."""
+    pieces: int
+    """Equal pieces of time with two requests or more."""
+    piece_s: float
+    """How long each is: half a life of a request, nearly."""
+    spread: float
+    """χ² of the counts against the backends' parts of the window, over its degrees of freedom: 1 by chance,
+    near 0 where they are dealt in turn."""
+    herds: int
+    """Pieces of which one backend got far more than its part."""
+    least_herds: int
+    """Herds of the backend that got second most of them: 0 where all go to the same one."""
+    chance: float
+    """How likely random routing deals them so, the most uneven eighth of the pieces left out; 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepTime:
     """How long one engine step takes by its batch: a + s·b, fitted on this group's own samples."""
 
@@ -116,7 +168,11 @@ class Balance:
     mean_load: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Mean requests by backend."""
     dispersion_z: float | None = None
-    """Spread of the load over that of random routing: 1 is random, near 0 is even, far above 1 herding."""
+    """Spread of the load over that of random routing: 1 is random, near 0 is even, far above 1 herding.
+
+    Where many requests come and go and no convoys are seen, that of the times with nearly all there if it is
+    less: bursts begin and end one-sided.
+    """
     variance_factor: float | None = None
     """How much wider than binomial random routing is here, because a full server takes longer steps."""
     step_time: StepTime | None = None
@@ -147,6 +203,10 @@ class Balance:
     steadiness: float | None = None
     """That mean over its standard deviation in time."""
     swing: Swing | None = None
+    arrivals: Arrivals | None = None
+    """None where a backend does not count what it finished, or too little came."""
+    convoys: Convoys | None = None
+    """None where the number of requests in the group never falls to half."""
     requests: int | None = None
     """Requests that the backends took in the window, by their own counters; None where one has none."""
     requests_share: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)

@@ -81,9 +81,21 @@ def all_hold(checks: Sequence[Check]) -> bool:
     return all(check.holds for check in checks if check.limit)
 
 
+def chance_text(chance: float | None) -> str:
+    """Write a probability."""
+    if chance is None:
+        return UNKNOWN
+    return "<0.001" if chance < 0.001 else f"{chance:.2g}"
+
+
 def at_least(value: float | None, limit: float) -> bool | None:
     """Say whether a figure keeps its lower limit; None when it is not known."""
     return None if value is None else value >= limit
+
+
+def at_most(value: float | None, limit: float) -> bool | None:
+    """Say whether a figure stays within its limit; None where it is not known."""
+    return None if value is None else value <= limit
 
 
 def text(value: float | None, form: str, tail: str = "") -> str:

@@ -7,8 +7,15 @@ from sparktop.analysis.balance import SHORTEST_S
 from sparktop.analysis.dispersion import fewest_requests
 from sparktop.analysis.request_shares import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.balance import Balance, BalanceWord, Swing
-from sparktop.panels.balance_checks import Check, Question, all_hold, at_least, text
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.panels.balance_checks import Check, Question, all_hold, at_least, chance_text, text
+from sparktop.panels.balance_swings import (
+    arrivals_checks,
+    convoys_checks,
+    lead_checks,
+    rhythm_checks,
+    turns_checks,
+)
 from sparktop.panels.balance_verdict import short_seconds
 
 
@@ -16,19 +23,22 @@ def questions(balance: Balance) -> list[Question]:
     """Give all questions in the order in which they are asked."""
     said = {balance.word_now, *balance.also}
     judged = balance.word_now is not BalanceWord.UNKNOWN
-    lead, rhythm, turns = _lead(balance), _rhythm(balance), _turns(balance)
+    lead, rhythm, turns = lead_checks(balance), rhythm_checks(balance), turns_checks(balance)
+    convoys, arrivals = convoys_checks(balance), arrivals_checks(balance)
     skewed, requests = _uneven(balance), _requests(balance)
     swings, uneven = BalanceWord.OSCILLATING in said, BalanceWord.UNEVEN in said
     alternate, unequal = all_hold(lead), all_hold(requests)
-    # Three ways lead to "oscillating", and two to "uneven": at least one of them has.
-    regular = all_hold(rhythm)
-    turning = swings and (all_hold(turns) or not (alternate or regular))
+    # Five ways lead to "oscillating", and two to "uneven": at least one of them has.
+    regular, coming, herded = all_hold(rhythm), all_hold(convoys), all_hold(arrivals)
+    turning = swings and (all_hold(turns) or not (alternate or regular or coming or herded))
     ahead = uneven and (all_hold(skewed) or not unequal)
     answers = (
         ("Is there enough to tell?", judged, _enough(balance)),
         ("Does the lead change again and again?", swings and alternate if judged else None, lead),
         ("Or is there one rhythm?", swings and regular if judged else None, rhythm),
         ("Or do they fill and empty in turns?", turning if judged else None, turns),
+        ("Or do whole convoys come and go?", swings and coming if judged else None, convoys),
+        ("Or are requests sent in herds?", swings and herded if judged else None, arrivals),
         ("Is one starved?", BalanceWord.STARVED in said if judged else None, _starved(balance)),
         ("Is the same one always ahead?", ahead if judged else None, skewed),
         ("Did one get most of the requests?", None if balance.requests is None else unequal, requests),
@@ -77,157 +87,6 @@ def _lengths(variation: float | None) -> str:
     if variation is None:
         return "the median; how much the lengths of answers differ is not known"
     return f"the median; the lengths of answers vary by {100 * variation:.0f} %"
-
-
-def _lead(balance: Balance) -> tuple[Check, ...]:
-    pair = len(balance.backends) <= limits.PAIR
-    swing = balance.swing
-    spread, least = (
-        (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
-    )
-    margin = balance.lead_margin
-    return (
-        Check(
-            "lead changes",
-            text(balance.lead_changes, "d"),
-            f"≥ {limits.SWING_CHANGES}",
-            at_least(balance.lead_changes, limits.SWING_CHANGES),
-            "how often another backend took the lead in this time",
-        ),
-        Check(
-            "spread Z",
-            text(balance.dispersion_z, ".1f", " ×"),
-            f"≥ {spread:g} ×",
-            at_least(balance.dispersion_z, spread),
-            "how far apart loads lie, over what random routing does: 1 is chance",
-        ),
-        _size(swing, least, "mean distance from the share, in shares: 1 is all to nothing and back"),
-        Check(
-            "lead margin",
-            text(None if margin is None else 100 * margin, ".0f", " %"),
-            "",
-            None,
-            "more than its share that it takes to lead: more than chance gives",
-        ),
-        _mutual(swing),
-    )
-
-
-def _size(swing: Swing | None, least: float, meaning: str = "as above") -> Check:
-    rms = None if swing is None else swing.relative_rms
-    return Check("swing", text(rms, ".2f"), f"≥ {least:g}", at_least(rms, least), meaning)
-
-
-def _mutual(swing: Swing | None) -> Check:
-    # Added to 0, so that nothing is never "-0.00".
-    part = None if swing is None or swing.mutual is None else 0.0 + round(swing.mutual, 2)
-    return Check(
-        "both take part",
-        text(part, ".2f"),
-        f"≥ {limits.MUTUAL:g}",
-        at_least(part, limits.MUTUAL),
-        "1: one falls as others rise; 0: one alone comes and goes, and that is no swing",
-    )
-
-
-def _rhythm(balance: Balance) -> tuple[Check, ...]:
-    count = max(limits.PAIR, len(balance.backends))
-    swing = balance.swing or Swing("")
-    least = limits.least_score(balance.mean_total, count, life_known=bool(balance.e2e_s))
-    back, half = swing.rebound, swing.opposite
-    turned = None if back is None or half is None else back - half
-    z, factor = balance.dispersion_z, balance.variance_factor
-    moving = None if z is None or factor is None or balance.swing is None else z * factor * swing.moving_share
-    return (
-        Check(
-            "score",
-            text(swing.score, "+.1f"),
-            f"≥ {least:g}",
-            at_least(swing.score, least),
-            "spread, return and cycles weighed: chance gets to 0 once in 5000 windows",
-        ),
-        Check(
-            "turn",
-            text(turned, ".2f"),
-            f"≥ {limits.RHYTHM_TURN:g}",
-            at_least(turned, limits.RHYTHM_TURN),
-            f"back after a period ({text(back, '+.2f')}) less turned round half way ({text(half, '+.2f')})",
-        ),
-        _size(balance.swing, limits.RHYTHM_RMS),
-        Check(
-            "moving spread",
-            text(moving, ".1f"),
-            f"≥ {limits.RHYTHM_Z:g}",
-            at_least(moving, limits.RHYTHM_Z),
-            "the part that moves, over what coin tosses give",
-        ),
-        _mutual(balance.swing),
-        Check(
-            "requests",
-            text(balance.mean_total, ".1f"),
-            "",
-            None,
-            f"below {limits.RHYTHM_LOAD * count:g} coin tosses look like a swing: "
-            "then the score must be higher",
-        ),
-        *_period(swing),
-    )
-
-
-def _turns(balance: Balance) -> tuple[Check, ...]:
-    count = max(limits.PAIR, len(balance.backends))
-    least = limits.least_turns(count)
-    spread, size = limits.least_turning_spread(balance.mean_total, count)
-    return (
-        Check(
-            "turns",
-            text(balance.turns, "d"),
-            f"≥ {least:g}",
-            at_least(balance.turns, least),
-            "how often backends went from full to empty or back, all together",
-        ),
-        Check(
-            "of one backend",
-            text(balance.turns_of_one, "d"),
-            f"≥ {limits.TURNS_OF_ONE}",
-            at_least(balance.turns_of_one, limits.TURNS_OF_ONE),
-            "of the one that did so most often: there and back",
-        ),
-        _size(balance.swing, size),
-        Check(
-            "turning spread",
-            text(balance.turning_spread, ".2f"),
-            f"≥ {spread:g}",
-            at_least(balance.turning_spread, spread),
-            "the part of the spread that moves, beyond chance; with few requests it must be more",
-        ),
-        _mutual(balance.swing),
-    )
-
-
-def _period(swing: Swing) -> tuple[Check, ...]:
-    return (
-        Check(
-            "period",
-            UNKNOWN if swing.period_s is None else short_seconds(swing.period_s),
-            "",
-            None,
-            f"{text(swing.cycles, '.1f')} of them in the window",
-        ),
-        Check(
-            "in that rhythm",
-            text(None if swing.variance_share is None else 100 * swing.variance_share, ".0f", " %"),
-            "",
-            None,
-            f"of the variance; by slow drift alone as much has a chance of {_chance(swing.chance)} at most",
-        ),
-    )
-
-
-def _chance(chance: float | None) -> str:
-    if chance is None:
-        return UNKNOWN
-    return "<0.001" if chance < 0.001 else f"{chance:.2g}"
 
 
 def _starved(balance: Balance) -> tuple[Check, ...]:
@@ -326,7 +185,7 @@ def _requests(balance: Balance) -> tuple[Check, ...]:
         ),
         Check(
             "by chance",
-            UNKNOWN if chance is None else _chance(chance),
+            UNKNOWN if chance is None else chance_text(chance),
             f"≤ {CHANCE_LIMIT:.0e}".replace("e-0", "e-"),
             None if chance is None else chance <= CHANCE_LIMIT,
             "how likely random routing gives one as many",

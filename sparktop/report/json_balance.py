@@ -56,6 +56,22 @@ _SWING = (
 )
 
 
+_ARRIVALS = ("requests", "pieces", "piece_s", "spread", "herds", "least_herds", "chance")
+_CONVOYS = (
+    "full_times",
+    "part_times",
+    "full_spread",
+    "full_total",
+    "part_spread",
+    "part_share",
+    "least_leads",
+    "since_part_s",
+    "period_s",
+    "part_chance",
+    "chance",
+)
+
+
 def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, object]:
     """Give a group's balance; `time` writes a time of day as the schema has it."""
     return {
@@ -73,6 +89,8 @@ def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, obj
         **fields_of(one, _EVIDENCE),
         "step_time": _step_time(one.step_time),
         "swing": _swing(one.swing),
+        "arrivals": None if one.arrivals is None else fields_of(one.arrivals, _ARRIVALS),
+        "convoys": None if one.convoys is None else fields_of(one.convoys, _CONVOYS),
     }
 
 

@@ -99,6 +99,7 @@ class LoadLog:
         track = load_track(
             name, kept.running, kept.waiting, kept.generation_tps, since_s=since, slots=slots, errors=failed
         )
+        track = replace(track, arrived=self._arrived(track, since))
         if not self._live:
             track = replace(track, generation_tps=None)
         if not math.isnan(sum(track.running)):
@@ -114,7 +115,16 @@ class LoadLog:
             running=[track.running[index] for index in told],
             waiting=only_told(track.waiting),
             generation_tps=only_told(track.generation_tps),
+            arrived=only_told(track.arrived),
         )
+
+    def _arrived(self, track: LoadTrack, since: float) -> list[float] | None:
+        """Give what ended and what is there at each look of a track; None where nobody counts what ended."""
+        _, ended = self._table.series()["finished"].arrays(since)
+        if len(ended) != len(track.times_s) or all(map(math.isnan, ended)):
+            return None
+        there = [track.running, *([] if track.waiting is None else [track.waiting])]
+        return [sum(row) for row in zip(ended, *there, strict=True)]
 
     def counted(self, since: float) -> dict[str, float]:
         """Give by how much each total grew from `since` on; without those that are not told."""

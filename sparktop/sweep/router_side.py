@@ -93,7 +93,19 @@ def _track(name: str, points: Sequence[ServerPoint]) -> LoadTrack:
         running=[_number(one.running) for one in points],
         waiting=None if all(map(math.isnan, waiting)) else waiting,
         generation_tps=_rates(points),
+        arrived=_arrived(points),
     )
+
+
+def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
+    """Give what ended and what is there at each look; None where the server does not count what ended."""
+    ended = [_number(one.counters.finished) for one in points]
+    if all(map(math.isnan, ended)):
+        return None
+    return [
+        count + sum(part for part in (one.running, one.waiting) if part is not None)
+        for count, one in zip(ended, points, strict=True)
+    ]
 
 
 def _rates(points: Sequence[ServerPoint]) -> list[float]:

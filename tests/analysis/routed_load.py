@@ -51,6 +51,7 @@ class _Server:
     """Work done for each request that was here all the time."""
     ends: list[tuple[float, float]] = field(default_factory=list)
     tokens: float = 0.0
+    came: int = 0
 
     def pass_time(self, seconds: float, unit: float) -> None:
         if self.ends:
@@ -103,7 +104,7 @@ def simulate(scene: Scene) -> Recording:
     servers = [_Server(scene.ratio) for _ in range(scene.servers)]
     unit = scene.life_s / (scene.ratio + scene.clients / scene.servers)
     arrivals = sorted(dice.uniform(0, 0.2 * scene.life_s) for _ in range(scene.clients))
-    samples: list[tuple[float, list[int], list[float]]] = []
+    samples: list[_Sample] = []
     lives: list[float] = []
     now = next_sample = next_look = 0.0
     while now < scene.seconds:
@@ -117,13 +118,16 @@ def simulate(scene: Scene) -> Recording:
         now = then
         loads = [len(server.ends) for server in servers]
         if now == next_sample:
-            samples.append((now, loads, [server.tokens for server in servers]))
+            samples.append(
+                _Sample(now, loads, [one.tokens for one in servers], [float(one.came) for one in servers])
+            )
             next_sample = len(samples) / scene.hz
         elif now == look:
             router.known, next_look = loads, next_look + scene.stale_s
         elif now == first:
             heapq.heappop(arrivals)
             chosen = servers[router.choose(now, loads)]
+            chosen.came += 1
             heapq.heappush(chosen.ends, (chosen.clock + _length(scene.lengths, dice), now))
         else:
             _, born = heapq.heappop(servers[ends.index(soonest)].ends)
@@ -140,15 +144,24 @@ def _length(kind: str, dice: random.Random) -> float:
     return dice.uniform(0.5, 1.5) if kind == "uniform" else dice.lognormvariate(-0.32, 0.8)
 
 
-def _tracks(samples: Sequence[tuple[float, list[int], list[float]]], scene: Scene) -> tuple[LoadTrack, ...]:
-    times = [time for time, _, _ in samples]
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at_s: float
+    loads: list[int]
+    tokens: list[float]
+    came: list[float]
+
+
+def _tracks(samples: Sequence[_Sample], scene: Scene) -> tuple[LoadTrack, ...]:
+    times = [one.at_s for one in samples]
     return tuple(
         LoadTrack(
             name=f"spark-{chr(97 + index)}",
             times_s=times,
-            running=[float(loads[index]) for _, loads, _ in samples],
+            running=[float(one.loads[index]) for one in samples],
             waiting=[0.0] * len(times),
-            generation_tps=rates(times, [made[index] for _, _, made in samples]),
+            generation_tps=rates(times, [one.tokens[index] for one in samples]),
+            arrived=[one.came[index] for one in samples],
         )
         for index in range(scene.servers)
     )
@@ -174,6 +187,7 @@ def cut(track: LoadTrack, begin_s: float, end_s: float) -> LoadTrack:
         running=track.running[first:last],
         waiting=None if track.waiting is None else track.waiting[first:last],
         generation_tps=None if track.generation_tps is None else track.generation_tps[first:last],
+        arrived=None if track.arrived is None else track.arrived[first:last],
     )
 
 

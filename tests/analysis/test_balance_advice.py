@@ -23,10 +23,15 @@ def waves(servers: int = 2) -> tuple[tuple[LoadTrack, ...], float]:
 
 
 def swinging(
-    errors: int | None, variation: float | None, servers: int = 2, strategy: str | None = "least-busy"
+    errors: int | None,
+    variation: float | None,
+    servers: int = 2,
+    strategy: str | None = "least-busy",
+    *,
+    counted: bool = True,
 ) -> Balance:
     tracks, life = waves(servers)
-    told = [replace(track, errors=errors) for track in tracks]
+    told = [replace(track, errors=errors, arrived=track.arrived if counted else None) for track in tracks]
     found = judge(GroupLoad("proxy", told, life, variation, strategy), 80.0)
     assert found.word is Is.OSCILLATING
     return found
@@ -52,8 +57,20 @@ def test_of_more_than_two_nothing_is_said_of_power_of_two_choices() -> None:
 @pytest.mark.parametrize(("errors", "variation"), [(None, 0.02), (0, None), (0, 0.5)])
 def test_without_evidence_there_is_no_hint(errors: int | None, variation: float | None) -> None:
     """Errors nobody counts, lengths nobody knows or many lengths: the swing is named, its cause is not."""
-    found = swinging(errors, variation)
+    found = swinging(errors, variation, counted=False)
     assert (found.cause, found.hint) == (None, None)
+
+
+@pytest.mark.parametrize("variation", [None, 0.5])
+def test_herds_are_a_cause_of_their_own(variation: float | None) -> None:
+    """Whatever the lengths: who got the requests of each moment was counted. Uncounted errors forbid it."""
+    found = swinging(0, variation)
+    assert (
+        found.cause == "herding: requests of one moment go the same way, as a router on old counts sends them"
+    )
+    assert (found.hint or "").startswith("try simple-shuffle or round-robin; ")
+    assert swinging(None, variation).cause is None
+    assert swinging(0, variation, strategy="round-robin").cause is None
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def seen(name: str, *, life_known: bool) -> list[Seen]:
     [
         ("leastbusy-c16", 5.0, 6.5, 50.0),
         ("leastbusy-c16-b", 4.0, 5.0, 50.0),
+        ("leastbusy-c16-busy", 4.0, 8.0, 60.0),
+        ("leastbusy-c16-busy-b", 4.0, 8.0, 80.0),
         ("cooldown-c64", 37.0, 41.0, 70.0),
     ],
 )
@@ -50,6 +52,7 @@ def test_a_see_saw_is_named_with_its_period(
         ("shuffle-c16-busy", {Is.UNKNOWN, Is.BALANCED}),
         ("shuffle-c16-busy-b", {Is.UNKNOWN, Is.BALANCED}),
         ("shuffle-c16-busy-c", {Is.UNKNOWN, Is.BALANCED}),
+        ("shuffle-c16-busy-d", {Is.UNKNOWN, Is.BALANCED}),
         ("leastbusy-c2", {Is.UNKNOWN, Is.IDLE}),
         ("leastbusy-warm-c64", {Is.UNKNOWN, Is.BALANCED}),
         ("shuffle-c64", {Is.UNKNOWN, Is.BALANCED}),

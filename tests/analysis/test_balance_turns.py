@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.balance import (
-    GroupLoad,
-    has_rhythm,
-    judge,
-    leads_alternate,
-    look,
-    takes_turns,
-)
+from sparktop.analysis.balance import GroupLoad, judge, look
+from sparktop.analysis.balance_rules import has_rhythm, leads_alternate, takes_turns
 from sparktop.analysis.lead import Turns, follow_lead, follow_turns
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.model.balance import BalanceWord as Is
+from sparktop.model.balance import Convoys
 from tests.analysis.routed_load import Scene, simulate
 
 LIFE_S = 6.0
@@ -101,11 +97,23 @@ def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> Non
     assert takes_turns(figures) is beyond
 
 
-def test_few_requests_must_swing_further() -> None:
-    """Below 16 requests, or where their number is unknown, a swing by its turns must be wider and larger."""
-    few, enough = limits.least_turning_spread(15.9, 2), limits.least_turning_spread(16.0, 2)
-    assert all(less < more for less, more in zip(enough, few, strict=True))
-    assert limits.least_turning_spread(None, 2) == few
+def test_where_requests_come_and_go_turns_must_be_wider() -> None:
+    """Bursts begin and end one-sided: a swing by its turns must be wider and larger, but not for convoys."""
+    bursts = Convoys(5, 5, full_spread=1.0, full_total=16.0, part_share=0.2, least_leads=2, chance=0.5)
+    steady, coming = limits.least_turning_spread(None), limits.least_turning_spread(bursts)
+    assert all(less < more for less, more in zip(steady, coming, strict=True))
+    counted = replace(bursts, full_spread=0.1, chance=1e-4)
+    assert limits.least_turning_spread(counted) == steady
+    assert limits.least_turning_spread(replace(bursts, full_times=2)) == steady
+
+
+def test_where_requests_come_and_go_a_rhythm_must_be_clearer() -> None:
+    """The score that is asked for rises, whatever else is known."""
+    bursts = Convoys(5, 0, full_spread=1.0, full_total=40.0, part_share=0.0, least_leads=0)
+    for total in (12.0, 40.0):
+        for known in (True, False):
+            steady = limits.least_score(total, 2, None, life_known=known)
+            assert steady < limits.least_score(total, 2, bursts, life_known=known) == limits.COMING_SCORE
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

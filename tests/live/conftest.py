@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.live.processes import STACK, descendants, free_port, running, wait_for
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 STACK_SCRIPT = ROOT / "scripts" / "real_stack.sh"
-STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
 FLAGS = ("--max-num-seqs", "8", "--num-gpu-blocks-override", "40", "--block-size", "128")
 """Few slots and a small KV pool: requests queue, and some are preempted.
 
 A module's `SERVER_FLAGS` replace them.
 """
 START_S = 240.0
-STOP_S = 15.0
+ENGINE_NICENESS = 10
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,10 +43,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     flags = getattr(request.module, "SERVER_FLAGS", FLAGS)
     with ExitStack() as stack:
         started = [
-            stack.enter_context(_server(_free_port(), logs / f"{index}.log", flags)) for index in range(2)
+            stack.enter_context(_server(free_port(), logs / f"{index}.log", flags)) for index in range(2)
         ]
         for url, process, log in started:
-            _wait_for_health(url, process, log)
+            wait_for(f"{url}/health", process, log, START_S)
+            _make_way(process)
         yield [url for url, _, _ in started]
 
 
@@ -58,42 +55,19 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def _server(
     port: int, log: Path, flags: tuple[str, ...]
 ) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
-    with log.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603 - a script of this repository
-            [STACK_SCRIPT, "vllm", str(port), "mid", *flags],
-            # A proxy's kept connections must not end under a request: vLLM drops them after 5 s.
-            env={**os.environ, "STACK": str(STACK), "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
+    # A proxy's kept connections must not end under a request: vLLM drops them after 5 s.
+    env = {"STACK": str(STACK), "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"}
+    with running([STACK_SCRIPT, "vllm", str(port), "mid", *flags], log, env=env) as process:
         yield f"http://127.0.0.1:{port}", process, log
-    finally:
-        # The engine is a process of its own in the same group.
-        for signum in (signal.SIGTERM, signal.SIGKILL):
+
+
+def _make_way(process: subprocess.Popen[bytes]) -> None:
+    """Let the model's arithmetic wait for everything else.
+
+    A Spark's GPU does it; here it would keep API servers, router, clients and viewer from the cores.
+    """
+    for pid in descendants(process.pid):
+        # Each thread has its own priority.
+        for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signum)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_S)
-
-
-def _wait_for_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
-        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-            urllib.request.urlopen(f"{url}/health", timeout=5).close()  # noqa: S310 - a URL of this file
-            return
-        # Waiting for its end is the pause between two looks.
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(1.0)
-            break
-    pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+                os.setpriority(os.PRIO_PROCESS, int(task.name), ENGINE_NICENESS)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.live.processes import STACK, free_port, running, wait_for
 
-STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
 LITELLM = STACK / "litellm" / "bin" / "litellm"
+LITELLM_ENV = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+"""So that it asks nobody else for its table of prices."""
 START_S = 120.0
-STOP_S = 15.0
 CONFIG = """\
 model_list:
   - model_name: openai/gpt-oss-120b
@@ -38,37 +31,13 @@ def litellm(servers: list[str], strategy: str, folder: Path) -> Iterator[str]:
     """Start a real LiteLLM and stop it whatever happens."""
     config, log = folder / "config.yaml", folder / "log"
     config.write_text(CONFIG.format(first=servers[0], second=servers[1], strategy=strategy))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with log.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603 - a program of this test
-            [str(LITELLM), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)],
-            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(url, process, log)
+    url = f"http://127.0.0.1:{free_port()}"
+    with running(litellm_command(config, url), log, env=LITELLM_ENV) as process:
+        wait_for(f"{url}/health/liveliness", process, log, START_S)
         yield url
-    finally:
-        for signum in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signum)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_S)
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
-        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-            urllib.request.urlopen(f"{url}/health/liveliness", timeout=5).close()  # noqa: S310 - a URL of ours
-            return
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
-            break
-    pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+def litellm_command(config: Path, url: str) -> list[str]:
+    """Give the command that serves a configuration at a URL of this machine."""
+    host, port = url.removeprefix("http://").split(":")
+    return [str(LITELLM), "--config", str(config), "--host", host, "--port", port]

@@ -20,7 +20,8 @@ from sparktop.monitor import Monitor
 from sparktop.store import Reading, SourceKey, Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.svg import screen_svg
-from tests.live.proxy_process import LITELLM, STACK, litellm
+from tests.live.processes import STACK
+from tests.live.proxy_process import LITELLM, litellm
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(540)]
 
@@ -105,13 +106,14 @@ class Trace:
     def __init__(self, file: Path) -> None:
         """Begin the file."""
         self._file = file
-        file.write_text("at_s,backend,running,waiting,generated\n")
+        file.write_text("at_s,backend,running,waiting,generated,finished\n")
 
     def hear(self, key: SourceKey, reading: Reading) -> None:
         """Write what a server told."""
         if isinstance(reading, EngineSample):
             (lane,) = reading.lanes
-            told = (reading.at, key.name, lane.running, lane.waiting, lane.generation_tokens)
+            finished = sum(lane.finished.values()) if lane.finished else None
+            told = (reading.at, key.name, lane.running, lane.waiting, lane.generation_tokens, finished)
             with self._file.open("a") as out:
                 out.write(",".join("" if one is None else str(one) for one in told) + "\n")
 
@@ -141,6 +143,8 @@ def tell(strategy: str, balance: Balance) -> None:
         "z": balance.dispersion_z,
         "variance_factor": balance.variance_factor,
         "turns": (balance.turns, balance.turns_of_one, balance.turning_spread),
+        "convoys": balance.convoys,
+        "arrivals": balance.arrivals,
         "mean_total": balance.mean_total,
         "sample_hz": balance.sample_hz,
         "window_s": balance.window_s,

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
 import time
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,14 +16,13 @@ from sparktop.commands.observation import observe
 from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sources.router import PATHS, RouterSource
+from tests.live.processes import STACK, free_port, running, wait_for
+from tests.live.proxy_process import LITELLM, LITELLM_ENV, litellm_command
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
-STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
-LITELLM = STACK / "litellm" / "bin" / "litellm"
 KEY = "sk-live-test"
 START_S = 90.0
-STOP_S = 15.0
 CONFIG = """\
 model_list:
   - model_name: openai/gpt-oss-120b
@@ -46,29 +40,6 @@ general_settings: {{{key}}}
 """
 
 
-@contextmanager
-def running(
-    command: list[str], log: Path, *, errors: int = subprocess.STDOUT
-) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603 - programs of this test
-            command,
-            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=errors,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        for signum in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signum)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_S)
-
-
 @pytest.fixture(scope="module")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """The URLs of two simulated servers."""
@@ -76,7 +47,7 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")
     log = tmp_path_factory.mktemp("demo") / "log"
     command = [sys.executable, "-u", "-m", "sparktop", "demo", "--serve"]
-    with running(command, log, errors=subprocess.DEVNULL) as process:
+    with running(command, log, env={}, errors=subprocess.DEVNULL) as process:
         end = time.monotonic() + START_S
         while time.monotonic() < end:
             with suppress(tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError):
@@ -98,26 +69,10 @@ def litellm(
     key = f"master_key: {KEY}" if request.param else "dangerously_permit_weak_or_unset_master_key: true"
     config, log = folder / "config.yaml", folder / "log"
     config.write_text(CONFIG.format(first=backends[0], second=backends[1], key=key))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(LITELLM), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    url = f"http://127.0.0.1:{port}"
-    with running(command, log) as process:
-        wait_for(url, process, log)
+    url = f"http://127.0.0.1:{free_port()}"
+    with running(litellm_command(config, url), log, env=LITELLM_ENV) as process:
+        wait_for(f"{url}/health/liveliness", process, log, START_S)
         yield url, request.param, log
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
-        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-            urllib.request.urlopen(f"{url}/health/liveliness", timeout=5).close()  # noqa: S310 - a URL of ours
-            return
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
-            break
-    pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")
 
 
 async def look(url: str, key: str | None) -> RouterSample:

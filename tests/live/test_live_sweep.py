@@ -14,7 +14,8 @@ from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.progress import LevelMeasured, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.results import SweepResult, TargetResult
 from sparktop.sweep.runner import SweepRunner
-from tests.live.proxy_process import LITELLM, STACK, litellm
+from tests.live.processes import STACK
+from tests.live.proxy_process import LITELLM, litellm
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(540)]
 

@@ -64,6 +64,16 @@ def test_arrived_requests_are_those_that_ended_and_those_still_there() -> None:
     assert logged(LaneSample("0", running=1.0)).arrived(0.0) is None
 
 
+def test_a_track_holds_who_came_by_each_look() -> None:
+    """Ended and still there, look by look; nothing where the server does not count what ended."""
+    log = logged(page(100, running=2.0), page(103, running=4.0), page(110, running=0.0))
+    track = log.track("spark-a", -1.0, slots=None, errors=None)
+    assert track.arrived == [2.0, 7.0, 10.0]
+    assert log.track("spark-a", 0.5, slots=None, errors=None).arrived == [7.0, 10.0]
+    silent = logged(*[LaneSample("0", running=3.0)] * 3)
+    assert silent.track("spark-a", -1.0, slots=None, errors=None).arrived is None
+
+
 @pytest.mark.parametrize(
     ("failed", "aborted", "errors"), [(0.0, 1.0, 0.0), (0.0, 4.0, 4.0), (3.0, 1.0, 3.0), (None, 0.0, 0.0)]
 )

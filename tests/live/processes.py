@@ -1,0 +1,75 @@
+"""Programs of the live tests: started in a group of their own, waited for, and ended whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+STACK = Path(os.environ.get("STACK") or Path.home() / ".cache" / "sparktop-stack")
+STOP_S = 15.0
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path], log: Path, *, env: Mapping[str, str], errors: int = subprocess.STDOUT
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program with more environment; its process group ends with the block."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(  # noqa: S603 - programs of the live tests
+            command,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signum)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, within_s: float) -> None:
+    """Return once `url` answers; fail with the log's end when the program ends, or does not in time."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
+            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - a URL of these tests
+            return
+        # Waiting for its end is the pause between two looks.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+            break
+    pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def free_port() -> int:
+    """Give a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def descendants(pid: int) -> list[int]:
+    """Give all processes below one."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError):
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
