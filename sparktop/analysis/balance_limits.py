@@ -42,6 +42,8 @@ HERD_SPREAD, COMING_HERD_SPREAD, HERD_CHANCE = 2.5, 3.5, 1e-4
 Simulated random routing reached 1.9 and 3e-3 in 2200 windows, 95 of 100 simulated herds have 3.9 and more. On
 busy cores servers tell late of what came: real simple-shuffle reached 3.0 there, real least-busy 3.8.
 """
+DEALT_SPREAD, DEALT_SCORE = 1.4, 3.5
+"""Where the arrivals' spread is below that they are dealt by chance, and a rhythm must be so much clearer."""
 HERDS, HERD_LEADS = 4, 2
 """Herds, and those of another backend as well: one cold burst is none."""
 HERD_RMS = 0.35
@@ -103,7 +105,12 @@ def splits_evenly(convoys: Convoys) -> bool:
 
 
 def least_score(
-    mean_total: float | None, backends: int, convoys: Convoys | None, *, life_known: bool
+    mean_total: float | None,
+    backends: int,
+    convoys: Convoys | None,
+    arrivals: Arrivals | None,
+    *,
+    life_known: bool,
 ) -> float:
     """Give the score that a rhythm of so many requests over so many backends must have."""
     least = 0.0 if backends <= PAIR else MANY_SCORE
@@ -114,8 +121,9 @@ def least_score(
     if not life_known:
         least += BLIND_SCORE
     if comes_and_goes(convoys):
-        return max(least, COMING_SCORE if backends <= PAIR else COMING_SCORE_OF_MANY)
-    return least
+        least = max(least, COMING_SCORE if backends <= PAIR else COMING_SCORE_OF_MANY)
+    by_chance = arrivals is not None and arrivals.spread < DEALT_SPREAD
+    return least + DEALT_SCORE if by_chance else least
 
 
 def least_herd_spread(convoys: Convoys | None) -> float:

@@ -108,6 +108,7 @@ def has_rhythm(figures: Figures) -> bool:
             figures.mean_total,
             len(figures.grid.loads),
             figures.convoys,
+            figures.arrivals,
             life_known=bool(figures.load.e2e_s),
         )
     )

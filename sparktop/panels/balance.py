@@ -53,7 +53,9 @@ def evidence_screen(
     """Draw what the word rests on: verdict, plots, and each question with its figures."""
     inner = width - 4
     words = _words(balance, snapshot, inner, height)
-    asked = questions(balance)
+    first, *rest = questions(balance)
+    # What decided stands before what did not.
+    asked = [first, *sorted(rest, key=lambda question: question.answer is not True)]
     if width >= _WIDE:
         beside = inner - _PLOTS_WIDTH - 2
         right = [row for question in asked for row in question.rows(beside)]
@@ -63,8 +65,8 @@ def evidence_screen(
     else:
         if inner >= 2 * _PLOT_WIDTH + 2:
             each = (inner - 2) // 2
-            first, second = plots(balance, each, _PLOT)
-            body = _side_by_side(first, second, each)
+            one, other = plots(balance, each, _PLOT)
+            body = _side_by_side(one, other, each)
         else:
             body = [row for plot in plots(balance, inner, _PLOT) for row in plot]
         body += [row for question in asked for row in question.rows(inner)]

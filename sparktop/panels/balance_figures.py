@@ -35,10 +35,10 @@ def questions(balance: Balance) -> list[Question]:
     answers = (
         ("Is there enough to tell?", judged, _enough(balance)),
         ("Does the lead change again and again?", swings and alternate if judged else None, lead),
-        ("Or is there one rhythm?", swings and regular if judged else None, rhythm),
-        ("Or do they fill and empty in turns?", turning if judged else None, turns),
-        ("Or do whole convoys come and go?", swings and coming if judged else None, convoys),
-        ("Or are requests sent in herds?", swings and herded if judged else None, arrivals),
+        ("Is there one rhythm?", swings and regular if judged else None, rhythm),
+        ("Do they fill and empty in turns?", turning if judged else None, turns),
+        ("Do whole convoys come and go?", swings and coming if judged else None, convoys),
+        ("Are requests sent in herds?", swings and herded if judged else None, arrivals),
         ("Is one starved?", BalanceWord.STARVED in said if judged else None, _starved(balance)),
         ("Is the same one always ahead?", ahead if judged else None, skewed),
         ("Did one get most of the requests?", None if balance.requests is None else unequal, requests),
@@ -71,7 +71,7 @@ def _enough(balance: Balance) -> tuple[Check, ...]:
             text(total, ".1f"),
             f"≥ {most}",
             at_least(total, most),
-            "in the group on average; with fewer only a clear rhythm is believed",
+            "in the group on average; with fewer only what is very clear is believed",
         ),
         Check(
             "life of a request",

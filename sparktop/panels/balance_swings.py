@@ -65,7 +65,9 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
     """Give the figures of one rhythm."""
     count = max(limits.PAIR, len(balance.backends))
     swing = balance.swing or Swing("")
-    least = limits.least_score(balance.mean_total, count, balance.convoys, life_known=bool(balance.e2e_s))
+    least = limits.least_score(
+        balance.mean_total, count, balance.convoys, balance.arrivals, life_known=bool(balance.e2e_s)
+    )
     back, half = swing.rebound, swing.opposite
     turned = None if back is None or half is None else back - half
     return (
@@ -210,7 +212,7 @@ def _part_checks(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
             text(leads, "d"),
             f"≥ {limits.CONVOY_LEADS}",
             at_least(leads, limits.CONVOY_LEADS),
-            "of those times the one that had most second most often: it is not always the same",
+            "times that a second one had most: it is not always the same",
         ),
         Check(
             "last seen",
@@ -263,7 +265,7 @@ def arrivals_checks(balance: Balance) -> tuple[Check, ...]:
             text(leads, "d"),
             f"≥ {limits.HERD_LEADS}",
             at_least(leads, limits.HERD_LEADS),
-            "of them the one that got second most: it is not always the same",
+            "herds of a second one: it is not always the same",
         ),
         _size(balance.swing, limits.HERD_RMS),
         _moving(balance),

@@ -15,8 +15,8 @@ from sparktop.analysis.balance import GroupLoad, judge, look
 from sparktop.analysis.balance_rules import has_rhythm, leads_alternate, takes_turns
 from sparktop.analysis.lead import Turns, follow_lead, follow_turns
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
+from sparktop.model.balance import Arrivals, Convoys
 from sparktop.model.balance import BalanceWord as Is
-from sparktop.model.balance import Convoys
 from tests.analysis.routed_load import Scene, simulate
 
 LIFE_S = 6.0
@@ -112,8 +112,19 @@ def test_where_requests_come_and_go_a_rhythm_must_be_clearer() -> None:
     bursts = Convoys(5, 0, full_spread=1.0, full_total=40.0, part_share=0.0, least_leads=0)
     for total in (12.0, 40.0):
         for known in (True, False):
-            steady = limits.least_score(total, 2, None, life_known=known)
-            assert steady < limits.least_score(total, 2, bursts, life_known=known) == limits.COMING_SCORE
+            steady = limits.least_score(total, 2, None, None, life_known=known)
+            assert (
+                steady < limits.least_score(total, 2, bursts, None, life_known=known) == limits.COMING_SCORE
+            )
+
+
+def test_where_requests_are_dealt_by_chance_a_rhythm_must_be_clearer() -> None:
+    """The backends' own counters say that nobody herds: then a rhythm of the loads is more likely chance."""
+    dealt = Arrivals(200, 20, 4.0, spread=1.1, herds=1, least_herds=0, chance=0.3)
+    herded = replace(dealt, spread=4.0, herds=12, least_herds=5, chance=1e-20)
+    usual = limits.least_score(40.0, 2, None, None, life_known=True)
+    assert limits.least_score(40.0, 2, None, herded, life_known=True) == usual
+    assert limits.least_score(40.0, 2, None, dealt, life_known=True) > usual + 3
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

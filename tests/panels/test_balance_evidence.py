@@ -139,5 +139,8 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
         assert question.title in text
         for check in question.checks:
             assert check.name in text
+    asked = questions(shown.balance[0])
+    deciding = [text.index(question.title) for question in asked[1:] if question.answer]
+    assert max(deciding) < min(text.index(question.title) for question in asked[1:] if not question.answer)
     assert "load against itself" in text
     assert "share of the variance" in text
