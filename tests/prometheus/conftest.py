@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tests.live import conftest as live
+from tests.live.processes import STACK
 
 servers = live.servers
 """The fixture that starts two real vLLM servers, here as in the live tests."""
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="module")
 def vllm_servers(request: pytest.FixtureRequest) -> dict[str, str]:
     """Two real vLLM servers by name; skips where the real stack is not installed."""
-    if not (live.STACK / "vllm" / "bin" / "python").exists():
-        pytest.skip(f"no vLLM in {live.STACK}: run scripts/real_stack.sh install")
+    if not (STACK / "vllm" / "bin" / "python").exists():
+        pytest.skip(f"no vLLM in {STACK}: run scripts/real_stack.sh install")
     urls: list[str] = request.getfixturevalue("servers")
     return {f"vllm-{index}": url for index, url in enumerate(urls, 1)}
