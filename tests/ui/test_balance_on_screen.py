@@ -110,7 +110,7 @@ async def test_evidence_that_is_taller_than_the_terminal_scrolls() -> None:
         await press(pilot, "w")
         assert "more rows" in text(app)
         assert "always ahead" not in text(app)
-        await press(pilot, *["down"] * 30)
+        await press(pilot, *["down"] * 140)
         assert "Is the same one always ahead?" in text(app)
 
 
