@@ -47,6 +47,8 @@ KEYS = (
     Key("faster", ("minus",), "-", "app.interval(-1)", "look more often"),
     Key("next", ("down", "j"), "↓ j", "select(1)", "select the next panel; scroll what is shown alone"),
     Key("previous", ("up", "k"), "↑ k", "select(-1)", "select the previous panel; scroll"),
+    Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further down"),
+    Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen further up"),
     Key("turn", ("tab", "right"), "tab →", "turn(1)", "next panel, or the next group of its balance"),
     Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "the panel, or the group, before"),
     Key("open", ("enter",), "enter", "open", "everything about the selected panel; why, of a balance"),

@@ -104,13 +104,17 @@ async def test_b_opens_the_group_of_the_selected_backend() -> None:
 
 
 async def test_evidence_that_is_taller_than_the_terminal_scrolls() -> None:
-    """The arrows move it; the questions at its end come into sight."""
+    """The arrows move it, and a screen at once PgUp and PgDn; the questions at its end come into sight."""
     app = SparktopApp(lambda: traced("cooldown-c64"))
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "w")
         assert "more rows" in text(app)
         assert "always ahead" not in text(app)
-        await press(pilot, *["down"] * 140)
+        await press(pilot, *["down"] * 50)
+        assert "Is the same one always ahead?" in text(app)
+        await press(pilot, *["pageup"] * 9)
+        assert "always ahead" not in text(app)
+        await press(pilot, *["pagedown"] * 9)
         assert "Is the same one always ahead?" in text(app)
 
 

@@ -242,6 +242,15 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
         self._bring_into_view(self.selected)
 
+    def action_page(self, screens: int) -> None:
+        """Go a screen further down or up: over the board, or in what is shown alone."""
+        rows = screens * max(1, self.size.height - HEADER - FOOTER - 2)
+        if self.zoomed is not None and self.zoomed.kind == "processes":
+            self._first_row += rows
+        else:
+            self._scroll += rows
+        self._paint()
+
     def _bring_into_view(self, key: PanelKey) -> None:
         room = self.size.height - HEADER - FOOTER
         for panel in self._drawn:
