@@ -22,11 +22,11 @@ from sparktop.analysis.balance_rules import (
     Figures,
     arrives_in_herds,
     convoys_alternate,
-    has_rhythm,
     is_even,
     is_mutual,
     is_uneven,
     leads_alternate,
+    rhythm_says_most,
     starves,
     takes_turns,
     turning_spread,
@@ -233,17 +233,17 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         convoys=figures.convoys,
     )
     reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads_alternate(figures))
-    if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or has_rhythm(figures)):
+    if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or rhythm_says_most(figures)):
         reasons = (_other_swing(figures, result), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid) if judged else (None, None)
     return replace(result, reasons=reasons, cause=cause, hint=hint)
 
 
 def _other_swing(figures: Figures, result: Balance) -> str:
-    """Say what the swing is where neither the lead nor one rhythm shows it."""
-    if takes_turns(figures):
-        return balance_words.turns(result)
-    return balance_words.convoys(result) if convoys_alternate(figures) else balance_words.herds(result)
+    """Say what the swing is where neither the lead nor one rhythm shows it best."""
+    if convoys_alternate(figures):
+        return balance_words.convoys(result)
+    return balance_words.turns(result) if takes_turns(figures) else balance_words.herds(result)
 
 
 def _period(figures: Figures) -> float | None:
@@ -251,7 +251,7 @@ def _period(figures: Figures) -> float | None:
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
     if leads_alternate(figures) and len(figures.grid.loads) == limits.PAIR and swap is not None:
         return 2 * swap
-    if not has_rhythm(figures):
+    if not rhythm_says_most(figures):
         if convoys is not None and convoys.period_s is not None and convoys_alternate(figures):
             return convoys.period_s
         if figures.turns.period_s is not None:

@@ -155,6 +155,15 @@ WAYS_TO_SWING = (leads_alternate, takes_turns, has_rhythm, convoys_alternate, ar
 """Any one is enough, where the swing is mutual."""
 
 
+def rhythm_says_most(figures: Figures) -> bool:
+    """Say whether a rhythm is what shows the swing best: not where convoys or herds do and it is faint."""
+    swing = figures.swing
+    if not has_rhythm(figures) or swing is None or swing.score is None:
+        return False
+    shown = convoys_alternate(figures) or arrives_in_herds(figures)
+    return not shown or swing.score >= limits.COMING_SCORE
+
+
 def starves(figures: Figures) -> bool:
     """Say whether somebody has next to nothing to do too often, and it costs."""
     return (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.analysis import balance_limits as limits
 from sparktop.analysis.balance import GroupLoad, judge, look
 from sparktop.analysis.balance_rules import convoys_alternate
 from sparktop.analysis.convoys import chi_squared_tail, f_tail, find_convoys
@@ -194,3 +195,18 @@ def test_whatever_the_loads_nothing_raises(rows: list[list[float]]) -> None:
         assert (found.part_times == 0) == (found.chance is None) == (found.part_spread is None)
         assert 0 <= (found.chance or 0.0) <= 1
         assert 0 <= (found.part_chance or 0.0) <= 1
+
+
+def test_a_faint_rhythm_does_not_speak_for_convoys() -> None:
+    """Where convoys show the swing and a rhythm hardly does, the convoys are said, with their own period."""
+    said = set()
+    for seed in range(12):
+        found = judge(GroupLoad("g", tracks_of(by_turns(seed=seed)), LIFE_S), SECONDS - 1.0)
+        swing, convoys = found.swing, found.convoys
+        assert swing is not None
+        assert convoys is not None
+        clear = (swing.score or 0.0) >= limits.COMING_SCORE
+        said.add(clear)
+        assert found.reasons[0].startswith("whole convoys come and go by turns: ") is not clear
+        assert clear or found.period_s == convoys.period_s
+    assert said == {True, False}
