@@ -2,9 +2,10 @@
 
 No single statistic tells herding from chance: loads of a closed loop are always opposed, and those of random
 routing drift slowly and widely. So the spread is held against random routing's own, and next to it stand
-four views of the movement that cover each other: changes of the lead (long swings), one rhythm (short ones),
-each backend's own turns from full to empty and back (neither), and whether the split is even with all
-requests there and one-sided with half of them (whole convoys, which a router keeps count of).
+five views that cover each other: changes of the lead (long swings), one rhythm (short ones), each backend's
+own turns from full to empty and back (neither), whether the split is even with all requests there and
+one-sided with half of them (whole convoys, which a router keeps count of), and who got the requests of each
+moment (herds).
 """
 
 from __future__ import annotations

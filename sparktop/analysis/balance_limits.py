@@ -22,7 +22,7 @@ LOW_SCORE = 1.0
 COMING_TIMES, COMING_SCORE, COMING_SCORE_OF_MANY = 3, 3.8, 6.0
 """Where requests come and go together, each time is one toss for many, and a rhythm must be clearer.
 
-Unless convoys are seen. Real simple-shuffle on busy cores had 3.7 once in 45 minutes; recorded see-saws have
+Unless convoys are seen. Real simple-shuffle on busy cores had 3.6 once in 54 minutes; recorded see-saws have
 4.0 and more. Simulated bursts dealt by chance to eight reached 5.2.
 """
 CONVOY_HINT = 0.02
@@ -33,7 +33,7 @@ TURNS_Z, TURNS_RMS = 3.0, 0.5
 Simulated random routing reached 2.4 in 56,000 windows of 770 runs (2 to 8 backends, 4 to 128 clients).
 """
 COMING_TURNS_Z, COMING_TURNS_RMS = 4.0, 0.7
-"""The same where requests come and go: on busy cores they reached 3.8 and 0.6 under simple-shuffle."""
+"""The same where requests come and go: real shuffle on busy cores reached 3.9 and 0.66 in 54 minutes."""
 TURNS_OF_EACH, TURNS_OF_ONE = 1.5, 2
 """Times that backends go from full to empty or back, on average and one at least: a cold burst does once."""
 HERD_SPREAD, COMING_HERD_SPREAD, HERD_CHANCE = 2.5, 3.5, 1e-4
@@ -47,8 +47,9 @@ DEALT_SPREAD, DEALT_SCORE = 1.4, 3.5
 HERDS, HERD_LEADS = 4, 2
 """Herds, and those of another backend as well: one cold burst is none."""
 HERD_RMS = 0.35
+"""Size of the swing: requests dealt in herds may still leave the loads nearly even."""
 CONVOY_CHANCE = 2e-3
-"""Real least-busy reached 2e-3 to 1e-11 in most windows, real simple-shuffle 0.07 at least in 27 minutes.
+"""Real least-busy reached 2e-3 to 1e-11 in most windows, real simple-shuffle 0.07 at least in 54 minutes.
 
 16 clients; servers, router and clients on two cores.
 """

@@ -94,14 +94,21 @@ def turning_spread(figures: Figures) -> float:
     return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)
 
 
+def moves_enough(figures: Figures) -> bool:
+    """Say whether the part of the spread that moves is at least what coin tosses give."""
+    if figures.z is None or figures.swing is None:
+        return False
+    return figures.z * figures.factor * figures.swing.moving_share >= limits.RHYTHM_Z
+
+
 def has_rhythm(figures: Figures) -> bool:
     """Say whether the load turns round and comes back in a way that neither chance nor drift shows."""
     swing = figures.swing
-    if swing is None or swing.score is None or figures.z is None:
+    if swing is None or swing.score is None:
         return False
     return (
         swing.relative_rms >= limits.RHYTHM_RMS
-        and figures.z * figures.factor * swing.moving_share >= limits.RHYTHM_Z
+        and moves_enough(figures)
         and turn(swing) >= limits.RHYTHM_TURN
         and swing.score
         >= limits.least_score(
@@ -116,13 +123,12 @@ def has_rhythm(figures: Figures) -> bool:
 
 def arrives_in_herds(figures: Figures) -> bool:
     """Say whether requests of one moment go the same way, to one and then to another, and the load moves."""
-    swing, z = figures.swing, figures.z
+    swing = figures.swing
     return (
         limits.are_herds(figures.arrivals, figures.convoys)
         and swing is not None
-        and z is not None
         and swing.relative_rms >= limits.HERD_RMS
-        and z * figures.factor * swing.moving_share >= limits.RHYTHM_Z
+        and moves_enough(figures)
     )
 
 

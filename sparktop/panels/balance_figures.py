@@ -23,6 +23,7 @@ def questions(balance: Balance) -> list[Question]:
     """Give all questions in the order in which they are asked."""
     said = {balance.word_now, *balance.also}
     judged = balance.word_now is not BalanceWord.UNKNOWN
+    counted = judged and balance.arrivals is not None
     lead, rhythm, turns = lead_checks(balance), rhythm_checks(balance), turns_checks(balance)
     convoys, arrivals = convoys_checks(balance), arrivals_checks(balance)
     skewed, requests = _uneven(balance), _requests(balance)
@@ -38,7 +39,7 @@ def questions(balance: Balance) -> list[Question]:
         ("Is there one rhythm?", swings and regular if judged else None, rhythm),
         ("Do they fill and empty in turns?", turning if judged else None, turns),
         ("Do whole convoys come and go?", swings and coming if judged else None, convoys),
-        ("Are requests sent in herds?", swings and herded if judged else None, arrivals),
+        ("Are requests sent in herds?", swings and herded if counted else None, arrivals),
         ("Is one starved?", BalanceWord.STARVED in said if judged else None, _starved(balance)),
         ("Is the same one always ahead?", ahead if judged else None, skewed),
         ("Did one get most of the requests?", None if balance.requests is None else unequal, requests),

@@ -1,4 +1,4 @@
-"""The figures behind a swing: the four ways to see one, each with its limits."""
+"""The figures behind a swing: the five ways to see one, each with its limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, Convoys, Swing
 from sparktop.panels.balance_checks import Check, at_least, at_most, chance_text, text
 from sparktop.panels.balance_verdict import short_seconds
+
+_SIZE = "mean distance from the share, in shares: 1 is all to nothing and back"
 
 
 def lead_checks(balance: Balance) -> tuple[Check, ...]:
@@ -32,7 +34,7 @@ def lead_checks(balance: Balance) -> tuple[Check, ...]:
             at_least(balance.dispersion_z, spread),
             "how far apart loads lie, over what random routing does: 1 is chance",
         ),
-        _size(swing, least, "mean distance from the share, in shares: 1 is all to nothing and back"),
+        _size(swing, least),
         Check(
             "lead margin",
             text(None if margin is None else 100 * margin, ".0f", " %"),
@@ -44,9 +46,9 @@ def lead_checks(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def _size(swing: Swing | None, least: float, meaning: str = "as above") -> Check:
+def _size(swing: Swing | None, least: float) -> Check:
     rms = None if swing is None else swing.relative_rms
-    return Check("swing", text(rms, ".2f"), f"≥ {least:g}", at_least(rms, least), meaning)
+    return Check("swing", text(rms, ".2f"), f"≥ {least:g}", at_least(rms, least), _SIZE)
 
 
 def _mutual(swing: Swing | None) -> Check:
