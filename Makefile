@@ -7,7 +7,7 @@ UNIT := $(addprefix tests/,graphics engines store analysis hardware report) \
 	$(wildcard tests/test_config*.py tests/test_keys.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test unit all-tests lint wheel aarch64 live prometheus soak bench screenshots readme clean FORCE
+.PHONY: help venv demo test unit all-tests lint wheel aarch64 live prometheus soak bench truth screenshots readme clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ soak: $(VENV)/.dev ## the node agent under 10 questions a second for ten minutes
 
 bench: $(VENV)/.dev ## what watching costs, beside other monitors
 	$(BIN)/python benchmarks/watching.py
+
+truth: $(VENV)/.dev ## every figure beside an independent truth, into benchmarks/README.md (make test runs a short form)
+	timeout 5000 $(BIN)/python benchmarks/truth_table.py --write
 
 screenshots: $(VENV)/.dev ## draw screenshots/*.svg again
 	$(BIN)/python scripts/screenshots.py
