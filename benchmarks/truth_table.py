@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from truths.figure import Figure
 
+HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- truth_table.py: begin -->", "<!-- truth_table.py: end -->")
 _NOT_AREAS = frozenset({"figure", "__init__"})
 
