@@ -1,0 +1,1 @@
+"""Load simulations with known truths, for the judge of balance; they share no code with what they test."""

@@ -1,0 +1,227 @@
+"""Running a scene before a real store: what the judge says, beside what really happened."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from load_families.engine import Backend, Observations
+from load_families.families import Family
+from load_families.scene import Scene
+from load_families.truth import Ledger
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.router import RouterSample
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.store import SourceKey, Store
+
+ALARMS = (BalanceWord.OSCILLATING, BalanceWord.STARVED)
+SWINGS = 0.5
+"""Standard deviation of a load less its share, over the mean share, from which on a run of herding counts."""
+STARVED_PERCENT, STARVED_LOSS_PERCENT = 8.0, 4.0
+"""A little below the judge's own limits: from here on, starved is no false alarm."""
+EVERY_S = 5.0
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_ROUTER_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of one run."""
+
+    family: str
+    seed: str
+    about: str
+    false_words: tuple[str, ...]
+    """Alarms announced that are not true."""
+    named_s: float | None
+    """When oscillating was announced first."""
+    swing: float
+    """Of the whole run but its first minute."""
+    lost_errors: tuple[float, ...]
+    """Shown less true percent lost, at each judgement with both."""
+    judged: int
+    """Judgements with a known truth of what was lost."""
+    words: tuple[str, ...] = ()
+    """All words announced, in order."""
+    alerts: tuple[str, ...] = ()
+    """Messages of alerts about balance."""
+
+
+@dataclass(slots=True)
+class _Book:
+    words: list[BalanceWord] = field(default_factory=list)
+    false_words: set[str] = field(default_factory=set)
+    named_s: float | None = None
+    lost_errors: list[float] = field(default_factory=list)
+    judged: int = 0
+    alerts: dict[str, None] = field(default_factory=dict)
+
+
+class Watching:
+    """Looks at a scene's servers as the monitor does and takes down what the store says."""
+
+    def __init__(self, family: Family, scene: Scene) -> None:
+        """Start before the first second."""
+        self._family, self._scene = family, scene
+        self._ledger = Ledger(scene.clock, scene.backends)
+        targets = {index: self._target(index) for index in range(len(scene.backends))}
+        known = [one for index, one in targets.items() if not (scene.unwatched and index in scene.appears_s)]
+        routers: tuple[RouterTarget, ...] = ()
+        if scene.strategy is not None:
+            names = tuple(one.name for one in scene.backends)
+            routers = (RouterTarget("proxy", "http://proxy:4000", scene.strategy, names),)
+        watch = Watch(interval_s=1.0, backends=tuple(known), routers=routers)
+        self._store = Store(watch, clock=lambda: scene.clock.now_s, now=self._now)
+        self._book = _Book()
+        for index in range(len(scene.backends)):
+            self._look_from(index)
+        for index, at_s in scene.appears_s.items():
+            scene.clock.at(at_s, lambda index=index: self._store.add(targets[index]))  # type: ignore[misc]  # bound now
+        if routers:
+            scene.clock.at(0.0, self._look_at_router)
+
+    def run(self) -> _Book:
+        """Run to the end."""
+        clock = self._scene.clock
+        for turn in itertools.count(1):
+            if turn > self._family.seconds:
+                return self._book
+            clock.run(float(turn))
+            if turn % EVERY_S == 0:
+                self._take_down()
+        raise AssertionError
+
+    @property
+    def swing(self) -> float:
+        """Return the true swing of all but the first minute."""
+        return self._ledger.swing(min(60.0, self._family.seconds / 4), self._family.seconds)
+
+    def _now(self) -> datetime:
+        return _START + timedelta(seconds=self._scene.clock.now_s)
+
+    def _target(self, index: int) -> BackendTarget:
+        backend = self._scene.backends[index]
+        slots = backend.speed.slots if self._scene.slots_known else None
+        return BackendTarget(backend.name, f"http://{backend.name}:8000", "vllm", slots=slots)
+
+    def _look_from(self, index: int) -> None:
+        """Look at a backend from its first instant on."""
+        scene, turns = self._scene, itertools.count(1)
+
+        def look() -> None:
+            backend, now = scene.backends[index], scene.clock.now_s
+            key = SourceKey.backend(backend.name)
+            if now < scene.appears_s.get(index, 0.0):
+                self._store.accept(key, Failure(FailureKind.REFUSED, "connection refused", now))
+            else:
+                self._store.accept(key, page(backend, now), 3.0)
+            due_s = next(turns) / scene.hz + scene.offsets_s[index]
+            scene.clock.at(due_s + scene.dice.uniform(0, scene.jitter_s), look)
+
+        scene.clock.at(scene.offsets_s[index], look)
+
+    def _look_at_router(self) -> None:
+        scene, now = self._scene, self._scene.clock.now_s
+        gateway = scene.gateway
+        counted = gateway is not None and gateway.cooldown_s > 0
+        sample = RouterSample(now, kind="litellm", alive=True, strategy=scene.strategy)
+        if gateway is not None and counted:
+            names = [one.name for one in scene.backends]
+            sample = RouterSample(
+                now,
+                kind="litellm",
+                alive=True,
+                strategy=scene.strategy,
+                cooldown_s=gateway.cooldown_s,
+                failures={name: float(gateway.failures[index]) for index, name in enumerate(names)},
+                cooldowns=float(gateway.cooldowns),
+                refusals=float(gateway.refusals),
+            )
+        self._store.accept(SourceKey.router("proxy"), sample, 3.0)
+        scene.clock.after(_ROUTER_EVERY_S, self._look_at_router)
+
+    def _take_down(self) -> None:
+        """Have the group judged and note what is announced."""
+        seen, book, now = self._store.snapshot(), self._book, self._scene.clock.now_s
+        for alert in seen.alerts:
+            if alert.id.startswith("balance:"):
+                book.alerts[alert.message] = None
+        for found in seen.balance:
+            if not book.words or book.words[-1] is not found.word:
+                book.words.append(found.word)
+            if found.word is BalanceWord.OSCILLATING and book.named_s is None:
+                book.named_s = now
+            if self._is_false(found, now):
+                book.false_words.add(found.word.value)
+            self._compare_lost(found, now)
+
+    def _is_false(self, found: Balance, now: float) -> bool:
+        if found.word is BalanceWord.OSCILLATING:
+            return not self._family.herds
+        if found.word is not BalanceWord.STARVED:
+            return False
+        if not self._scene.lost_known:
+            return True
+        # A word stands for three judgements after what it rests on has gone.
+        begin_s = now - found.window_s
+        ends = [now - back for back in (0.0, 5.0, 10.0, 15.0)]
+        return not any(
+            100 * self._ledger.starved_share(begin_s + end - now, end) >= STARVED_PERCENT
+            and (self._ledger.lost_percent(begin_s + end - now, end) or 0.0) >= STARVED_LOSS_PERCENT
+            for end in ends
+        )
+
+    def _compare_lost(self, found: Balance, now: float) -> None:
+        if not self._scene.lost_known or found.window_s <= 0:
+            return
+        true = self._ledger.lost_percent(now - found.window_s, now)
+        loaded = self._ledger.mean_total(now - found.window_s, now) >= max(16, 8 * len(self._scene.backends))
+        if true is None or not loaded:
+            return
+        self._book.judged += 1
+        if found.lost_percent is not None:
+            self._book.lost_errors.append(found.lost_percent - true)
+
+
+def page(backend: Backend, now: float) -> EngineSample:
+    """Return what a server's page says at `now`."""
+    lane = LaneSample(
+        "0",
+        running=float(len(backend.running)),
+        waiting=float(len(backend.waiting)),
+        kv_cache_percent=50.0 * len(backend.running) / backend.speed.slots,
+        prompt_tokens=float(backend.prompt_tokens),
+        generation_tokens=float(backend.generated_tokens),
+        preemptions=0.0,
+        finished={"stop": 0.0, "abort": 0.0, "length": 0.0, "error": 0.0} | dict(backend.finished),
+        e2e=_histogram(backend.lives),
+        answer_tokens=_histogram(backend.answers),
+    )
+    return EngineSample(now, "vllm", (lane,), models=("m",), start_time=_START.timestamp() - 3600)
+
+
+def _histogram(seen: Observations) -> Histogram:
+    cumulative = tuple(map(float, itertools.accumulate(seen.counts)))
+    return Histogram((*seen.bounds, float("inf")), cumulative, seen.total)
+
+
+def watch(family: Family, seed: str) -> Run:
+    """Run one scene of a family and return what came of it."""
+    scene = family.make(seed)
+    watching = Watching(family, scene)
+    book = watching.run()
+    return Run(
+        family.name,
+        seed,
+        scene.about,
+        tuple(sorted(book.false_words)),
+        book.named_s,
+        watching.swing,
+        tuple(book.lost_errors),
+        book.judged,
+        tuple(word.value for word in book.words),
+        tuple(book.alerts),
+    )
