@@ -22,7 +22,8 @@ venv: $(VENV)/.dev ## the virtual environment with all that development needs
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
 
-# The tests run last: their count is the last line of a log.
+# The tests run last: their count is the last line of a log. Tests of whole programs follow the others, one at a
+# time: they hold processes to what an idle machine would let them do.
 test: ## everything a change must pass (about eight minutes on two cores)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory wheel
@@ -33,7 +34,8 @@ unit: $(VENV)/.dev ## the quick part: pure code, no screens, servers or processe
 	timeout 120 $(BIN)/pytest $(UNIT)
 
 all-tests: $(VENV)/.dev ## every test that needs no outside server
-	timeout 1500 $(BIN)/pytest -m "not live and not prometheus"
+	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" -n auto --maxprocesses 4 --dist loadfile
+	timeout 900 $(BIN)/pytest -m "process and not live and not prometheus"
 
 lint: $(VENV)/.dev ## rules, format, types, layers
 	timeout 60 $(BIN)/ruff check
