@@ -51,6 +51,8 @@ ROUTER_INTERVALS = 5.0
 DISCOVER_AGAIN_S = 30.0
 """Hosts where nothing was found are looked at again after this."""
 SELF_EVERY_S = 2.0
+JUDGE_EVERY_S = 1.0
+"""How often the store is asked to judge what is due."""
 QUICKEN_EVERY_S = 1.0
 """How often it is decided how often to look at loaded groups."""
 TRY_WITHIN_S = 3.0
@@ -152,6 +154,7 @@ class Monitor:
             self._poll_backends(name, targets)
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
+        self._spawn(self._judge())
         self._spawn(self._measure_self())
         if watch.discover:
             self._spawn(self._discover(list(watch.discover)))
@@ -326,6 +329,12 @@ class Monitor:
         new = [target for target in routers if target.name not in names and target.url not in watched]
         self._store.add(*new)
         self._poll_routers(f"found {len(self._groups)}", new)
+
+    async def _judge(self) -> None:
+        """Have the store judge every second, whether or not snapshots are taken."""
+        while True:
+            self._store.judge()
+            await self._sleep(JUDGE_EVERY_S)
 
     async def _measure_self(self) -> None:
         """Measure what watching costs, every 2 s."""

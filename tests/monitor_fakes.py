@@ -111,7 +111,13 @@ class WatchedStore(Store):
     def __init__(self, watch: Watch) -> None:
         """Keep what `watch` says."""
         self.changed = asyncio.Event()
+        self.judgements = 0
         super().__init__(watch)
+
+    def judge(self) -> None:
+        """Judge, and count it."""
+        super().judge()
+        self.judgements += 1
 
     def accept(self, *args: object, **named: object) -> None:
         """Take a reading, and tell."""
@@ -149,10 +155,15 @@ class Sleeper:
         self.fell_asleep.set()
         await alarm.wait()
 
-    async def wake(self, seconds: float) -> None:
-        """Wake the first that sleeps for `seconds`, once there is one."""
-        while not (found := [entry for entry in self.asleep if entry[0] == seconds]):
+    async def until_asleep(self, seconds: float) -> asyncio.Event:
+        """Wait until something sleeps for `seconds`, and return what wakes the first."""
+        while not (found := [alarm for length, alarm in self.asleep if length == seconds]):
             self.fell_asleep.clear()
             await self.fell_asleep.wait()
-        self.asleep.remove(found[0])
-        found[0][1].set()
+        return found[0]
+
+    async def wake(self, seconds: float) -> None:
+        """Wake the first that sleeps for `seconds`, once there is one."""
+        alarm = await self.until_asleep(seconds)
+        self.asleep.remove((seconds, alarm))
+        alarm.set()

@@ -10,7 +10,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.monitor import DISCOVER_AGAIN_S, Monitor
+from sparktop.monitor import DISCOVER_AGAIN_S, JUDGE_EVERY_S, Monitor
 from sparktop.sources.source import Reading, Source
 from sparktop.store import SourceKind, Store
 from tests.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
@@ -43,17 +43,17 @@ class Paced:
             name: looks for group in self.monitor._backend_groups for name, looks in group.quickened.items()
         }
 
-    def pass_time(self, seconds: int, *, load: float = 8.0, looking: bool = True) -> None:
-        """Deliver a reading of each backend a second, and take a snapshot if somebody looks."""
+    def pass_time(self, seconds: int, *, load: float = 8.0, judging: bool = True) -> None:
+        """Deliver a reading of each backend a second, and judge as the monitor's timer does."""
         for _ in range(seconds):
             self.at += 1.0
             for target in PAIR:
                 self.monitor._deliver(SourceKind.BACKEND, target.name, loaded(self.at, load), 2.0)
-            if looking:
-                self.store.snapshot()
+            if judging:
+                self.store.judge()
 
 
-async def test_a_loaded_group_that_is_looked_at_is_polled_four_times_a_second() -> None:
+async def test_a_loaded_group_that_is_judged_is_polled_four_times_a_second() -> None:
     """The pace rises with the load, falls after it, and a new interval starts over."""
     paced = Paced()
     await paced.monitor.start()
@@ -73,15 +73,15 @@ async def test_a_loaded_group_that_is_looked_at_is_polled_four_times_a_second() 
     await paced.monitor.stop()
 
 
-async def test_nobody_looks_nobody_pays() -> None:
-    """Without snapshots no balance is judged, so servers are asked as often as asked for."""
+async def test_servers_of_a_group_that_is_not_judged_are_not_hurried() -> None:
+    """Only for a judgement are servers asked more often than asked for."""
     paced = Paced()
     await paced.monitor.start()
-    paced.pass_time(20, looking=False)
+    paced.pass_time(20, judging=False)
     assert paced.quickened == {}
     paced.pass_time(8)
     assert paced.quickened == {"a": 4, "b": 4}
-    paced.pass_time(20, looking=False)
+    paced.pass_time(20, judging=False)
     assert paced.quickened == {}
     await paced.monitor.stop()
 
@@ -93,9 +93,23 @@ async def test_a_backend_alone_is_never_quickened() -> None:
     for _ in range(20):
         paced.at += 1.0
         paced.monitor._deliver(SourceKind.BACKEND, "a", loaded(paced.at), 2.0)
-        paced.store.snapshot()
+        paced.store.judge()
     assert paced.quickened == {}
     await paced.monitor.stop()
+
+
+async def test_a_monitor_judges_by_its_own_timer() -> None:
+    """Without any snapshot the store judges once at the start, and again whenever the timer wakes."""
+    watch = Watch(backends=PAIR, routers=(PROXY,))
+    sleeper, store = Sleeper(), WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=FakeWays(), sleep=sleeper)
+    await monitor.start()
+    await sleeper.until_asleep(JUDGE_EVERY_S)
+    assert store.judgements == 1
+    await sleeper.wake(JUDGE_EVERY_S)
+    await sleeper.until_asleep(JUDGE_EVERY_S)
+    assert store.judgements == 2
+    await monitor.stop()
 
 
 @dataclass

@@ -90,6 +90,7 @@ class Watching:
             if turn > self._family.seconds:
                 return self._book
             clock.run(float(turn))
+            self._store.judge()
             if turn % EVERY_S == 0:
                 self._take_down()
         raise AssertionError
@@ -144,7 +145,7 @@ class Watching:
         scene.clock.after(_ROUTER_EVERY_S, self._look_at_router)
 
     def _take_down(self) -> None:
-        """Have the group judged and note what is announced."""
+        """Note what is announced."""
         seen, book, now = self._store.snapshot(), self._book, self._scene.clock.now_s
         for alert in seen.alerts:
             if alert.id.startswith("balance:"):

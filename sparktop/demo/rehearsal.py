@@ -152,7 +152,7 @@ class Rehearsal:
             self._poll_router(self._router)
         if self._second % _LOOKED_AT_S == 0:
             self._now_s = self._second + _DRAWN_S
-            self.store.snapshot()  # as a screen does: balance is judged for those who look
+            self.store.judge()
 
     def _watch(self, names: list[str], hosts: list[str], scenario: Scenario | None) -> Watch:
         profile = self._scenario.profile

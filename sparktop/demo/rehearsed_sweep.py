@@ -90,7 +90,8 @@ class RehearsedSweep:
         self._played().refer(references)
 
     def snapshot(self) -> Snapshot:
-        """Give the picture of servers and machines."""
+        """Return the picture of servers and machines, what is due judged first."""
+        self.rehearsal.store.judge()
         return self.rehearsal.store.snapshot()
 
     async def play(self, plan: Plan, *, halt: Halt | None = None) -> LiveView:

@@ -333,6 +333,8 @@ class Event:
     severity: Severity
     subject: str
     message: str
+    values: Mapping[str, float | str | None] = field(default_factory=lambda: _NO_NUMBERS)
+    """The figures that the message rests on, each with its unit in its name."""
 
 
 @dataclass(frozen=True, slots=True)

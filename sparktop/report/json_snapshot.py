@@ -19,6 +19,7 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import (
     Alert,
     BackendView,
+    Event,
     LaneView,
     Latency,
     Quantile,
@@ -70,6 +71,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "routers": [_router(one) for one in snapshot.routers],
         "balance": [balance_json(one, _time) for one in snapshot.balance],
         "alerts": [_alert(one) for one in snapshot.alerts],
+        "events": [_event(one) for one in snapshot.events],
         "self": {
             "cpu_percent": cost.cpu_percent,
             "rss_bytes": cost.rss_bytes,
@@ -192,4 +194,14 @@ def _alert(alert: Alert) -> dict[str, object]:
         "subject": alert.subject,
         "message": alert.message,
         "since": _time(alert.since),
+    }
+
+
+def _event(event: Event) -> dict[str, object]:
+    return {
+        "at": _time(event.at),
+        "severity": event.severity.value,
+        "subject": event.subject,
+        "message": event.message,
+        "values": event.values,
     }

@@ -1,4 +1,4 @@
-"""The balance of every group as it runs: judged every 5 s while somebody looks, announced with hysteresis."""
+"""The balance of every group as it runs: judged every 5 s, announced with hysteresis."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class BalanceBook:
         return tuple(self._found[group.name] for group in self._groups if group.name in self._found)
 
     def watched(self, at: float) -> tuple[tuple[str, ...], ...]:
-        """Give the servers of each group that is judged at present; none while nobody looks."""
+        """Return the servers of each group that is judged at present; none while nothing is judged."""
         if at - self._looked_at > LOOKED_AT_S:
             return ()
         return tuple(group.backends for group in self._groups)
@@ -231,4 +231,12 @@ def _event(change: BalanceChange, found: Balance) -> Event | None:
         return None
     hint = found.hint if change.after.bad else None
     severity = Severity.WARNING if change.after.bad else Severity.INFO
-    return Event(change.at, severity, change.group, "; ".join(filter(None, (change.sentence, hint))))
+    message = "; ".join(filter(None, (change.sentence, hint)))
+    values = {
+        "before": change.before.value,
+        "verdict": change.after.value,
+        "period_s": found.period_s,
+        "lost_percent": found.lost_percent,
+        "window_s": found.window_s,
+    }
+    return Event(change.at, severity, change.group, message, values)

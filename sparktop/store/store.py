@@ -26,7 +26,7 @@ from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node import NodeTrack
 from sparktop.store.node_alerts import judge_node
-from sparktop.store.router import RouterTrack, group_names
+from sparktop.store.router import Group, RouterTrack, group_names
 
 Reading = EngineSample | NodeSample | RouterSample | Failure
 """What a source yields."""
@@ -173,23 +173,27 @@ class Store:
         self._self_cost = replace(self._self_cost, terminal_bytes_per_s=bytes_per_s)
 
     def judged_together(self) -> tuple[tuple[str, ...], ...]:
-        """Give the backends of each group whose balance is judged; none while nobody takes snapshots."""
+        """Return the backends of each judged group; none where `judge` has not been called of late."""
         return self._balance.watched(self._clock())
 
-    def snapshot(self) -> Snapshot:
-        """Give one picture of everything, as it stands now."""
-        at, now = self._clock(), self._now()
-        self._place()
-        routers = list(self._routers.values())
-        urls = {name: track.target.url for name, track in self._backends.items()}
-        groups = [track.group(urls) for track in routers]
-        names = group_names(routers, groups)
+    def judge(self) -> None:
+        """Judge the balance of every group that is due: announce words, note events, hold alerts.
+
+        Whoever watches calls it about once a second; snapshots show what it found and change nothing.
+        """
+        routers, groups, names = self._routing()
         self._events += self._balance.look(
-            at,
-            now,
+            self._clock(),
+            self._now(),
             lambda: judged_groups(self._backends, self._groups_by_name(names), routers, groups),
             self._alerts,
         )
+
+    def snapshot(self) -> Snapshot:
+        """Return one picture of everything, as it stands now."""
+        at, now = self._clock(), self._now()
+        self._place()
+        routers, groups, names = self._routing()
         backends = tuple(self._backend_view(track, at, now, names) for track in self._backends.values())
         nodes = tuple(replace(track.view, age_s=track.health.age_s(at)) for track in self._nodes.values())
         return Snapshot(
@@ -209,6 +213,13 @@ class Store:
             simulated=self.simulated or self._hears_of_simulation(),
             searching=self.searching,
         )
+
+    def _routing(self) -> tuple[list[RouterTrack], list[Group], Mapping[str, str]]:
+        """Return the routers, the backends behind each, and the group's name by backend."""
+        routers = list(self._routers.values())
+        urls = {name: track.target.url for name, track in self._backends.items()}
+        groups = [track.group(urls) for track in routers]
+        return routers, groups, group_names(routers, groups)
 
     def _hears_of_simulation(self) -> bool:
         """Tell whether a server says so in its version (0.32.0+simulated), or an agent does."""

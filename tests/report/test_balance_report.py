@@ -44,7 +44,7 @@ def test_json_has_what_the_schema_promised_and_the_evidence(swinging: Snapshot) 
 
 def test_json_of_a_group_of_which_nothing_is_known() -> None:
     """Unknown figures are null, and none of the keys is missing."""
-    empty = Pair().store.snapshot()
+    empty = Pair().look()
     (found,) = json.loads(json.dumps(to_json(empty), allow_nan=False))["balance"]
     assert set(PROMISED) <= found.keys()
     assert (found["verdict"], found["period_s"], found["requests"], found["swing"]) == ("unknown",) + (
@@ -63,7 +63,7 @@ def test_json_has_no_infinities_and_no_escapes() -> None:
         step_time=StepTime(0.02, 0.001, 30),
         swing=Swing("a", spectrum=Curve((1.0,), (0.5,))),
     )
-    shown = replace(Pair().store.snapshot(), balance=(hostile,))
+    shown = replace(Pair().look(), balance=(hostile,))
     text = json.dumps(to_json(shown), allow_nan=False)
     (found,) = json.loads(text)["balance"]
     assert (found["group"], found["steadiness"], found["mean_load"]) == ("[2Jproxy", None, {"a": None})
@@ -97,7 +97,7 @@ def test_tables_have_the_group(swinging: Snapshot) -> None:
 
 def test_without_groups_nothing_is_said() -> None:
     """A report of one server has no word on balance."""
-    alone = Pair(router=None, backends=("a",)).store.snapshot()
+    alone = Pair(router=None, backends=("a",)).look()
     assert "alance" not in render(alone, 100) + markdown.render(alone)
     assert to_json(alone)["balance"] == []
 
@@ -107,3 +107,13 @@ def test_the_word_of_a_group_is_the_announced_one(swinging: Snapshot) -> None:
     held = replace(swinging.balance[0], word_now=BalanceWord.BALANCED)
     (found,) = json.loads(json.dumps(to_json(replace(swinging, balance=(held,)))))["balance"]
     assert (found["verdict"], found["verdict_now"]) == ("oscillating", "balanced")
+
+
+def test_json_has_the_events(swinging: Snapshot) -> None:
+    """What began and ended is listed with its time, its gravity and its figures."""
+    (event,) = json.loads(json.dumps(to_json(swinging), allow_nan=False))["events"]
+    assert event.keys() == {"at", "severity", "subject", "message", "values"}
+    assert (event["severity"], event["subject"]) == ("warning", "proxy")
+    assert event["at"].startswith("2026-01-01T00:00:")
+    assert event["values"]["verdict"] == "oscillating"
+    assert event["values"]["window_s"] > 0

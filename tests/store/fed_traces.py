@@ -100,6 +100,11 @@ class Pair:
         """Hand over a reading of a backend."""
         self.store.accept(SourceKey.backend(name), reading, 3.0)
 
+    def look(self) -> Snapshot:
+        """Judge what is due, as the monitor's timer does, and return a snapshot."""
+        self.store.judge()
+        return self.store.snapshot()
+
     def play(
         self,
         trace: list[Look],
@@ -118,4 +123,4 @@ class Pair:
                 self.tell(name, lane("0", *part, life_s=life_s, failed=errors.get(name, 0.0)))
             if self.at - shown >= snapshot_every_s:
                 shown = self.at
-                yield self.store.snapshot()
+                yield self.look()

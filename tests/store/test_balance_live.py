@@ -150,7 +150,7 @@ def test_a_backend_that_dies_ends_the_swing() -> None:
         pair.at += 1.0
         pair.tell("spark-a", lane("0", 16.0, 4.0, 1e6 + 900.0 * step))
         pair.give("spark-b", Failure(FailureKind.REFUSED, "nothing listens there", pair.at))
-        seen = pair.store.snapshot()
+        seen = pair.look()
     assert (seen.balance[0].word, seen.balance[0].reasons) == (
         Is.UNKNOWN,
         ("only spark-a tells its load now; a balance is between two",),
@@ -166,7 +166,7 @@ def test_lanes_of_one_server_are_a_group() -> None:
         pair.at = START + look.at
         parts = zip("01", look.running, look.waiting, look.tokens, strict=True)
         pair.tell("spark", *(lane(*part, life_s=3.6) for part in parts))
-        seen = pair.store.snapshot()
+        seen = pair.look()
     (found,) = seen.balance
     assert (found.group, found.lanes_of, found.backends) == ("spark lanes", "spark", ("spark/0", "spark/1"))
     assert found.word is Is.OSCILLATING
@@ -183,23 +183,23 @@ def test_lanes_are_not_judged_where_their_servers_are() -> None:
     pair = Pair(router=None)
     for name in pair.backends:
         pair.tell(name, lane("0", 1.0, 0.0, 1.0), lane("1", 1.0, 0.0, 1.0))
-    assert [one.group for one in pair.store.snapshot().balance] == ["m"]
+    assert [one.group for one in pair.look().balance] == ["m"]
 
 
 def test_backends_of_one_model_are_a_group_and_strangers_are_not() -> None:
     """Without a router the model joins; before any answer, and alone, there is nothing to judge."""
     pair = Pair(router=None, backends=("a", "b", "c"))
-    assert pair.store.snapshot().balance == ()
+    assert pair.look().balance == ()
     pair.at += 10
     for name in "ab":
         pair.tell(name, lane("0", 1.0, 0.0, 1.0))
-    (found,) = pair.store.snapshot().balance
+    (found,) = pair.look().balance
     assert (found.group, found.backends) == ("m", ("a", "b"))
     assert found.strategy is None
 
 
-def test_a_group_is_judged_every_five_seconds_and_only_when_looked_at() -> None:
-    """Between two evaluations the very same judgement is shown; without snapshots nothing is judged."""
+def test_a_group_is_judged_every_five_seconds_whoever_looks() -> None:
+    """Between two evaluations the very same judgement is shown; where nothing judges, nobody is hurried."""
     pair = Pair()
     shown = [one.balance[0] for one in pair.play(flat(30, hz=1.0))]
     changes = sum(one is not other for one, other in pairwise(shown))
@@ -209,12 +209,38 @@ def test_a_group_is_judged_every_five_seconds_and_only_when_looked_at() -> None:
     assert pair.store.judged_together() == ()
 
 
+def test_snapshots_change_nothing_of_the_judgement() -> None:
+    """Many snapshots a second or none at all: the same words, events and alerts, at the same times."""
+    often, never = Pair(), Pair()
+    for pair in (often, never):
+        begin = pair.at
+        for look in looks("leastbusy-c16"):
+            pair.at = begin + look.at
+            for index, name in enumerate(pair.backends):
+                pair.tell(name, lane("0", look.running[index], look.waiting[index], look.tokens[index]))
+            if pair is often:
+                pair.store.snapshot()
+            if look.at % 1.0 < 0.25:
+                pair.store.judge()
+    one, other = (pair.store.snapshot() for pair in (often, never))
+    assert one.balance[0].word is Is.OSCILLATING
+    assert (one.balance, one.events, one.alerts) == (other.balance, other.events, other.alerts)
+
+
+def test_an_event_carries_its_figures() -> None:
+    """Words before and after, period, loss and window stand beside the sentence."""
+    (event,) = last(Pair(), "leastbusy-c16", life_s=3.6).events
+    assert (event.values["before"], event.values["verdict"]) == ("unknown", "oscillating")
+    assert 5.0 <= float(event.values["period_s"] or 0) <= 6.5
+    assert {"lost_percent", "window_s"} <= event.values.keys()
+
+
 def test_a_group_that_is_gone_leaves_nothing() -> None:
     """With one of its two backends removed there is no judgement and no alert any more."""
     pair = Pair()
     last(pair, "leastbusy-c16", life_s=3.6)
     pair.store.remove(SourceKey.backend("spark-b"))
-    seen = pair.store.snapshot()
+    seen = pair.look()
     assert (seen.balance, seen.alerts) == ((), ())
 
 
@@ -232,6 +258,7 @@ def test_many_groups_take_turns() -> None:
     store = Store(watch, clock=lambda: at, now=lambda: EPOCH + timedelta(seconds=at - START))
     counts = []
     for _ in range(6):
+        store.judge()
         counts.append(len(store.snapshot().balance))
         at += 1.0
     assert counts[0] == MOST_AT_ONCE // 2
@@ -246,7 +273,7 @@ def test_the_spread_of_one_look_is_stamped() -> None:
         for name, late_s in (("spark-a", 0.0), ("spark-b", 0.012)):
             pair.at = START + step / 4 + late_s
             pair.tell(name, lane("0", 8.0, 0.0, 100.0 * step))
-        seen = pair.store.snapshot()
+        seen = pair.look()
     assert seen.balance[0].sample_skew_ms == pytest.approx(12.0, abs=0.01)
     assert seen.balance[0].sample_hz == pytest.approx(4.0, abs=0.1)
 
@@ -259,7 +286,7 @@ def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
         burst = dice.randrange(15) if dice.random() < 0.3 else burst
         pair.tell("spark-a", lane("0", float(burst), 0.0, 64.0 * 15 * (step + 1)))
         pair.tell("spark-b", lane("0", float(burst > 8), 0.0, 64.0 * (step + 1)))
-        seen = pair.store.snapshot()
+        seen = pair.look()
     found = seen.balance[0]
     assert found.word is Is.UNEVEN
     assert found.requests_share["spark-a"] > 0.9

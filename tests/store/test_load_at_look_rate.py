@@ -32,7 +32,7 @@ def swung(interval_s: float, *, asked_s: float = 30.0, quick_s: float = 90.0) ->
         load = swing(at)
         for name, here in zip(pair.backends, (load, TOP - load), strict=True):
             pair.tell(name, lane("0", here, 0.0, 1000.0 * at, life_s=2.6))
-        seen = pair.store.snapshot()
+        seen = pair.look()
     return seen
 
 
@@ -91,7 +91,7 @@ def test_tokens_that_are_counted_at_the_end_are_drawn_too() -> None:
                 generation_tps_gauge=200.0,
             )
             pair.tell(name, told)
-        shown = pair.store.snapshot()
+        shown = pair.look()
     balance = shown.balance[0]
     lines = group_lines(balance, shown.backends)
     assert lines[0].generation_tps.last == 200.0
