@@ -15,7 +15,7 @@ from sparktop.model.node import CpuReading, NodeSample
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.report.json_snapshot import SCHEMA, to_json
 
-TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance alerts self"""
+TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance alerts events self"""
 NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
     maker processor headroom speed gpu_note throttled_60s_percent rails processes engine_processes"""
 CPU = "percent cores load1 core_percent groups"
