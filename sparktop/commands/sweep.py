@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slo",
         metavar="CONDITIONS",
-        help="look for the most concurrency under which they hold: ttft_p90_ms=2000,stream_tps=15",
+        help="look for the concurrencies under which all hold: ttft_p90_ms=2000,stream_tps=15 end the range "
+        "above, output_tps=600 below",
     )
     parser.add_argument(
         "--max-errors",

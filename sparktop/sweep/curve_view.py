@@ -111,10 +111,11 @@ def _conditions(result: SweepResult) -> Iterable[LimitLine]:
         elif found is not None and found["figure"] in METRICS:
             yield LimitLine(found["figure"], f"wanted: {text}", float(found["limit"]))
     for name, holds in slo.holds_to.items():
-        if holds.concurrency is not None:
-            for metric in CURVES:
-                words = f"{name} holds to c = {holds.concurrency}"
-                yield LimitLine(metric, words, holds.concurrency, upright=True)
+        for word, concurrency in (("from", holds.from_concurrency), ("to", holds.concurrency)):
+            if concurrency is not None:
+                for metric in CURVES:
+                    words = f"{name} holds {word} c = {concurrency}"
+                    yield LimitLine(metric, words, concurrency, upright=True)
 
 
 def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:

@@ -117,14 +117,14 @@ def _measured(plan: Plan) -> int | None:
 def _requests(plan: Plan, load: Load) -> int | None:
     """Give the requests of a level; None where only the time bounds them."""
     if plan.mode is LoadMode.STEADY:
-        return None if plan.requests is None else plan.requests * plan.runs
+        return None if plan.requests is None else plan.requests * (_runs(plan, load) or plan.runs)
     runs = _runs(plan, load)
     return None if runs is None else runs * load.concurrency
 
 
 def _runs(plan: Plan, load: Load) -> int | None:
-    if plan.slo and plan.mode is LoadMode.BURST:
-        return runs_needed(plan.slo, load.concurrency, plan.runs)
+    if plan.slo:
+        return runs_needed(plan, load.concurrency)
     return plan.runs_of(load.concurrency)
 
 
@@ -161,7 +161,7 @@ def _level_s(plan: Plan, load: Load, earlier: _Earlier) -> float:
     total = run_s if plan.warmup else 0.0
     if plan.mode is LoadMode.STEADY:
         told = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
-        return total + plan.runs * min(told, default=0.0)
+        return total + (_runs(plan, load) or plan.runs) * min(told, default=0.0)
     runs = _runs(plan, load)
     if runs is not None:
         return total + runs * run_s

@@ -200,6 +200,8 @@ class LevelMaker:
 
     def _phase(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
         runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)
+        if stint.runs is not None and stint.first and stint.last:
+            runs = len(stint.runs)  # a search makes more than the plan has
         return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.eta_s(self._made))
 
     def _tell_load(self, stint: Stint, event: LoadEvent) -> None:

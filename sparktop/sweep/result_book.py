@@ -26,7 +26,8 @@ from sparktop.sweep.results import (
 )
 from sparktop.sweep.router_side import router_overhead_ms
 from sparktop.sweep.series import series_of
-from sparktop.sweep.slo import SloSearch, words_of
+from sparktop.sweep.slo import words_of
+from sparktop.sweep.slo_search import SloSearch
 from sparktop.sweep.validity import CLIENT_LAG, with_clock_shifts
 from sparktop.sweep.worker_messages import ClientHealth
 
@@ -99,7 +100,12 @@ class ResultBook:
         """Enter how far the conditions hold, as far as it is known."""
         before = self.result.slo
         holds = dict(before.holds_to) if before is not None else {}
-        holds[target] = Holds(concurrency=search.holds_to, interval=search.interval)
+        holds[target] = Holds(
+            concurrency=search.holds_to,
+            interval=search.interval,
+            from_concurrency=search.holds_from,
+            from_interval=search.from_interval,
+        )
         conditions = tuple(words_of(one) for one in self._plan.slo)
         self._change(slo=SloResult(conditions=conditions, holds_to=holds))
 

@@ -279,10 +279,16 @@ class RanRun(Part):
 
 
 class Holds(Part):
-    """The most concurrency that holds for one target."""
+    """The concurrencies under which all conditions hold for one target."""
 
     concurrency: int | None
+    """The largest; None where they hold nowhere."""
     interval: tuple[int | None, int | None]
+    """The largest that surely holds and the largest that may; the second is None where no level failed."""
+    from_concurrency: int | None = None
+    """The smallest; None without a condition that needs a least concurrency, or where they hold nowhere."""
+    from_interval: tuple[int | None, int | None] | None = None
+    """The smallest that may hold and the smallest that surely does; None without such a condition."""
 
 
 class SloResult(Part):

@@ -15,7 +15,6 @@ from time import monotonic
 
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.failure import Failure
-from sparktop.model.load import LoadMode
 from sparktop.model.node import NodeSample
 from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
@@ -34,11 +33,14 @@ from sparktop.sweep.result_book import ResultBook
 from sparktop.sweep.results import LevelResult, SweepResult
 from sparktop.sweep.sample_feed import SampleFeed
 from sparktop.sweep.server_side import ServerLog, node_point, watched_backends, watched_nodes
-from sparktop.sweep.slo import MOST_CONCURRENCY, SloSearch, judge_level, runs_needed
+from sparktop.sweep.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
+from sparktop.sweep.slo_judgement import Verdict, judge_level
+from sparktop.sweep.slo_search import SloSearch
 from sparktop.sweep.worker_process import SweepWorker
 
 FIRST_WORD_S = 5.0
 """How long watched servers and machines get to tell something before the first request."""
+_VERDICT_WORDS = {Verdict.HOLDS: "holds", Verdict.UNSURE: "may hold", Verdict.FAILS: "does not hold"}
 
 
 class SweepRunner:
@@ -213,10 +215,16 @@ class SweepRunner:
         """Look for the most concurrency under which the conditions hold."""
         plan, name = self._plan, prepared.target.name
         fit = worker.ready.most_connections if worker.ready is not None else None
-        search = SloSearch(plan.concurrency, min(MOST_CONCURRENCY, fit or MOST_CONCURRENCY))
+        most = min(MOST_CONCURRENCY, fit or MOST_CONCURRENCY)
+        falls, rises = any_falls(plan.slo), any_rises(plan.slo)
+        search = SloSearch(plan.concurrency, most, falls=falls, rises=rises)
+        if plan.runs < LEAST_RUNS:
+            self._tell(
+                Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
+            )
         while (concurrency := search.next()) is not None and not self._brake.pulled:
             load = Load(plan.pp, concurrency)
-            runs = runs_needed(plan.slo, concurrency, plan.runs) if plan.mode is LoadMode.BURST else plan.runs
+            runs = runs_needed(plan, concurrency)
             stint = Stint(prepared.target, load, tuple(range(runs)))
             record = self._record(prepared, stint)
             record.level = replace(record.level, runs=runs)
@@ -228,9 +236,9 @@ class SweepRunner:
             if self._brake.pulled or level is None:
                 return
             found = judge_level(plan.slo, level, record.traces(), plan.max_error_share)
-            search.tell(concurrency, found)
+            search.add(concurrency, found)
             self._book.slo(name, search)
-            word = "holds" if found.holds else "does not hold" if found.fails else "may hold"
+            word = _VERDICT_WORDS[found.both]
             self._tell(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
 
     async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:

@@ -11,6 +11,8 @@ from functools import cache
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
 """Values from which on a distribution-free 95 % interval of that quantile has two ends."""
+_THIRD = 1 / 3
+_LEAST_OF_A_MEDIAN = 4
 _FRACTION_STEPS = 300
 _TINY = 1e-300
 
@@ -79,6 +81,24 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def unbiased_quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the median-unbiased quantile of ascending values (Hyndman and Fan's type 8).
+
+    For runs of a dozen values `quantile` lies too far inside: the p90 of 12 would be their 84th percentile.
+    """
+    count = len(ordered)
+    place = min(max(share * (count + _THIRD) + _THIRD, 1.0), float(count))
+    below = math.floor(place)
+    low, high = ordered[below - 1], ordered[min(below, count - 1)]
+    return low + (high - low) * (place - below)
+
+
+def least_values(share: float) -> int:
+    """Return how many values it takes until the median-unbiased quantile lies between two of them."""
+    tail = min(share, 1 - share)
+    return max(_LEAST_OF_A_MEDIAN, math.ceil((2 - tail) * _THIRD / tail - 1e-9))
 
 
 @cache

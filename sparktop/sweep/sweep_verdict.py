@@ -8,6 +8,7 @@ from sparktop.model.sweep_comparison import AdviceRow, Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.results import SweepResult
+from sparktop.sweep.slo_words import slo_sentences
 
 _PRIMARY = ("sustained_tps", "decode_tps")
 
@@ -15,9 +16,9 @@ _PRIMARY = ("sustained_tps", "decode_tps")
 def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None) -> tuple[str, ...]:
     """Give the sentences; empty while there is nothing to say."""
     names = [target.name for target in result.targets if target.levels]
-    told = list(_advised(compared.advice if compared is not None else ()))
+    told = list(slo_sentences(result))
+    told += _advised(compared.advice if compared is not None else ())
     told += _best_level(rows, several=len(names) > 1)
-    told += _slo(result)
     doubtful = [row for row in rows if any(mark.doubt for mark in row.marks)]
     if doubtful and (told or result.status is not None):
         told.append(f"{len(doubtful)} of {len(rows)} levels have a mark: see why before you believe them")
@@ -56,16 +57,3 @@ def _best_level(rows: Sequence[ResultRow], *, several: bool) -> Iterator[str]:
 
 def _where(row: ResultRow, *, several: bool) -> str:
     return f"{row.key.target} c{row.key.concurrency}" if several else f"c{row.key.concurrency}"
-
-
-def _slo(result: SweepResult) -> Iterator[str]:
-    if result.slo is None:
-        return
-    wanted = ", ".join(result.slo.conditions)
-    for name, holds in result.slo.holds_to.items():
-        low, high = holds.interval
-        if holds.concurrency is None:
-            yield f"{name}: {wanted} holds at no concurrency that was tried"
-            continue
-        upper = "nobody knows how many more" if high is None else f"surely not more than {high}"
-        yield f"{name}: {wanted} holds to c = {low if low is not None else holds.concurrency}, {upper}"

@@ -1,0 +1,272 @@
+"""How often the intervals that sparktop shows hold the truth, when runs differ by 0, 5 and 10 %.
+
+Runs are drawn from distributions whose mean or quantile is known, and handed to the code that makes each
+interval. A 95 % interval does what it says where it holds the truth in 93 to 97 % of the trials.
+
+usage: coverage.py [--trials N] [--seed N] [--only rate latency quantile ratio search share] [--write]
+
+With --write the table goes into benchmarks/README.md. Exit code 1 when an interval misses its limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from searched_servers import SEARCHES, searched_range
+
+from sparktop.sweep.ratio import ratio_of
+from sparktop.sweep.run_interval import over_runs
+from sparktop.sweep.series import Figure
+from sparktop.sweep.slo_judgement import quantile_interval
+from sparktop.sweep.statistics import rate_figure
+
+HERE = Path(__file__).resolve().parent
+MARKS = ("<!-- coverage.py: begin -->", "<!-- coverage.py: end -->")
+SPREADS = (0.0, 0.05, 0.1)
+"""Standard deviation of runs, as a share of the figure."""
+NOISE = 0.01
+"""What single values of a run differ by, whatever runs do."""
+COVERED = (93.0, 97.0)
+"""Percent of trials in which a 95 % interval may hold the truth."""
+_EXACT = (95.0, 100.0)
+"""Of an interval that is never too narrow, and wider where outcomes are few."""
+_WITHIN = 0.35
+"""Standard deviation of the logarithm of latencies within a run."""
+_NORMAL_90 = 1.2815515655446004
+"""The 90th percentile of the normal distribution."""
+
+Bounds = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How one interval did under one condition."""
+
+    interval: str
+    condition: str
+    spread: float
+    trials: int
+    held: int
+    """Trials in which it held the truth."""
+    width: float
+    """Median of upper over lower end."""
+    allowed: tuple[float, float] = COVERED
+
+    @property
+    def percent(self) -> float:
+        """Percent of trials in which the truth lay inside."""
+        return 100 * self.held / self.trials
+
+    @property
+    def error(self) -> float:
+        """Standard error of `percent` where the truth lies inside in 95 % of trials."""
+        return 100 * math.sqrt(0.95 * 0.05 / self.trials)
+
+    @property
+    def holds(self) -> bool:
+        """True within the limits, two standard errors of the study allowed."""
+        low, high = self.allowed
+        return low - 2 * self.error <= self.percent <= high + 2 * self.error
+
+
+def _study(
+    interval: str,
+    condition: str,
+    spread: float,
+    trials: int,
+    truth: float,
+    draw: Callable[[], Bounds],
+) -> Coverage:
+    """Draw trials of one condition; no interval at all counts as a miss."""
+    held, widths = 0, []
+    for _ in range(trials):
+        bounds = draw()
+        if bounds is None:
+            continue
+        low, high = bounds
+        held += low <= truth <= high
+        widths.append(high / low if low > 0 else math.inf)
+    return Coverage(interval, condition, spread, trials, held, median(widths) if widths else math.inf)
+
+
+def _figures(dice: Random, truth: float, spread: float, runs: int) -> list[float]:
+    """Return a figure of each run around `truth`."""
+    return [truth * (1 + dice.gauss(0, spread)) * (1 + dice.gauss(0, NOISE)) for _ in range(runs)]
+
+
+def rates(dice: Random, trials: int) -> Iterator[Coverage]:
+    """Rates and means of latencies: Student's t over one value a run."""
+    for runs in (3, 5, 10):
+        for spread in SPREADS:
+
+            def in_file(spread: float = spread, runs: int = runs) -> Bounds:
+                figure = rate_figure(_figures(dice, 600.0, spread, runs))
+                return None if figure is None else figure.ci95
+
+            def on_screen(spread: float = spread, runs: int = runs) -> Bounds:
+                found = over_runs(_figures(dice, 600.0, spread, runs))
+                return (
+                    None
+                    if found is None or found.low is None or found.high is None
+                    else (found.low, found.high)
+                )
+
+            yield _study("rate in a file", f"{runs} runs", spread, trials, 600.0, in_file)
+            yield _study("rate on the screen", f"{runs} runs", spread, trials, 600.0, on_screen)
+
+
+def latencies(dice: Random, trials: int) -> Iterator[Coverage]:
+    """Means of latencies over requests, by the means of their runs."""
+    truth = 800.0 * math.exp(_WITHIN**2 / 2)
+    for runs, requests in ((3, 16), (5, 16), (10, 4)):
+        for spread in SPREADS:
+
+            def draw(spread: float = spread, runs: int = runs, requests: int = requests) -> Bounds:
+                each = (_latencies(dice, 800.0, spread, requests) for _ in range(runs))
+                found = over_runs([sum(run) / len(run) for run in each])
+                return (
+                    None
+                    if found is None or found.low is None or found.high is None
+                    else (found.low, found.high)
+                )
+
+            yield _study("mean latency", f"{runs} runs of {requests}", spread, trials, truth, draw)
+
+
+def _latencies(dice: Random, middle: float, spread: float, requests: int) -> list[float]:
+    """Return the latencies of a run: lognormal requests, times what the whole run is off by."""
+    off = 1 + dice.gauss(0, spread)
+    return [middle * off * math.exp(dice.gauss(0, _WITHIN)) for _ in range(requests)]
+
+
+def quantiles(dice: Random, trials: int) -> Iterator[Coverage]:
+    """The quantiles by which levels of a search are judged."""
+    truth = 800.0 * math.exp(_WITHIN * _NORMAL_90)
+    for runs, requests in ((36, 1), (9, 4), (3, 16), (3, 64), (5, 64), (10, 64)):
+        for spread in SPREADS:
+
+            def draw(spread: float = spread, runs: int = runs, requests: int = requests) -> Bounds:
+                return quantile_interval(
+                    [_latencies(dice, 800.0, spread, requests) for _ in range(runs)], 0.9
+                )
+
+            yield _study("p90 of a search", f"{runs} runs of {requests}", spread, trials, truth, draw)
+
+
+def ratios(dice: Random, trials: int) -> Iterator[Coverage]:
+    """Ratios of a comparison."""
+    for runs in (3, 5, 10):
+        for spread in SPREADS:
+
+            def draw(spread: float = spread, runs: int = runs) -> Bounds:
+                one, other = (tuple(_figures(dice, mean, spread, runs)) for mean in (720.0, 600.0))
+                found = ratio_of(Figure(sum(one) / runs, one), Figure(sum(other) / runs, other))
+                return None if found is None else found.ci95
+
+            yield _study("ratio", f"{runs} runs each", spread, trials, 1.2, draw)
+
+
+def searches(dice: Random, trials: int) -> Iterator[Coverage]:
+    """The answers of `--slo`: both ends of a range, for servers whose limits are known."""
+    for name, search in SEARCHES.items():
+        for spread in SPREADS:
+            held, widths = 0, []
+            for _ in range(trials):
+                found = searched_range(search, dice, spread)
+                held += found.holds_truth
+                widths.append(found.width)
+            runs = f"{name}, 3 runs"
+            yield Coverage("search", runs, spread, trials, held, median(widths), (93.0, 100.0))
+
+
+def shares(dice: Random, trials: int) -> Iterator[Coverage]:
+    """Shares of runs in the study of the judge of balance: exact binomial intervals (Clopper and Pearson)."""
+    from balance import interval  # late: it needs the simulated cluster
+
+    for count, share in ((40, 0.05), (100, 0.3)):
+        held, widths = 0, []
+        for _ in range(trials):
+            low, high = interval(sum(dice.random() < share for _ in range(count)), count)
+            held += low <= share <= high
+            widths.append(high / low if low else math.inf)
+        yield Coverage("share", f"{count} runs, {share:.0%}", 0.0, trials, held, median(widths), _EXACT)
+
+
+STUDIES: dict[str, tuple[Callable[[Random, int], Iterator[Coverage]], float]] = {
+    "rate": (rates, 1.0),
+    "latency": (latencies, 1.0),
+    "quantile": (quantiles, 0.5),
+    "ratio": (ratios, 1.0),
+    "search": (searches, 0.1),
+    "share": (shares, 0.1),
+}
+"""Each study with the share of the trials that it makes: searches take long."""
+
+
+def coverages(trials: int, seed: int, only: Sequence[str] = tuple(STUDIES)) -> Iterator[Coverage]:
+    """Make the studies; each has its own seed."""
+    for number, name in enumerate(STUDIES):
+        if name in only:
+            make, share = STUDIES[name]
+            dice = Random(seed + number)  # noqa: S311 - repeatable chance, not secrets
+            yield from make(dice, max(1, round(trials * share)))
+
+
+def table(rows: Sequence[Coverage]) -> str:
+    """Return a Markdown table: a row a condition, a column a spread."""
+    heads = " | ".join(f"{spread:.0%}" for spread in SPREADS)
+    lines = [f"| interval | of | {heads} | trials |", f"|---|---|{'---:|' * len(SPREADS)}---:|"]
+    for key in dict.fromkeys((row.interval, row.condition) for row in rows):
+        found = {row.spread: row for row in rows if (row.interval, row.condition) == key}
+        cells = [_cell(found[spread]) if spread in found else "–" for spread in SPREADS]
+        count = next(iter(found.values())).trials
+        lines.append(f"| {key[0]} | {key[1]} | {' | '.join(cells)} | {count:,} |")
+    return "\n".join(lines)
+
+
+def _cell(row: Coverage) -> str:
+    width = "" if math.isinf(row.width) else f" (×{row.width:.2f})"
+    cell = f"{row.percent:.1f} %{width}"
+    return cell if row.holds else f"**{cell}**"
+
+
+def write(text: str, readme: Path = HERE / "README.md") -> None:
+    """Replace what stands between the marks of the README."""
+    page = readme.read_text(encoding="utf-8")
+    head, rest = page.split(MARKS[0])
+    _, tail = rest.split(MARKS[1])
+    readme.write_text(f"{head}{MARKS[0]}\n\n{text}\n\n{MARKS[1]}{tail}", encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Study, print and, if asked, write the table."""
+    parser = argparse.ArgumentParser(description="how often intervals hold the truth")
+    parser.add_argument("--trials", type=int, default=4000, help="of a condition; searches make a tenth")
+    parser.add_argument("--seed", type=int, default=20_000)
+    parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES))
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    options = parser.parse_args(arguments)
+    rows = []
+    for row in coverages(options.trials, options.seed, options.only):
+        rows.append(row)
+        word = "ok  " if row.holds else "MISS"
+        print(f"{word} {row.interval}, {row.condition}, {row.spread:.0%}: {_cell(row)}", flush=True)
+    text = table(rows)
+    print(text)
+    if options.write:
+        write(text)
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Whether a level meets its conditions: intervals with runs as replicates."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted, Tokens
+from sparktop.sweep.level_results import level_result
+from sparktop.sweep.plan import Plan, SweepTarget
+from sparktop.sweep.slo import parse_slo
+from sparktop.sweep.slo_judgement import Judgement, Verdict, judge_level, quantile_interval
+from sparktop.sweep.trace import collect
+
+PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),))
+HOLDS, UNSURE, FAILS = Verdict.HOLDS, Verdict.UNSURE, Verdict.FAILS
+
+
+@given(
+    st.lists(st.lists(st.floats(0.1, 1e6), min_size=7, max_size=40), min_size=3, max_size=12),
+    st.sampled_from([0.1, 0.5, 0.9]),
+)
+@settings(max_examples=60)
+def test_an_interval_lies_within_what_runs_allow(runs: Sequence[Sequence[float]], share: float) -> None:
+    """Both ends are known, in order, and include the quantiles' geometric middle."""
+    found = quantile_interval(runs, share)
+    assert found is not None
+    assert 0 <= found[0] <= found[1]
+
+
+@pytest.mark.parametrize(("runs", "requests"), [(3, 16), (9, 4), (36, 1)])
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.1])
+def test_the_interval_holds_the_true_quantile_when_runs_differ(
+    runs: int, requests: int, spread: float
+) -> None:
+    """In 400 samples the true p90 lies inside in 93 % and more; requests as replicates held 37 %."""
+    chance = random.Random(7)  # noqa: S311 - chance, no secret
+    hits = 0
+    for _ in range(400):
+        off = [chance.gauss(0, spread) for _ in range(runs)]
+        found = quantile_interval(
+            [[math.exp(one + chance.gauss(0, 0.35)) for _ in range(requests)] for one in off], 0.9
+        )
+        assert found is not None
+        hits += found[0] <= math.exp(0.35 * 1.2816) <= found[1]
+    assert 400 * 0.93 <= hits <= 400 * 0.98
+
+
+def test_few_requests_of_a_run_are_judged_in_groups_of_runs() -> None:
+    """A p90 takes seven requests; three such groups are the least, and the rest joins the last one."""
+    alone = [[float(value)] for value in range(1, 22)]
+    assert quantile_interval(alone, 0.9) is not None
+    assert quantile_interval(alone[:20], 0.9) is None
+    assert quantile_interval([*alone, [5.0]], 0.9) is not None
+
+
+def test_a_value_of_zero_has_no_interval() -> None:
+    """Quantiles are compared on a logarithmic scale."""
+    assert quantile_interval([[0.0, 1.0, 1.0, 1.0]] * 3, 0.5) is None
+
+
+def events(requests: int, ttft_s: float, tps: float, runs: int = 4) -> list[LoadEvent]:
+    """Requests one after the other, all alike but for a little noise in the first token."""
+    made: list[LoadEvent] = []
+    numbers = count()
+    for run in range(runs):
+        for _ in range(requests // runs):
+            number = next(numbers)
+            name, at = f"r{number}", 100.0 * number
+            first = at + ttft_s * (1 + 0.001 * (number % 7))
+            made += [RequestStarted(name, at, run), FirstToken(name, first)]
+            made += [Tokens(name, first + (index + 1) / tps) for index in range(9)]
+            made.append(RequestEnded(name, first + 9 / tps, EndReason.LENGTH))
+    return made
+
+
+def judged(text: str, made: list[LoadEvent]) -> Judgement:
+    level = level_result(PLAN.level(PLAN.targets[0], 1), made)
+    return judge_level(parse_slo(text), level, collect(made), 0.01)
+
+
+def test_a_level_holds_when_all_conditions_do() -> None:
+    """TTFT of 1 s and 20 tokens/s a stream against limits on both sides."""
+    events_of_level = events(40, 1.0, 20.0)
+    assert judged("ttft_p90_ms=1500,stream_tps=15", events_of_level).falling is HOLDS
+    assert judged("ttft_p90_ms=900,stream_tps=15", events_of_level).falling is FAILS
+    assert judged("ttft_p90_ms=1500,stream_tps=25", events_of_level).falling is FAILS
+    assert judged("ttft_mean_ms=1500,stream_tps_p50=19.9", events_of_level).falling is HOLDS
+
+
+def test_conditions_of_both_kinds_are_judged_apart() -> None:
+    """Too little throughput is no reason to look for fewer requests at once."""
+    found = judged("ttft_p90_ms=1500,output_tps=600", events(40, 1.0, 20.0))
+    assert (found.falling, found.rising, found.both) == (HOLDS, FAILS, FAILS)
+    assert found.reached is not None
+    assert found.reached < 0.1
+
+
+def test_a_limit_inside_the_interval_neither_holds_nor_fails() -> None:
+    """The level is not sure: it counts as not holding, and the answer's interval says so."""
+    found = judged("ttft_p50_ms=1003", events(40, 1.0, 20.0))
+    assert found.falling is UNSURE
+    assert "not sure" in found.why
+
+
+def test_too_few_requests_say_nothing() -> None:
+    """A p90 of ten requests is neither good nor bad."""
+    assert judged("ttft_p90_ms=1500", events(10, 1.0, 20.0)).falling is UNSURE
+
+
+@pytest.mark.parametrize("text", ["output_tps=1", "ttft_mean_ms=99999", "ttft_p50_ms=99999"])
+def test_one_run_says_nothing(text: str) -> None:
+    """It has no interval: however far the limit, the level is not sure and says why."""
+    found = judged(text, events(40, 1.0, 20.0, runs=1))
+    assert found.both is UNSURE
+    assert "1 run" in found.why
+
+
+def test_failed_requests_fail_the_level() -> None:
+    """However fast the others were."""
+    found = events(40, 1.0, 20.0)
+    found += [RequestStarted("x", 9000.0, 0), RequestEnded("x", 9001.0, EndReason.ERROR)]
+    assert judged("ttft_p90_ms=1500", found).falling is FAILS

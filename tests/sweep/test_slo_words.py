@@ -1,0 +1,62 @@
+"""What a search found, in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.sweep.results import Holds, LevelResult, Rate, SloResult
+from sparktop.sweep.slo_words import slo_sentences
+from tests.sweep.made_results import made_sweep
+
+
+def said(holds: Holds, *conditions: str) -> str:
+    level = LevelResult(concurrency=64, output_tps=Rate(mean=1586.0))
+    slo = SloResult(conditions=conditions or ("ttft_p90_ms ≤ 2000",), holds_to={"a": holds})
+    (sentence,) = slo_sentences(made_sweep(("a", [level])).model_copy(update={"slo": slo}))
+    return sentence.removeprefix("a: ")
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "interval", "words"),
+    [
+        (6, (6, 6), "holds to c = 6 and no further"),
+        (6, (6, 8), "holds to c = 6, surely not beyond 8 (more runs narrow this)"),
+        (6, (6, None), "holds to c = 6 at least: no level failed for sure"),
+        (None, (None, 0), "holds at no concurrency"),
+        (
+            None,
+            (None, 3),
+            "holds at no concurrency for sure, and surely not beyond c = 3 (more runs narrow this)",
+        ),
+    ],
+)
+def test_an_upper_end_is_said_with_its_interval(
+    concurrency: int | None, interval: tuple[int | None, int | None], words: str
+) -> None:
+    """From a limit that is known exactly to one that is not known at all."""
+    assert said(Holds(concurrency=concurrency, interval=interval)) == f"ttft_p90_ms ≤ 2000 {words}"
+
+
+def test_a_range_is_said_with_both_ends() -> None:
+    """Each end has what it may be, where that is more."""
+    found = Holds(concurrency=40, interval=(40, 44), from_concurrency=24, from_interval=(21, 24))
+    assert said(found, "output_tps ≥ 600", "ttft_p90_ms ≤ 2000") == (
+        "output_tps ≥ 600, ttft_p90_ms ≤ 2000 holds from c = 24 (perhaps from 21) to 40 (perhaps to 44)"
+    )
+    open_ended = Holds(concurrency=64, interval=(64, None), from_concurrency=24, from_interval=(24, 24))
+    assert said(open_ended, "output_tps ≥ 600").endswith("holds from c = 24 to 64, the largest tried")
+
+
+def test_a_throughput_out_of_reach_is_said_with_the_most_measured() -> None:
+    """The reader sees how far away it is."""
+    none = Holds(concurrency=None, interval=(None, None), from_concurrency=None, from_interval=(129, None))
+    assert said(none, "output_tps ≥ 2000") == (
+        "output_tps ≥ 2000 holds at no concurrency for sure: it takes c = 129 at least; "
+        "most output: 1,586 tok/s at c = 64"
+    )
+
+
+def test_conditions_that_exclude_each_other_are_said_with_both_bounds() -> None:
+    """What one takes and the other allows."""
+    none = Holds(concurrency=None, interval=(16, 18), from_concurrency=None, from_interval=(57, 64))
+    assert "it takes c = 57 at least, and 18 at most" in said(none, "output_tps ≥ 600", "e2e_p90_ms ≤ 9")
