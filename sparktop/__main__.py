@@ -1,5 +1,5 @@
 """`python -m sparktop`."""
 
-from sparktop.cli import main
+from sparktop.cli import program
 
-raise SystemExit(main())
+program()

@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import NoReturn
 
 from sparktop import __version__
 from sparktop.commands import agent, compare, config, demo, doctor, snapshot, sweep, themes, watch
 from sparktop.commands.arguments import Parser
-from sparktop.commands.output import flush_out, tell, write_out
+from sparktop.commands.output import drop_out, flush_out, tell, write_out
+from sparktop.ending import CLOSING_S, ENDING
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.text import clean
 
@@ -47,11 +49,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         tell(str(error))
         return error.exit_code
     except KeyboardInterrupt:
+        drop_out()
         return _INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the last resort: a traceback belongs into the log
         return _log_bug(error)
     finally:
         flush_out()
+        ENDING.call_off()
+
+
+def program() -> NoReturn:
+    """Run `sparktop` as a process: its end is bounded in time, whatever threads and writes are left."""
+    ENDING.enabled = True
+    code = main()
+    ENDING.begin(code, CLOSING_S)
+    sys.exit(code)
 
 
 def _dispatch(words: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""How signals end the agent: with its sockets closed, and not with a traceback."""
+"""How signals end the agent: with its sockets closed, in time, and not with a traceback."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sparktop.ending import hear
+
 EXIT_CODES = {signal.SIGTERM: 0, signal.SIGHUP: 0, signal.SIGINT: 130}
 """The exit code after each signal."""
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[asyncio.Future[int]]:
-    """Give a future that the first signal sets to the exit code; needs a running event loop."""
-    loop = asyncio.get_running_loop()
-    stop: asyncio.Future[int] = loop.create_future()
+    """Return a future that the first signal sets to the exit code; needs a running event loop."""
+    stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def end(code: int) -> None:
+    def end(number: signal.Signals) -> None:
         if not stop.done():
-            stop.set_result(code)
+            stop.set_result(EXIT_CODES[number])
 
-    for signum, code in EXIT_CODES.items():
-        loop.add_signal_handler(signum, end, code)
+    undo = hear(EXIT_CODES, end)
     try:
         yield stop
     finally:
-        for signum in EXIT_CODES:
-            loop.remove_signal_handler(signum)
+        undo()

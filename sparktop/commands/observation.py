@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from sparktop.ending import hear
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.monitor import Monitor
 from sparktop.store import Store
 
+_INTERRUPTED = 130
 ENOUGH_S = 5.0
 """Without a time of their own nobody waits longer for a second sample."""
 _LOOK_S = 0.05
@@ -23,14 +25,13 @@ _REASONS = 3
 
 async def observe(watch: Watch, seconds: float | None, *, simulated: bool = False) -> tuple[Snapshot, bool]:
     """Watch until `seconds` are over, everything has told, or Ctrl+C; tell whether it was Ctrl+C."""
-    loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
 
-    def interrupt() -> None:
+    def interrupt(_: signal.Signals) -> None:
         interrupted.set()
-        loop.remove_signal_handler(signal.SIGINT)
+        undo()
 
-    loop.add_signal_handler(signal.SIGINT, interrupt)
+    undo = hear({signal.SIGINT: _INTERRUPTED}, interrupt)
     store = Store(watch, simulated=simulated)
     monitor = Monitor(watch, store)
     await monitor.start()
@@ -42,7 +43,7 @@ async def observe(watch: Watch, seconds: float | None, *, simulated: bool = Fals
         snapshot = store.snapshot()
     finally:
         await monitor.stop()
-        loop.remove_signal_handler(signal.SIGINT)
+        undo()
     return snapshot, interrupted.is_set()
 
 

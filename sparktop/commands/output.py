@@ -27,9 +27,9 @@ def write_out(text: str) -> None:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        _silence()
+        drop_out()
     except OSError as error:
-        _silence()
+        drop_out()
         raise OutputError(f"standard output: {_reason(error)}") from None
 
 
@@ -39,7 +39,7 @@ def flush_out() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
-        _silence()
+        drop_out()
 
 
 def tell(message: str) -> None:
@@ -100,8 +100,8 @@ def _reason(error: Exception) -> str:
     return clean((error.strerror if isinstance(error, OSError) else None) or error)
 
 
-def _silence() -> None:
-    """Point standard output at nothing, so that the interpreter's last flush fails at nothing."""
+def drop_out() -> None:
+    """Point standard output at nothing, so that no flush fails or waits for a reader any more."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

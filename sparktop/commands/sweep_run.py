@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Self
 
 from sparktop.commands.output import tell, write_file
 from sparktop.commands.sweep_line import SweepLine
+from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
@@ -26,7 +25,8 @@ from sparktop.sweep.result_store import new_file, save, sweeps_folder
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.runner import SweepRunner
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTED = 130
+_EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INTERRUPTED)
 
 Render = Callable[[SweepResult, str], str]
 
@@ -85,23 +85,18 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     runner = SweepRunner(plan, store, models=watch.models, save=keep)
     line = SweepLine(live=_is_live(), width=shutil.get_terminal_size().columns)
     runner.listen(line.hear)
-    loop = asyncio.get_running_loop()
 
-    def interrupt() -> None:
+    def interrupt(_: signal.Signals) -> None:
         runner.cancel("interrupted")
-        for one in _SIGNALS:
-            loop.remove_signal_handler(one)
+        undo()
 
-    for one in _SIGNALS:
-        loop.add_signal_handler(one, interrupt)
+    undo = hear(_EXIT_CODES, interrupt)
     await monitor.start()
     try:
         return await runner.run()
     finally:
         await monitor.stop()
-        for one in _SIGNALS:
-            with suppress(ValueError):
-                loop.remove_signal_handler(one)
+        undo()
 
 
 def _is_live() -> bool:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import FrameType
 
 from sparktop.demo.cluster import DemoCluster
 from sparktop.demo.plan import KEY, KEY_VARIABLE
 from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.visitors import QUIET_S
-from sparktop.errors import SparktopError
+from sparktop.ending import ENDING
+from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import RouterTarget, SweepSettings, Watch
+from sparktop.model.text import clean
 
 _LOOKS_AT_REST = 3
 """A sweep waits for two looks that agree before it asks again: the load must not come back before that."""
-_INTERRUPTED = 130
+_SERVE_CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGHUP: 129}
+"""Exit codes of `--serve` after signals."""
 
 
 def run_demo(
@@ -136,19 +143,54 @@ def _quoted(text: str) -> str:
 
 
 def _serve(watch: Watch) -> int:
-    """Print the configuration and wait for the end: Ctrl+C, SIGTERM, or the servers' own."""
-    wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    """Print the configuration and wait for the end: a signal, the terminal's, or that of a server."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+
+    def note(number: int, _: FrameType | None) -> None:
+        if number in _SERVE_CODES:
+            ENDING.begin(_SERVE_CODES[number])
+        with suppress(BlockingIOError):
+            os.write(writing, bytes([number]))
+
+    wanted = [one for one in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, note) for one in wanted}
     try:
-        sys.stdout.write(as_toml(watch))
-        sys.stdout.flush()
+        _print(as_toml(watch))
         count = len(watch.backends)
         servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
         sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
         sys.stderr.flush()
-        got = signal.sigwait(wanted)
+        got = _first_signal(reading)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)
     if got == signal.SIGCHLD:
         raise SparktopError("the simulated servers ended")
-    return _INTERRUPTED if got == signal.SIGINT else 0
+    return _SERVE_CODES[got]
+
+
+def _print(configuration: str) -> None:
+    """Write to standard output.
+
+    Raises:
+        OutputError: nobody reads it, or it is full.
+    """
+    try:
+        sys.stdout.write(configuration)
+        sys.stdout.flush()
+    except OSError as error:
+        raise OutputError(f"standard output: {clean(error.strerror or error)}") from None
+
+
+def _first_signal(noted: int) -> int:
+    """Wait for a signal's number on the descriptor `noted`; the end of a terminal counts as SIGHUP."""
+    ends = select.poll()
+    ends.register(noted, select.POLLIN)
+    if sys.stdin is not None and sys.stdin.isatty():
+        # A leader of the session that waits for us, as make does, keeps the hang-up to itself.
+        ends.register(sys.stdin.fileno(), 0)
+    ready = [descriptor for descriptor, _ in ends.poll()]
+    return os.read(noted, 1)[0] if noted in ready else signal.SIGHUP

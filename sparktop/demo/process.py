@@ -126,9 +126,9 @@ PARTS: dict[str, Part] = {"engines": engines, "proxy": proxy, "load": load}
 
 def main(arguments: list[str]) -> int:
     """Do one part until standard input ends, the parent dies or a signal comes."""
-    # Two ways to notice the parent's end: the signal is at once, the end of stdin also covers a parent that
-    # died before this line.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # Two ways to notice the parent's end: the kernel's signal is at once and ends a process that is stopped,
+    # too; the end of stdin also covers a parent that died before this line.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     line = _first_line(sys.stdin.fileno())
     if not line:
         return 0

@@ -264,7 +264,7 @@ async def _serve() -> None:
 def main() -> int:
     """Serve until standard input ends or the parent dies."""
     # The end of standard input covers a parent that died before this line.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     gc.set_threshold(*_GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve())

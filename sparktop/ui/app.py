@@ -17,6 +17,7 @@ from textual.markup import escape
 from textual.screen import Screen
 from textual.timer import Timer
 
+from sparktop.ending import ENDING
 from sparktop.errors import ConfigError
 from sparktop.keys import Key, preset_keys, remapped
 from sparktop.model.snapshot import Snapshot
@@ -32,6 +33,7 @@ from sparktop.ui.remembered import recall, remember, state_file
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
+from sparktop.ui.terminal import TerminalDriver
 from sparktop.ui.terminal_meter import TerminalMeter
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -41,6 +43,8 @@ _PHASE = 0.35
 
 _PATIENCE_S = 0.5
 """After this the sources start, first picture or not."""
+_MOST_UNREAD = 60
+"""Writes that wait for the terminal from which on nothing is drawn: nobody reads, and memory is finite."""
 _PROBLEMS_SHOWN = 4
 """Lines of the toast about themes that cannot be used."""
 
@@ -93,7 +97,7 @@ class SparktopApp(App[None]):
         """
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
         palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)
-        super().__init__(ansi_color=True if self.no_color_wanted else None)
+        super().__init__(TerminalDriver, ansi_color=True if self.no_color_wanted else None)
         self.register_theme(textual_theme(palette))
         self._monitor = monitor
         self._store = store
@@ -136,10 +140,13 @@ class SparktopApp(App[None]):
 
     def on_mount(self) -> None:
         """Draw the empty frame at once, then start everything that takes time."""
-        self._count_writes()
-        if not self.is_headless:
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.output.count = self.meter.count
+            ENDING.restore = self._driver.restore
             self.desk.hear_signals()
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
+        # Whoever had the terminal meanwhile has left his own picture on it.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.overview.redraw()
         self.call_after_refresh(self._after_first_paint)
         # A key typed ahead may open a dialog before the first refresh; then there is none until it closes.
@@ -175,18 +182,6 @@ class SparktopApp(App[None]):
             lines.append(f"and {len(problems) - len(lines)} more: see sparktop themes")
         self.notify("\n".join(lines), title="themes", severity="warning", timeout=12, markup=False)
 
-    def _count_writes(self) -> None:
-        driver = self._driver
-        if driver is None or driver.is_headless:
-            return
-        write = driver.write
-
-        def counted(data: str) -> None:
-            self.meter.count(data)
-            write(data)
-
-        driver.write = counted  # type: ignore[method-assign]  # the one seam where all output passes
-
     def _start_sources(self, monitor: Monitor) -> None:
         self.run_worker(monitor.start(), group="sources", exit_on_error=False)
         self._arm()
@@ -209,7 +204,12 @@ class SparktopApp(App[None]):
         if not self.is_headless and not os.isatty(0):
             self.desk.hang_up()
             return
-        self.cadence.drew(self._backlog())
+        backlog = self._backlog()
+        self.cadence.drew(backlog)
+        if backlog > _MOST_UNREAD:
+            self._look_unseen()
+            self._arm()
+            return
         shown = self.overview.shown
         if shown is not None and self.cadence.polled(shown.backends) and self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
@@ -217,17 +217,21 @@ class SparktopApp(App[None]):
         self._arm()
 
     def _backlog(self) -> int:
-        """Give the writes that the terminal has not taken yet: Textual queues them for a thread."""
-        queue = getattr(getattr(self._driver, "_writer_thread", None), "_queue", None)
-        return int(queue.qsize()) if queue is not None else 0
+        """Return the number of writes that the terminal has not taken yet."""
+        return self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
 
     def _redraw(self) -> None:
         self.overview.notice = self.cadence.notice
         self.overview.coarse = self.cadence.coarse
         top = next((one for one in reversed(self.screen_stack) if isinstance(one, Redraws)), self.overview)
-        if self.desk.busy and (top is not self.overview or self.overview.frozen):
-            self._picture()  # the sweep looks at servers and machines whatever is shown
+        if top is not self.overview or self.overview.frozen:
+            self._look_unseen()
         top.redraw()
+
+    def _look_unseen(self) -> None:
+        """Let a sweep look at servers and machines though no new picture of them is drawn."""
+        if self.desk.busy:
+            self._picture()
 
     def sweep_changed(self) -> None:
         """Show at once that a sweep is about to start, runs or is over, and draw as often as that needs."""
@@ -332,10 +336,17 @@ class SparktopApp(App[None]):
     async def action_quit(self) -> None:
         """Leave; ask first where a sweep runs."""
         if not self.desk.ask_to_leave():
+            self.end_in_time(0)
             self.exit()
+
+    def end_in_time(self, code: int) -> None:
+        """Bound the time until the process has ended with this exit code."""
+        if not self.is_headless:
+            ENDING.begin(code)
 
     async def on_unmount(self) -> None:
         """End what sweeps, then stop the sources."""
+        self.end_in_time(self.return_code or 0)
         await self.desk.finish("the program ended")
         if self._monitor is not None:
             await self._monitor.stop()

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from sparktop.ending import hear
 from sparktop.model.snapshot import Severity, Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import SweepSettings, Watch
@@ -41,7 +42,11 @@ _TOAST = {
     Severity.WARNING: "warning",
     Severity.CRITICAL: "error",
 }
-_SIGNALS = {signal.SIGHUP: "the terminal went away", signal.SIGTERM: "ended by SIGTERM"}
+_SIGNALS = {
+    signal.SIGHUP: "the terminal went away",
+    signal.SIGTERM: "ended by SIGTERM",
+    signal.SIGINT: "ended by SIGINT",
+}
 
 
 class SweepDesk:
@@ -343,17 +348,14 @@ class SweepDesk:
         """End the load at once, save and leave when the terminal goes away or somebody asks for the end."""
         if threading.current_thread() is not threading.main_thread():
             return
-        loop = asyncio.get_running_loop()
-        for one, why in _SIGNALS.items():
-            # One that is ignored stays so: somebody started us with nohup.
-            if signal.getsignal(one) is signal.SIG_DFL:
-                loop.add_signal_handler(one, self._leave, why, 128 + one)
+        hear({one: 128 + one for one in _SIGNALS}, lambda one: self._leave(_SIGNALS[one], 128 + one))
 
     def hang_up(self) -> None:
         """End the load at once, save and leave: the terminal is gone, and no signal told us."""
         self._leave(_SIGNALS[signal.SIGHUP], 128 + signal.SIGHUP)
 
     def _leave(self, why: str, code: int) -> None:
+        self._app.end_in_time(code)
         for descriptor in (1, 2):
             # Writing to a terminal that is gone would fail again and again on the way out.
             if code and not os.isatty(descriptor):

@@ -167,6 +167,17 @@ def test_no_process_outlives_the_one_that_started_it(
         assert all(ended(descriptor) for descriptor in descriptors)
 
 
+def test_stopped_servers_end_with_the_one_that_started_them(holder: subprocess.Popen[bytes]) -> None:
+    """Processes that cannot run a line of code, because they are stopped, are ended by the kernel."""
+    assert holder.stdout is not None
+    pids = [int(word) for word in holder.stdout.readline().split()]
+    with watched(pids) as descriptors:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        holder.send_signal(signal.SIGKILL)
+        assert all(ended(descriptor) for descriptor in descriptors)
+
+
 @pytest.mark.parametrize("way", ["end of input", "signal", "no plan"])
 def test_a_process_ends_by_itself_when_it_should(way: str) -> None:
     """The end of its input, with or without a plan before it, and SIGTERM each end it with 0."""

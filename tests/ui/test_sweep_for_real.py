@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import watched
+from tests.ui.pseudo_terminal import WAITS, Terminal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
 CONFIG = """interval_s = 0.25
@@ -82,83 +80,6 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
     assert [len(target.levels) for target in kept.result.targets] == [2, 2]
 
 
-class Terminal:
-    """The program in a terminal of its own, which can go away."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "XDG_DATA_HOME": str(home / "data"),
-            "TERM": "xterm-256color",
-        }
-        self.master, self.slave = os.openpty()
-        self.seen = b""
-        self.told = asyncio.Event()
-
-    @asynccontextmanager
-    async def running(
-        self, *words: str, leader: tuple[str, ...] = ()
-    ) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run the viewer, below a leader of its session if one is given; it is ended where it did not end."""
-        process = await asyncio.create_subprocess_exec(
-            *leader,
-            sys.executable,
-            "-m",
-            "sparktop",
-            *words,
-            env=self.env,
-            cwd=self.home,
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=self.slave,
-            preexec_fn=self._own_terminal,
-        )
-        os.close(self.slave)
-        asyncio.get_running_loop().add_reader(self.master, self._read)
-        try:
-            yield process
-        finally:
-            self.close()
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-
-    def _own_terminal(self) -> None:
-        os.setsid()
-        os.close(
-            os.open(os.ttyname(self.slave), os.O_RDWR)
-        )  # the first one opened becomes the controlling one
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self.master, 1 << 16)
-        except OSError:  # the other end is closed
-            data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self.master)
-        self.seen += data
-        self.told.set()
-
-    async def until(self, words: bytes) -> None:
-        """Wait until the program has written these words."""
-        while words not in self.seen:
-            self.told.clear()
-            await self.told.wait()
-
-    def type(self, keys: bytes) -> None:
-        """Type keys."""
-        os.write(self.master, keys)
-
-    def close(self) -> None:
-        """Let the terminal go away: the kernel sends SIGHUP."""
-        if self.master >= 0:
-            asyncio.get_running_loop().remove_reader(self.master)
-            os.close(self.master)
-            self.master = -1
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[StreamServer]:
     found = StreamServer()
@@ -186,10 +107,6 @@ def hang_up(terminal: Terminal, _: asyncio.subprocess.Process) -> None:
 def terminate(_: Terminal, process: asyncio.subprocess.Process) -> None:
     """Ask the program to end."""
     process.send_signal(signal.SIGTERM)
-
-
-WAITS = ("sh", "-c", 'trap : HUP; "$0" "$@"; exit $?')
-"""A leader that keeps the hang-up to itself and waits, as make does."""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,182 @@
+"""The terminal that the interface draws on. At any moment it may go away, stop reading, or be continued.
+
+Textual's own driver can block for ever in three ways, which this one excludes:
+
+* Its queue of writes has a bound and its writer thread ends at the first error: then the event loop waits for
+  room that never comes.
+* Its end waits for a write that a terminal without a reader never takes.
+* SIGCONT, which the kernel sends after SIGHUP, starts a second writer and a second reader of keys, and the
+  first ones are never stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from textual.drivers.linux_driver import LinuxDriver
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+DRAIN_S = 1.0
+"""Seconds that the last writes may take; a terminal that takes nothing for so long is left as it is."""
+_POLL_S = 0.005
+_RETRY_S = 1.0
+_AS_BEFORE = (
+    b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
+"""What Textual writes on leaving: paste, wrap, mouse, keyboard, screen, cursor and focus as they were."""
+
+
+class TerminalOutput:
+    """Writes to a descriptor in a thread of its own, so that no caller waits for the terminal."""
+
+    def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
+        """Write to `descriptor`, which stays open."""
+        self._descriptor = descriptor
+        self._encoding = encoding
+        self._unwritten: deque[str] = deque()
+        # A signal handler may write in the middle of another write: `queue.Queue` would wait for itself.
+        self._more: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.count: Callable[[str], None] | None = None
+        """Called with everything that is written."""
+        self._gone = False
+        """A write has failed: everything after it is dropped."""
+
+    @property
+    def backlog(self) -> int:
+        """Writes that the terminal has not taken yet; none where it is gone."""
+        return len(self._unwritten)
+
+    def write(self, text: str) -> None:
+        """Write `text` as soon as the terminal takes it; return at once."""
+        if self._gone:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="terminal-output", daemon=True)
+            self._thread.start()
+        if self.count is not None:
+            self.count(text)
+        self._unwritten.append(text)
+        self._more.put(None)
+
+    def drain(self, within_s: float = DRAIN_S) -> bool:
+        """Wait until all is written; return False where that takes longer than `within_s`."""
+        end = time.monotonic() + within_s
+        while self.backlog and not self._gone:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _run(self) -> None:
+        while not self._gone:
+            self._more.get()
+            self._write_all(self._unwritten[0].encode(self._encoding, "backslashreplace"))
+            self._unwritten.popleft()
+        self._unwritten.clear()
+
+    def _write_all(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left and not self._gone:
+            try:
+                # Not through the file object: a blocked write holds its lock, and the interpreter's end
+                # would abort over that.
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:
+                select.select([], [self._descriptor], [], _RETRY_S)
+            except OSError:
+                self._gone = True
+
+
+class _Mode(Enum):
+    """What the terminal is used for."""
+
+    OURS = "drawn on"
+    SUSPENDED = "given back until SIGCONT"
+    LEFT = "given back"
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver with writes that never block, and one entry for one exit."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        """Prepare; nothing is written yet."""
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        error = sys.__stderr__
+        self.output = TerminalOutput(error.fileno(), encoding=error.encoding) if error else TerminalOutput(2)
+        self._mode = _Mode.LEFT
+
+    def write(self, data: str) -> None:
+        """Write; what a terminal that is gone does not take is dropped."""
+        self.output.write(data)
+
+    def start_application_mode(self) -> None:
+        """Take the terminal, once."""
+        if self._mode is _Mode.OURS:
+            return
+        before = self._writer_thread
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual left it without types
+        # Unchanged where the process is in the background: then it stays as it was until SIGCONT.
+        if self._writer_thread is not before:
+            self._mode = _Mode.OURS
+
+    def stop_application_mode(self) -> None:
+        """Leave the terminal as it was."""
+        self._mode = _Mode.LEFT
+        super().stop_application_mode()
+
+    def close(self) -> None:
+        """Wait for the last writes as long as it makes sense, and end Textual's writer, which had none."""
+        self.output.drain()
+        super().close()
+
+    def run_input_thread(self) -> None:
+        """Read keys until the end; a terminal that has gone has none, which is no error of this thread's."""
+        with suppress(OSError):
+            super().run_input_thread()
+
+    def restore(self) -> None:
+        """Leave the terminal as it was without waiting for it: for an ending by force."""
+        if self.attrs_before is not None:
+            termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
+        if self._mode is _Mode.OURS and select.select([], [2], [], 0)[1]:
+            os.write(2, _AS_BEFORE)
+
+    def suspend_application_mode(self) -> None:
+        """Leave the terminal as it was until SIGCONT."""
+        super().suspend_application_mode()
+        self._mode = _Mode.SUSPENDED
+
+    def _sigcont_application(self, *_: object) -> None:
+        """Go on: take the terminal again, unless it is ours, given back for good, or gone.
+
+        The kernel sends SIGCONT after SIGHUP, and whoever was stopped by SIGSTOP gets one as well; there the
+        shell may have changed the terminal's mode, so it is set once more.
+        """
+        if not os.isatty(self.fileno):
+            return
+        if self._mode is _Mode.SUSPENDED and self._auto_restart:
+            self.resume_application_mode()
+        elif self._mode is _Mode.OURS:
+            self._loop.call_soon_threadsafe(self._enter_again)
+
+    def _enter_again(self) -> None:
+        if self._mode is _Mode.OURS and os.isatty(self.fileno):
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+            self.resume_application_mode()

@@ -1,0 +1,154 @@
+"""The bound on every ending: a program that was asked to end is gone in time, whatever holds it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from sparktop.ending import ENDING, Ending
+
+BLOCKED = """
+import asyncio, os, signal, sys
+from sparktop import ending
+ending.PATIENCE_S = 0.05
+ending.ENDING.enabled = True
+async def main():
+    ending.hear({signal.SIGTERM: 7, signal.SIGHUP: 8}, lambda _: print("heard", flush=True))
+    print("ready", flush=True)
+    if sys.argv[1] == "write":
+        _, full = os.pipe()
+        while True:
+            os.write(full, bytes(4096))
+    if sys.argv[1] == "lock":
+        import threading
+        threading.Lock().acquire() and threading.Semaphore(0).acquire()
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+STUCK_THREADS = """
+import os, sys
+from sparktop import cli, ending
+ending.PATIENCE_S = cli.CLOSING_S = 0.05
+ending._ALARM_AFTER_S = 0.2
+cli.main = lambda: threads() or 5
+def threads():
+    import threading
+    threading.Thread(target=threading.Event().wait).start()
+cli.program()
+"""
+FINALIZING = """
+import atexit, os, sys
+from sparktop import cli, ending
+cli.CLOSING_S, ending._ALARM_AFTER_S = 0.05, 0.05
+cli.main = lambda: 0
+ending.ENDING._leave = lambda code: None
+_, full = os.pipe()
+os.set_blocking(full, False)
+try:
+    while True:
+        os.write(full, bytes(4096))
+except BlockingIOError:
+    os.set_blocking(full, True)
+atexit.register(os.write, full, bytes(4096))
+cli.program()
+"""
+
+
+def started(script: str, *words: str) -> subprocess.Popen[str]:
+    words = (sys.executable, "-c", script, *words)
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)  # noqa: S603 - scripts of this file
+
+
+class Left:
+    """A clock whose two ends only note what they would do."""
+
+    def __init__(self) -> None:
+        self.codes: list[int] = []
+        self.alarms: list[float] = []
+        self.done = threading.Event()
+        self.ending = Ending(self._leave, self.alarms.append)
+
+    def _leave(self, code: int) -> None:
+        self.codes.append(code)
+        self.done.set()
+
+
+def test_the_first_clock_counts() -> None:
+    """An ending by force has the code of the first request; the terminal is put back before it."""
+    left, restored = Left(), list[str]()
+    left.ending.restore = lambda: restored.append("terminal")
+    left.ending.begin(143, 0.0)
+    left.ending.begin(0, 0.0)
+    assert left.done.wait(10)
+    assert (left.codes, restored) == ([143], ["terminal"])
+
+
+def test_a_terminal_that_cannot_be_put_back_stops_nothing() -> None:
+    """Whatever goes wrong there, the process ends."""
+    left = Left()
+
+    def fail() -> None:
+        raise OSError("no terminal")
+
+    left.ending.restore = fail
+    left.ending.begin(129, 0.0)
+    assert left.done.wait(10)
+    assert left.codes == [129]
+
+
+def test_a_clock_that_is_called_off_ends_nothing() -> None:
+    """After `call_off` neither our clock nor the kernel's runs, and a new one can begin."""
+    left = Left()
+    left.ending.begin(1, 3600.0)
+    left.ending.call_off()
+    left.ending.call_off()
+    assert not left.ending.begun
+    left.ending.begin(2, 0.0)
+    assert left.done.wait(10)
+    assert left.codes == [2]
+    assert left.alarms == [3602.0, 0.0, 2.0]
+
+
+def test_no_clock_starts_in_a_process_of_others() -> None:
+    """Where the program is a guest, as in these tests, a request to end starts nothing."""
+    left = Left()
+    left.ending.enabled = False
+    left.ending.begin(3, 0.0)
+    assert not left.ending.begun
+    assert (left.codes, left.alarms) == ([], [])
+    assert not ENDING.enabled
+
+
+@pytest.mark.process
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("held_by", ["write", "lock", "loop"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 7), (signal.SIGHUP, 8)])
+def test_a_signal_ends_a_program_whatever_holds_it(held_by: str, number: signal.Signals, code: int) -> None:
+    """In a write that blocks, in a lock, and where the event loop hears the signal and does not end."""
+    with started(BLOCKED, held_by) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        rest = process.stdout.read()
+        assert process.wait() == code
+    assert rest == ("heard\n" if held_by == "loop" else "")
+
+
+@pytest.mark.process
+@pytest.mark.timeout(60)
+def test_a_thread_that_waits_does_not_hold_the_interpreter() -> None:
+    """The exit code is known, a thread never ends: the process ends with that code."""
+    with started(STUCK_THREADS) as process:
+        assert process.wait() == 5
+
+
+@pytest.mark.process
+@pytest.mark.timeout(60)
+def test_the_kernel_ends_what_no_code_of_ours_can() -> None:
+    """Where the interpreter blocks in its last write and our own force fails, SIGALRM ends the process."""
+    with started(FINALIZING) as process:
+        assert process.wait() == -signal.SIGALRM

@@ -1,0 +1,143 @@
+"""A terminal that goes away or stops reading ends the program in time, with everything that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.ui.pseudo_terminal import WAITS, Terminal
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
+VIEWER = "http://127.0.0.1:9/"
+"""A port that nobody listens on: the viewer shows why."""
+DRAWN = b"refused"
+ENTERED = b"\x1b[?1049h"
+"""Begins the alternate screen."""
+
+
+def children(pid: int) -> list[int]:
+    """Return the child processes of a process."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def threads(pid: int) -> int:
+    """Return the number of threads of a process."""
+    return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+
+
+def is_stopped(pid: int) -> bool:
+    """Return True for a process that a signal has stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@contextmanager
+def watched(pids: list[int]) -> Iterator[list[int]]:
+    """Yield descriptors that become readable when the processes have ended."""
+    with ExitStack() as stack:
+        descriptors = [os.pidfd_open(pid) for pid in pids]
+        for descriptor in descriptors:
+            stack.callback(os.close, descriptor)
+        yield descriptors
+
+
+async def ended(descriptor: int) -> None:
+    """Wait for a process's end."""
+    loop, end = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, end.set)
+    await end.wait()
+    loop.remove_reader(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+async def test_a_terminal_that_nobody_reads_does_not_hold_the_program(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """Where every write blocks, a signal still ends the viewer, with the signal's exit code."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running(VIEWER) as process:
+        await terminal.until(DRAWN)
+        terminal.fill()
+        process.send_signal(number)
+        assert await process.wait() == code
+
+
+async def test_the_demo_ends_with_a_terminal_that_nobody_reads(tmp_path: Path) -> None:
+    """Its servers, too."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running("demo", "--load", "0") as process:
+        await terminal.until(b"spark-b")
+        pids = children(process.pid)
+        assert len(pids) == 2
+        with watched(pids) as descriptors:
+            terminal.fill()
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 143
+            for descriptor in descriptors:
+                await ended(descriptor)
+
+
+async def test_sigcont_starts_nothing_twice(tmp_path: Path) -> None:
+    """Each SIGCONT takes the terminal once more, draws all of it, and adds no thread; q ends the viewer."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running(VIEWER) as process:
+        await terminal.until(DRAWN)
+        counts = []
+        for time in range(2, 6):
+            process.send_signal(signal.SIGCONT)
+            while terminal.seen.count(ENTERED) < time:
+                await terminal.more()
+            await terminal.until(DRAWN, after=terminal.seen.rindex(ENTERED))
+            counts.append(threads(process.pid))
+        assert counts[-1] <= counts[0]
+        terminal.type(b"q")
+        assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGHUP, signal.SIGCONT), (signal.SIGCONT, signal.SIGHUP)])
+async def test_the_kernels_two_signals_end_it_once(
+    tmp_path: Path, numbers: tuple[signal.Signals, ...]
+) -> None:
+    """SIGHUP and SIGCONT, which the kernel sends together: the exit code is that of SIGHUP."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running(VIEWER) as process:
+        await terminal.until(DRAWN)
+        for number in numbers:
+            process.send_signal(number)
+        assert await process.wait() == 129
+
+
+async def test_a_suspended_viewer_ends_with_its_terminal(tmp_path: Path) -> None:
+    """One that was put to sleep wakes up with its terminal gone, takes it no more, and ends."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running(VIEWER) as process:
+        await terminal.until(DRAWN)
+        process.send_signal(signal.SIGTSTP)
+        await terminal.until(b"\x1b[?1049l")
+        while not is_stopped(process.pid):
+            pass
+        terminal.close()
+        process.send_signal(signal.SIGCONT)  # as a shell does for its jobs; the kernel for some of them
+        assert await process.wait() == 129
+
+
+@pytest.mark.parametrize("leader", [(), WAITS])
+async def test_serving_ends_with_its_terminal(tmp_path: Path, leader: tuple[str, ...]) -> None:
+    """`demo --serve` whose terminal goes away ends, even where the session's leader keeps the hang-up."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running("demo", "--serve", "--load", "0", leader=leader) as process:
+        await terminal.until(b"Ctrl+C ends")
+        pids = children(children(process.pid)[0] if leader else process.pid)
+        assert len(pids) == 2
+        with watched(pids) as descriptors:
+            terminal.close()
+            assert await process.wait() == 129
+            for descriptor in descriptors:
+                await ended(descriptor)

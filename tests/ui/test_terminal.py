@@ -1,0 +1,131 @@
+"""The terminal's output: written in its own time, dropped where it is gone, waited for only so long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sparktop.ui.terminal import TerminalOutput
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[int, int]]:
+    """Yield the two ends of a pipe; a test may close them."""
+    reading, writing = os.pipe()
+    try:
+        yield reading, writing
+    finally:
+        for one in (reading, writing):
+            try:
+                os.close(one)
+            except OSError:
+                continue
+
+
+def fill(writing: int) -> None:
+    """Write until there is no room."""
+    os.set_blocking(writing, False)
+    try:
+        while True:
+            os.write(writing, bytes(4096))
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+
+
+def test_what_is_written_arrives_in_order() -> None:
+    """Every write, and what the encoding lacks as an escape; each is counted once."""
+    counted: list[str] = []
+    with pipe() as (reading, writing):
+        output = TerminalOutput(writing, encoding="ascii")
+        output.count = counted.append
+        output.write("first ")
+        output.write("⣿ last")
+        assert output.drain(30)
+        assert os.read(reading, 100) == b"first \\u28ff last"
+        assert (output.backlog, counted) == (0, ["first ", "⣿ last"])
+
+
+def test_a_terminal_without_a_reader_holds_nobody() -> None:
+    """A thousand writes return, the backlog says so, and waiting for them ends; later they are all there."""
+    with pipe() as (reading, writing):
+        fill(writing)
+        output = TerminalOutput(writing)
+        for _ in range(1000):
+            output.write("x")
+        assert output.backlog == 1000
+        assert output.drain(0.0) is False
+        while output.backlog:
+            os.read(reading, 1 << 16)
+        assert output.drain(30)
+
+
+def test_a_terminal_that_is_gone_takes_everything() -> None:
+    """After the first failed write nothing waits, and later writes are dropped."""
+    with pipe() as (reading, writing):
+        os.close(reading)
+        output = TerminalOutput(writing)
+        for _ in range(100):
+            output.write("x")
+        assert output.drain(30)
+        output.write("y")
+        assert output.drain(0.0)
+        assert output.backlog == 0
+
+
+def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
+    """Another program may have made the terminal non-blocking: nothing is lost."""
+    with pipe() as (reading, writing):
+        fill(writing)
+        os.set_blocking(writing, False)
+        output = TerminalOutput(writing)
+        output.write("end")
+        got = b""
+        while not got.endswith(b"end"):
+            got = os.read(reading, 1 << 20)
+
+
+def test_a_signal_handler_may_write_in_the_middle_of_a_write() -> None:
+    """Handlers that write, called between any two steps of a write, lose nothing and lock nothing."""
+    with pipe() as (reading, writing):
+        output, written, got = TerminalOutput(writing), 0, 0
+
+        def handler(*_: object) -> None:
+            nonlocal written
+            output.write("h")
+            written += 1
+
+        def read() -> None:
+            nonlocal got
+            while data := os.read(reading, 1 << 16):
+                got += len(data)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        before = signal.signal(signal.SIGUSR1, handler)
+        try:
+            for _ in range(2000):
+                output.write("m")
+                os.kill(os.getpid(), signal.SIGUSR1)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert output.drain(30)
+        os.close(writing)
+        reader.join()
+        assert got == 2000 + written
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_long_write_is_written_whole(size: int) -> None:
+    """One that does not fit into the terminal's buffer goes in parts."""
+    with pipe() as (reading, writing):
+        output = TerminalOutput(writing)
+        output.write("z" * size)
+        got = 0
+        while got < size:
+            got += len(os.read(reading, 1 << 16))
+        assert (got, output.drain(30)) == (size, True)
