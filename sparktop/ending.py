@@ -14,7 +14,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,13 +27,18 @@ _ALARM_AFTER_S = 2.0
 """The kernel's clock runs out so long after ours."""
 
 
+def _kernel_alarm(seconds: float) -> None:
+    """Have SIGALRM end the process after some seconds; never with 0."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
 class Ending:
     """The clock of one process."""
 
     def __init__(
         self,
         leave: Callable[[int], object] = os._exit,
-        alarm: Callable[[float], object] = partial(signal.setitimer, signal.ITIMER_REAL),
+        alarm: Callable[[float], object] = _kernel_alarm,
         *,
         enabled: bool = True,
     ) -> None:
