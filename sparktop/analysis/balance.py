@@ -71,6 +71,8 @@ class GroupLoad:
     """How the router says that it chooses."""
     step_time: StepTime | None = None
     """Of an earlier window, for one whose batches do not vary enough."""
+    router: str | None = "router"
+    """The name of what distributes the requests; None if no router is known: then the word only describes."""
 
 
 def window_s(e2e_s: float | None) -> float:
@@ -90,7 +92,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     grid = lay_out(load.tracks, now_s, wanted)
     if grid is None:
         reason = balance_words.nothing_to_compare(load.tracks, now_s)
-        return Balance(load.group, names, needed_s=needed, reasons=(reason,))
+        return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
     figures = look(load, grid, needed)
     words, why = _words(figures)
     if (
@@ -200,6 +202,7 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
     result = Balance(
         group=figures.load.group,
         backends=names,
+        router=figures.load.router,
         word=words[0],
         word_now=words[0],
         also=tuple(words[1:]),
@@ -237,7 +240,21 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
     if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or rhythm_says_most(figures)):
         reasons = (_other_swing(figures, result), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid) if judged else (None, None)
-    return replace(result, reasons=reasons, cause=cause, hint=hint)
+    result = replace(result, reasons=reasons, cause=cause, hint=hint)
+    return result if result.router is not None or not result.word.bad else _description(result, grid)
+
+
+def _description(found: Balance, grid: LoadGrid) -> Balance:
+    """Return a bad verdict as a description of loads that no known router distributes."""
+    return replace(
+        found,
+        word=BalanceWord.UNEVEN,
+        word_now=BalanceWord.UNEVEN,
+        also=(),
+        # No router could have distributed these requests evenly.
+        lost_percent=None,
+        reasons=balance_words.unrouted(found, grid),
+    )
 
 
 def _other_swing(figures: Figures, result: Balance) -> str:
@@ -248,16 +265,18 @@ def _other_swing(figures: Figures, result: Balance) -> str:
 
 
 def _period(figures: Figures) -> float | None:
-    """Give the swing's period: of two changes of the lead, of the rhythm, of the convoys or of the turns."""
+    """Return the swing's period by the rule that decided: lead, rhythm, convoys, else the loads' turns.
+
+    None where that rule has none: the best lag of any noise is no period.
+    """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
     if leads_alternate(figures) and len(figures.grid.loads) == limits.PAIR and swap is not None:
         return 2 * swap
-    if not rhythm_says_most(figures):
-        if convoys is not None and convoys.period_s is not None and convoys_alternate(figures):
-            return convoys.period_s
-        if figures.turns.period_s is not None:
-            return figures.turns.period_s
-    return None if swing is None else swing.period_s
+    if rhythm_says_most(figures) and swing is not None:
+        return swing.period_s
+    if convoys is not None and convoys.period_s is not None and convoys_alternate(figures):
+        return convoys.period_s
+    return figures.turns.period_s
 
 
 def _confidence(figures: Figures, word: BalanceWord) -> float | None:

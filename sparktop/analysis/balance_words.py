@@ -27,6 +27,10 @@ _ONE_LENGTH = 0.1
 _FLAT_S = 120.0
 _COLD_SHARE = 0.85
 _STUCK_S = 40.0
+_NO_ROUTER = (
+    "no router is known to distribute their requests; if one does, list it with its backends under "
+    "[[routers]] in sparktop.toml, and its balance is judged"
+)
 
 
 def needs_more(seconds: float) -> str:
@@ -83,6 +87,19 @@ def reasons(
     if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         said += _free_slot(result.free_slot_percent)
     return (*said, *_absent(grid))
+
+
+def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
+    """Describe the loads of a bad verdict without a known router, and say how to make the router known."""
+    word, said = result.word_now, list(result.reasons[:1])
+    if word is BalanceWord.OSCILLATING:
+        pair = len(result.backends) == _PAIR
+        names = " and ".join(result.backends) if pair else f"{len(result.backends)} backends"
+        every = "" if result.period_s is None else f", there and back in {_seconds(result.period_s)}"
+        said = [f"the loads of {names} take turns{every}"]
+    elif word is BalanceWord.STARVED:
+        said = _starved(result) or said
+    return (*said, _NO_ROUTER, *_absent(grid))
 
 
 def _price(result: Balance) -> list[str]:
@@ -214,13 +231,25 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
             f"{stuck} holds requests and makes no token",
             f"look at {stuck}'s log and at its version's known faults; restart it",
         )
+    return (None, None) if load.router is None else _routed_advice(result, load, grid)
+
+
+def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
+    """Return cause and hint for what a router did."""
     failing = [track.name for track in grid.tracks if track.errors]
     word = result.word_now
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
+        names = " and ".join(failing)
         return (
-            f"cooldowns: {' and '.join(failing)} had errors, was taken out and came back empty",
+            f"cooldowns: {names} had errors, was taken out and came back empty",
             "mend the errors, or try disable_cooldowns: true in the router's settings",
         )
+    return _load_advice(result, load, grid)
+
+
+def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
+    """Return cause and hint where no backend failed: waves, a cold burst or counters that drifted."""
+    word = result.word_now
     if word is BalanceWord.OSCILLATING:
         return _waves(result, load, grid)
     if word in {BalanceWord.STARVED, BalanceWord.UNEVEN} and _cold_burst(load, grid):

@@ -111,8 +111,9 @@ def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: b
     """Add to a judgement who got how many requests; where the loads said nothing bad, it may become uneven.
 
     `all_told`: the counts are of everything there was, however short (a level of a sweep), and need no full
-    window. Not where the group is idle (ties that go to the first harm nobody), and not where the backend
-    that takes most has no more load than the others: then it is quicker, or its requests are shorter.
+    window. Not without a known router, nor where the group is idle (ties that go to the first harm nobody),
+    nor where the backend that takes most has no more load than the others: it is quicker, or its requests
+    are shorter.
     """
     if found is None:
         return balance
@@ -122,7 +123,7 @@ def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: b
         requests_share=found.shares,
         requests_chance=found.chance,
     )
-    if not found.uneven:
+    if not found.uneven or balance.router is None:
         return told
     word, said = balance.word_now, found.sentence
     reasons = (*balance.reasons[: _FIRST - 1], said, *balance.reasons[_FIRST - 1 :])

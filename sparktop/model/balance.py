@@ -219,6 +219,11 @@ class Balance:
     """Median life of a request in the group, from merged buckets."""
     length_variation: float | None = None
     """Standard deviation over mean of the answers' lengths; 0 where all are alike."""
+    router: str | None = None
+    """The name of what distributes the requests; a server's own name for its lanes, None if none is known.
+
+    Without a router the word only describes the loads: nothing distributes them, so nothing does it badly.
+    """
     strategy: str | None = None
     """How the router in front says that it chooses, or the config's label."""
     sample_skew_ms: float | None = None
@@ -231,6 +236,11 @@ class Balance:
     """What it most likely comes from; None without evidence."""
     hint: str | None = None
     """What to try; None without evidence."""
+
+    @property
+    def bad(self) -> bool:
+        """True if the announced word calls for action: a bad word, and a known router that it applies to."""
+        return self.word.bad and self.router is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sparktop.panels.balance_many import many_rows
 from sparktop.panels.balance_pair import pair_rows
 from sparktop.panels.balance_plots import plots
 from sparktop.panels.balance_slots import GUTTER, group_slots
-from sparktop.panels.balance_verdict import WORD_ROLES, flowed, reason_rows, verdict_pieces
+from sparktop.panels.balance_verdict import flowed, reason_rows, verdict_pieces, word_role
 from sparktop.panels.figures import label
 from sparktop.panels.frame import framed
 from sparktop.panels.rows import Row, fit_row, merged
@@ -78,7 +78,6 @@ def evidence_screen(
 def _in_frame(
     rows: Sequence[Row], balance: Balance, width: int, height: int, *, title: str, note: str
 ) -> list[Row]:
-    word = balance.word
     return [
         merged(row)
         for row in framed(
@@ -87,7 +86,7 @@ def _in_frame(
             height,
             role="selected",
             title=[("┐", "border"), (title, "title"), ("┌", "border"), *group_title(balance)],
-            status=[("┐", "border"), (word.value, WORD_ROLES[word]), ("┌", "border")],
+            status=[("┐", "border"), (balance.word.value, word_role(balance)), ("┌", "border")],
             note=[(note, "muted")],
         )
     ]

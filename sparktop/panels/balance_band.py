@@ -16,7 +16,7 @@ from sparktop.panels.balance_lines import LoadLine, balance_axis, group_lines, l
 from sparktop.panels.balance_many import share_rows
 from sparktop.panels.balance_pair import DOWN, UP, lead_runs
 from sparktop.panels.balance_slots import GroupSlots, group_slots, layered, load_slots
-from sparktop.panels.balance_verdict import WORD_ROLES, flowed, reason_rows, verdict_pieces
+from sparktop.panels.balance_verdict import flowed, reason_rows, verdict_pieces, word_role
 from sparktop.panels.figures import label
 from sparktop.panels.frame import framed
 from sparktop.panels.graph import TimeAxis, area_rows, caption
@@ -62,7 +62,7 @@ def balance_band(
         height,
         role="selected" if selected else "border",
         title=[("┐", "border"), ("balance", "title"), ("┌", "border"), *group_title(balance)],
-        status=[("┐", "border"), (balance.word.value, WORD_ROLES[balance.word]), ("┌", "border")],
+        status=[("┐", "border"), (balance.word.value, word_role(balance)), ("┌", "border")],
         note=[(" b shows it large ", "muted")],
     )
 

@@ -27,12 +27,17 @@ def questions(balance: Balance) -> list[Question]:
     lead, rhythm, turns = lead_checks(balance), rhythm_checks(balance), turns_checks(balance)
     convoys, arrivals = convoys_checks(balance), arrivals_checks(balance)
     skewed, requests = _uneven(balance), _requests(balance)
-    swings, uneven = BalanceWord.OSCILLATING in said, BalanceWord.UNEVEN in said
+    uneven = BalanceWord.UNEVEN in said
+    # Without a known router "uneven" describes a swing too.
+    swings = BalanceWord.OSCILLATING in said or (uneven and balance.router is None)
     alternate, unequal = all_hold(lead), all_hold(requests)
     # Five ways lead to "oscillating", and two to "uneven": at least one of them has.
     regular, coming, herded = all_hold(rhythm), all_hold(convoys), all_hold(arrivals)
-    turning = swings and (all_hold(turns) or not (alternate or regular or coming or herded))
-    ahead = uneven and (all_hold(skewed) or not unequal)
+    turning = swings and (
+        all_hold(turns)
+        or (BalanceWord.OSCILLATING in said and not (alternate or regular or coming or herded))
+    )
+    ahead = uneven and (all_hold(skewed) or (balance.router is not None and not unequal))
     answers = (
         ("Is there enough to tell?", judged, _enough(balance)),
         ("Does the lead change again and again?", swings and alternate if judged else None, lead),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from sparktop.graphics import numbers
@@ -28,9 +29,14 @@ _WINDOW_BAR = 10
 
 
 def word_run(balance: Balance) -> Run:
-    """Give the word with its sign, in its role."""
-    sign = "▲ " if balance.word.bad else ""
-    return f"{sign}{balance.word.value}", WORD_ROLES[balance.word]
+    """Return the word with its sign, in its role; without a known router it warns of nothing."""
+    sign = "▲ " if balance.bad else ""
+    return f"{sign}{balance.word.value}", word_role(balance)
+
+
+def word_role(balance: Balance) -> str:
+    """Return the colour of a group's announced word."""
+    return WORD_ROLES[balance.word] if balance.router is not None or not balance.word.bad else "text"
 
 
 def short_seconds(seconds: float) -> str:
@@ -42,11 +48,14 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     """Give the figures of the verdict, the most telling first, each to be kept whole; `short`: no times."""
     since = [] if balance.since is None else [label(f" since {balance.since.astimezone():%H:%M:%S}")]
     pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
+    if balance.router is None:
+        pieces.append([label("no router known")])
     if balance.period_s is not None:
         pieces.append([label("period "), figure(short_seconds(balance.period_s))])
     pieces += [[label("also "), (word.value, WORD_ROLES[word])] for word in balance.also]
     if balance.word is not balance.word_now:
-        pieces.append([label("this window alone: "), (balance.word_now.value, WORD_ROLES[balance.word_now])])
+        role = word_role(replace(balance, word=balance.word_now))
+        pieces.append([label("this window alone: "), (balance.word_now.value, role)])
     if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         pieces += _judged(balance)
     pieces += _looked_at(balance)
@@ -66,8 +75,12 @@ def _judged(balance: Balance) -> list[Row]:
     hungry = max(balance.starved_percent, key=lambda one: balance.starved_percent[one], default=None)
     if hungry is not None and balance.starved_percent[hungry] >= _WORTH_A_FIGURE:
         share = numbers.percent(balance.starved_percent[hungry]).strip()
-        pieces.append([label(f"{fit(hungry, min(16, cell_width(hungry)))} starved "), figure(share)])
+        what = "starved" if balance.router is not None else "empty"
+        pieces.append([label(f"{fit(hungry, min(16, cell_width(hungry)))} {what} "), figure(share)])
     lost = balance.lost_percent
+    if balance.router is None:
+        # Without a router there is no even split that was missed.
+        return pieces
     if lost is None:
         pieces.append([label("lost –")])
     elif lost >= _WORTH_A_FIGURE:

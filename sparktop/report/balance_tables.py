@@ -20,6 +20,7 @@ def balances(snapshot: Snapshot) -> Table:
     """Give the word for each group and its figures."""
     columns = (
         Column("group", Kind.NAME),
+        Column("router", Kind.NAME),
         Column("balance", Kind.WORD),
         Column("since"),
         Column("period"),
@@ -31,6 +32,7 @@ def balances(snapshot: Snapshot) -> Table:
     rows = (
         (
             cell.name(one.group),
+            "none" if one.router is None else cell.name(one.router),
             one.word.value,
             UNKNOWN if one.since is None else cell.time_of(one.since),
             cell.duration(one.period_s),
@@ -56,7 +58,8 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
     for one in balances:
         figures = (
             f"{clean(one.group)}: {one.word.value}",
-            f"since {one.since:%H:%M:%S} UTC" if one.since and one.word.bad else "",
+            "no router known" if one.router is None else "",
+            f"since {one.since:%H:%M:%S} UTC" if one.since and one.bad else "",
             f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
             f"looked at {one.sample_hz:.0f} times a second" if one.sample_hz and one.sample_hz >= 1.5 else "",  # noqa: PLR2004 - more than once
             f"strategy {clean(one.strategy)}" if one.strategy else "",

@@ -76,6 +76,7 @@ def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, obj
     """Give a group's balance; `time` writes a time of day as the schema has it."""
     return {
         "group": one.group,
+        "router": one.router,
         "backends": one.backends,
         "verdict": one.word.value,
         "verdict_now": one.word_now.value,

@@ -96,7 +96,7 @@ class BalanceBook:
 
     def _hold(self, found: Balance, alerts: AlertBook, now: datetime) -> None:
         """Hold an alert while a bad word is announced, with the newest evidence for that word."""
-        alert_id = f"balance:{found.group}:{found.word.value}" if found.word.bad else None
+        alert_id = f"balance:{found.group}:{found.word.value}" if found.bad else None
         before = self._alerts.get(found.group)
         if before is not None and before != alert_id:
             alerts.clear(before)
@@ -127,7 +127,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     # Without cooldowns errors explain no swing.
     blamed = {} if router and router.cooldowns_disabled else errors
     tracks = _tracks(group, since, blamed)
-    load = GroupLoad(group.name, tracks, life_s, variation, strategy, watch.step_time)
+    load = GroupLoad(group.name, tracks, life_s, variation, strategy, watch.step_time, group.router_name)
     found = judge(load, at)
     if _may_be_uneven(found):
         found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
@@ -227,7 +227,7 @@ def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
 
 def _event(change: BalanceChange, found: Balance) -> Event | None:
     """Make an event of a change that a person should know of: a bad word begins, changes or ends."""
-    if not (change.after.bad or change.before.bad):
+    if found.router is None or not (change.after.bad or change.before.bad):
         return None
     hint = found.hint if change.after.bad else None
     severity = Severity.WARNING if change.after.bad else Severity.INFO

@@ -35,6 +35,11 @@ class JudgedGroup:
     """Backend by the router's id."""
     lanes_of: str | None = None
 
+    @property
+    def router_name(self) -> str | None:
+        """The name of what distributes the requests; for lanes their server's, None if no router is known."""
+        return self.router.target.name if self.router is not None else self.lanes_of
+
 
 def judged_groups(
     backends: Mapping[str, BackendTrack],

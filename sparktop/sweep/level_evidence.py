@@ -89,6 +89,8 @@ def level_balance(level: LevelResult) -> Balance | None:
     group, backends, hint = kept.get("group"), kept.get("backends"), kept.get("hint")
     return Balance(
         group=group if isinstance(group, str) else "",
+        # A sweep's level has a balance only where a router was its target.
+        router=group if isinstance(group, str) else "",
         backends=tuple(one for one in backends if isinstance(one, str)) if isinstance(backends, list) else (),
         word=word,
         word_now=word,

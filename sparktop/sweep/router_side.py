@@ -52,7 +52,7 @@ def router_side(
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
     if len(looks) > 1 and until is not None:
         tracks = [_track(backend, points) for backend, points in looks.items()]
-        load = GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0, strategy=strategy)
+        load = GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0, strategy=strategy, router=name)
         judged = judge(load, until)
         shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
         found |= _balance_json(weigh_requests(judged, shares, all_told=True))

@@ -96,6 +96,7 @@ JUDGED = Balance(
     mean_total=10.0,
     mean_load={"a": 9.4, "b": 0.6},
     reasons=("even: mean load a 9.4 · b 0.6", "something else"),
+    router="proxy",
 )
 FOUND = request_shares({"a": 387.0, "b": 25.0})
 EVEN = request_shares({"a": 200.0, "b": 212.0})
@@ -134,6 +135,13 @@ def test_the_quicker_backend_may_get_more() -> None:
     found = weigh_requests(replace(JUDGED, mean_load={"a": 5.2, "b": 4.8}), FOUND)
     assert found.word_now is Is.BALANCED
     assert found.reasons[-1].endswith("and is done with them sooner")
+
+
+def test_without_a_known_router_nobody_sends_too_many() -> None:
+    """Two owners each use their own backend: the counts are shown, and no word comes of them."""
+    found = weigh_requests(replace(JUDGED, router=None), FOUND)
+    assert (found.word_now, found.reasons) == (Is.BALANCED, JUDGED.reasons)
+    assert found.requests == 412
 
 
 @pytest.mark.parametrize("word", [Is.OSCILLATING, Is.STARVED, Is.UNEVEN])

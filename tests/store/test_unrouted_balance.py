@@ -1,0 +1,95 @@
+"""Servers of one model that no known router joins: their loads are described, and nothing warns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.balance import BalanceWord as Is
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.balance import evidence_screen
+from sparktop.panels.balance_band import balance_band
+from sparktop.panels.rows import row_text
+from sparktop.report import markdown
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render
+from tests.store.fed_traces import Look, Pair, looks
+
+TURN_S, LOAD, LIFE_S = 30.0, 8.0, 12.0
+UNROUTED = "no router is known to distribute their requests; if one does, list it with its backends under"
+
+
+def owners(seconds: float, hz: float = 2.0) -> list[Look]:
+    """Return two owners' loads: each has 8 requests on its own server for 30 s, then the other one has."""
+    tokens = [0.0, 0.0]
+    made: list[Look] = []
+    for step in range(int(seconds * hz)):
+        busy = int(step / hz / TURN_S) % 2
+        tokens[busy] += LOAD * 64.0 / LIFE_S / hz
+        loads = (LOAD * (busy == 0), LOAD * (busy == 1))
+        made.append(Look(step / hz, loads, (0.0, 0.0), (tokens[0], tokens[1])))
+    return made
+
+
+@pytest.fixture(scope="module")
+def taking_turns() -> list[Snapshot]:
+    """Play ten minutes of the two owners to a store that knows no router."""
+    return [*Pair(router=None).play(owners(600), life_s=LIFE_S, snapshot_every_s=5.0)]
+
+
+def test_owners_that_take_turns_raise_no_alarm(taking_turns: list[Snapshot]) -> None:
+    """Ten minutes of opposite loads without a router: no bad word but a description, no alert, no event."""
+    words = {one.word for seen in taking_turns for one in seen.balance}
+    assert words == {Is.UNKNOWN, Is.UNEVEN}
+    assert {seen.alerts for seen in taking_turns} == {()}
+    assert taking_turns[-1].events == ()
+
+
+def test_the_description_has_the_true_period_and_no_cause(taking_turns: list[Snapshot]) -> None:
+    """The period is that of the owners, 60 s; there is nothing lost, no cause and no hint."""
+    (found,) = taking_turns[-1].balance
+    assert (found.router, found.bad, found.cause, found.hint, found.lost_percent) == (
+        None,
+        False,
+        None,
+        None,
+        None,
+    )
+    assert found.period_s == pytest.approx(60.0, abs=1.0)
+    assert found.reasons[0] == "the loads of spark-a and spark-b take turns, there and back in 60 s"
+    assert found.reasons[1].startswith(UNROUTED)
+
+
+def test_the_same_loads_behind_a_router_are_a_swing() -> None:
+    """With a known router the very same loads are an oscillation, with an alert."""
+    seen = [*Pair().play(owners(200), life_s=LIFE_S, snapshot_every_s=5.0)][-1]
+    (found,) = seen.balance
+    assert (found.word, found.router, found.bad) == (Is.OSCILLATING, "proxy", True)
+    assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
+
+
+def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -> None:
+    """JSON, text, Markdown, the band and the evidence agree: a description without a warning."""
+    seen = taking_turns[-1]
+    (found,) = json.loads(json.dumps(to_json(seen)))["balance"]
+    assert (found["verdict"], found["router"], found["hint"]) == ("uneven", None, None)
+    assert "balance of m: uneven · no router known" in render(seen, 100)
+    row = next(line for line in markdown.render(seen).splitlines() if "uneven" in line)
+    assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`none`", "uneven"]
+    band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4)]
+    assert "│ uneven since " in band[1]
+    assert "no router known" in band[2]
+    evidence = [row_text(row) for row in evidence_screen(seen.balance[0], seen, 80, 22)]
+    turns = next(row for row in evidence if "Do they fill and empty in turns?" in row)
+    assert turns.rstrip("│ ").endswith("yes ─")
+
+
+def test_a_recorded_swing_without_its_router_warns_of_nothing() -> None:
+    """A real see-saw whose router is not listed: the swing is described with its own period."""
+    seen = [*Pair(router=None).play(looks("leastbusy-c16"), life_s=3.6)][-1]
+    (found,) = seen.balance
+    assert (found.word, found.cause, found.hint, seen.alerts, seen.events) == (Is.UNEVEN, None, None, (), ())
+    assert 5.0 <= (found.period_s or 0.0) <= 6.5
+    assert not replace(found, word=Is.OSCILLATING).bad
