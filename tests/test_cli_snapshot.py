@@ -44,7 +44,7 @@ Feed = Callable[[Store], None]
 
 
 def good(store: Store) -> None:
-    for at in (1.0, 2.0):
+    for at in (1.0, 2.0, 3.0):
         store.accept(NODE, NodeSample(at))
         store.accept(BACKEND, EngineSample(at, "vllm", (LaneSample("0", running=1.0),)))
 
@@ -207,16 +207,16 @@ def seen(backend_points: int, node_points: int, failure: Failure | None = None) 
 @pytest.mark.parametrize(
     ("snapshot", "expected"),
     [
-        (seen(2, 2), True),
-        (seen(1, 2), False),
-        (seen(2, 1), False),
+        (seen(3, 2), True),
+        (seen(2, 2), False),
+        (seen(3, 1), False),
         (seen(0, 2, REFUSED), True),
         (seen(0, 0), False),
     ],
-    ids=["both", "backend once", "node once", "failed", "nothing"],
+    ids=["both", "backend for an interval", "node once", "failed", "nothing"],
 )
-def test_enough_is_two_samples_or_a_failure(snapshot: Snapshot, *, expected: bool) -> None:
-    """Every source must have given two samples or failed, also when the samples knew nothing."""
+def test_enough_is_two_intervals_or_a_failure(snapshot: Snapshot, *, expected: bool) -> None:
+    """Every backend must have been seen for two intervals or have failed, also if its samples were empty."""
     assert has_told(snapshot, WATCH) is expected
 
 
@@ -224,20 +224,20 @@ def test_a_router_must_have_told_once() -> None:
     """One answer of a router is a whole one; before it, or a failure, there is not enough."""
     silent = RouterView("proxy", "http://p:4000")
     for router, enough in ((silent, False), (replace(silent, age_s=0.1), True)):
-        assert has_told(replace(seen(2, 2), routers=(router,)), WATCH) is enough
+        assert has_told(replace(seen(3, 2), routers=(router,)), WATCH) is enough
     failed = replace(silent, failure=REFUSED)
-    assert has_told(replace(seen(2, 2), routers=(failed,)), WATCH)
+    assert has_told(replace(seen(3, 2), routers=(failed,)), WATCH)
     assert "proxy: " in why_nothing(replace(seen(0, 0), routers=(failed,)))
 
 
 def test_a_search_must_have_ended() -> None:
     """With hosts to search it is enough when a server was found or the search said that there is none."""
     watch = replace(WATCH, backends=(), discover=("host",))
-    nothing = replace(seen(2, 2), backends=())
+    nothing = replace(seen(3, 2), backends=())
     note = Event(nothing.taken_at, Severity.INFO, "discovery", "host: nothing")
     assert not has_told(nothing, watch)
     assert has_told(replace(nothing, events=(note,)), watch)
-    assert has_told(seen(2, 2), watch)
+    assert has_told(seen(3, 2), watch)
     assert not has_told(seen(1, 2), watch)
 
 

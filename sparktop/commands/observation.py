@@ -1,4 +1,4 @@
-"""Watching for a moment, without a screen: when is it enough, and what to say when nothing answered."""
+"""Watching for a moment without a screen: when to stop, and what to say if nothing answered."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from sparktop.ending import hear
+from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.monitor import Monitor
 from sparktop.store import Store
+from sparktop.store.backend import least_rate_s
 
 _INTERRUPTED = 130
 ENOUGH_S = 5.0
-"""Without a time of their own nobody waits longer for a second sample."""
+"""Longest wait for rates if no time is given."""
+GLANCE_INTERVAL_S = 1.0
+"""Longest poll interval if no time is given: two intervals must fit into `ENOUGH_S`."""
 _LOOK_S = 0.05
 """How often it is looked whether every source has told."""
 _REASONS = 3
@@ -24,7 +29,12 @@ _REASONS = 3
 
 
 async def observe(watch: Watch, seconds: float | None, *, simulated: bool = False) -> tuple[Snapshot, bool]:
-    """Watch until `seconds` are over, everything has told, or Ctrl+C; tell whether it was Ctrl+C."""
+    """Watch for `seconds` (None: until `has_told`) or until Ctrl+C; return the snapshot and "interrupted".
+
+    Balance is judged by the monitor's timer, and once more at the end if it is due then.
+    """
+    if seconds is None:
+        watch = replace(watch, interval_s=min(watch.interval_s, GLANCE_INTERVAL_S))
     interrupted = asyncio.Event()
 
     def interrupt(_: signal.Signals) -> None:
@@ -40,6 +50,7 @@ async def observe(watch: Watch, seconds: float | None, *, simulated: bool = Fals
             await wait_for(lambda: has_told(store.snapshot(), watch), ENOUGH_S, interrupted)
         else:
             await wait_for(lambda: False, seconds, interrupted)
+        store.judge()
         snapshot = store.snapshot()
     finally:
         await monitor.stop()
@@ -65,14 +76,23 @@ async def wait_for(
 
 
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
-    """Tell whether every source gave two samples (a router one) or failed, and all hosts were looked at."""
+    """Return whether every source failed or gave enough, and all hosts were searched.
+
+    Enough is looks at a backend over the span of a rate, two samples of a node, one of a router.
+    """
+    span_s = least_rate_s(snapshot.interval_s)
     found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)
     if watch.discover and not found and not _discovery_notes(snapshot):
         return False
-    backends = (one.failure is not None or len(one.history.running) > 1 for one in snapshot.backends)
+    backends = (one.failure is not None or _covers(one.history.running, span_s) for one in snapshot.backends)
     nodes = (one.failure is not None or len(one.history.cpu_percent) > 1 for one in snapshot.nodes)
     routers = (one.failure is not None or one.age_s is not None for one in snapshot.routers)
     return all(backends) and all(nodes) and all(routers)
+
+
+def _covers(looks: Series, span_s: float) -> bool:
+    times, _ = looks.arrays()
+    return len(times) > 1 and times[-1] - times[0] >= span_s
 
 
 def _discovery_notes(snapshot: Snapshot) -> list[str]:

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=number(0.1, _DAY_S, " seconds"),
         metavar="S",
-        help="watch for S seconds (default: until all gave two samples or failed, 5 at most)",
+        help="watch for S seconds (default: until rates cover two intervals or all failed, 5 at most)",
     )
     parser.add_argument("--format", choices=FORMATS, default="json", dest="form", help="default: json")
     parser.add_argument(

@@ -167,6 +167,8 @@ class BackendView:
     generation_tps: float | None = None
     """Over 10 s."""
     generation_tps_1s: float | None = None
+    rate_window_s: float | None = None
+    """Seconds that the rates over 10 s really cover, less after a start; None where that is too short."""
     rate_note: str | None = None
     """What is to be known of the generation rates: "per finished request" where the counter moves only at the
     end of a request, so that a window may hold tokens that came before it."""

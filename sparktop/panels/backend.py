@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.snapshot import BackendState, BackendView
-from sparktop.panels.figures import bar_runs, figure, label, latency_row, share_role, tokens_rate
+from sparktop.panels.figures import bar_runs, figure, label, latency_row, rate_words, share_role, tokens_rate
 from sparktop.panels.frame import framed
 from sparktop.panels.graph import TimeAxis, area_rows, caption, stacked_rows
 from sparktop.panels.rows import Row, Run, fit_row, in_role
@@ -176,7 +176,7 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     ]
     flat = [row for group in groups for row in group]
     if height >= len(flat) + 3:
-        latency_head: Row = [label("latency over 60 s · rates over 10 s")]
+        latency_head: Row = [label(f"latency over 60 s · rates {rate_words(view)}")]
         flat = [*groups[0], [], latency_head, *groups[1], [], *groups[2]]
     rows = [fit_row(row, width) for row in flat[:height]]
     if height > len(rows) + 1:

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
-from sparktop.panels.figures import bar_runs, figure, label, quantile_text, share_role
+from sparktop.panels.figures import bar_runs, figure, label, quantile_text, rate_words, share_role
 from sparktop.panels.node_tile import node_tile
 from sparktop.panels.rows import Row
 from sparktop.panels.sections import WIDE_FACTS, Section, bar_row, fact, facts, name_width, percent_run
 
-RATES = "over 10 s"
 _LATENCY_CELLS = 8
 _TILE_WIDTH = 40
 """Cells of each of several machines side by side, at least."""
@@ -46,10 +45,10 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
     window = window_words(latencies)
     return [
         Section("load", _load(view, width), "now"),
-        Section("throughput", _throughput(view, width), RATES if view.rate_note is None else view.rate_note),
+        Section("throughput", _throughput(view, width), view.rate_note or rate_words(view)),
         Section("latency", _latencies(view, width), window),
         Section("cache and speculation", _cache(view, width), window),
-        Section("memory roofline", _roofline(view, width), RATES),
+        Section("memory roofline", _roofline(view, width), rate_words(view)),
         Section("finished", _finished(view, width), "since its start"),
         Section("server", _server(view, nodes, width)),
     ]

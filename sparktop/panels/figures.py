@@ -5,12 +5,15 @@ from __future__ import annotations
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import bar
 from sparktop.graphics.cells import fit
-from sparktop.model.snapshot import Latency, Quantile
+from sparktop.model.snapshot import BackendView, Latency, Quantile
 from sparktop.palette import LEVELS
 from sparktop.panels.rows import Row, Run
 
 LATENCY_WIDTH = 9
 """Cells of one latency with its sign: ">9.99 s" or " 1234 ms"."""
+_RATES_S = 10.0
+_NEARLY = 0.9
+"""Share of the window from which on it counts as whole: a poll may be late or lost."""
 
 
 def label(text: str, width: int = 0) -> Run:
@@ -70,3 +73,11 @@ def share_role(percent: float | None, warn: float, bad: float) -> str:
     if percent is None:
         return "muted"
     return "bad" if percent >= bad else "warn" if percent >= warn else "title"
+
+
+def rate_words(view: BackendView) -> str:
+    """Return the time that rates cover: "over 10 s", "over 2.4 s so far" after a start."""
+    window_s = view.rate_window_s
+    if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
+        return f"over {_RATES_S:.0f} s"
+    return f"over {numbers.duration(window_s, 7).strip()}{' so far' if window_s < _RATES_S else ''}"

@@ -173,13 +173,13 @@ class Window:
             return next(tally for tally in self._past if tally.at >= since)
         return next((tally for tally in self._recent if tally.at >= since), None)
 
-    def rate(self, name: str, window_s: float) -> float | None:
-        """Give the rate of a counter between the oldest and the newest tally inside the window.
+    def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
+        """Return the rate of a counter between the oldest and the newest tally inside the window.
 
-        None with fewer than two of them, or where the newest does not tell the counter.
+        None where they are less than `least_s` apart, or where the newest does not have the counter.
         """
         counted = self.counted(name, window_s)
-        return counted[0] / counted[1] if counted else None
+        return counted[0] / counted[1] if counted and counted[1] >= least_s else None
 
     def ratio(self, part: str, whole: str, window_s: float) -> float | None:
         """Give what `part` counted for each one of `whole` inside the window; None where nothing was."""

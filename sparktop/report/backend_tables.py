@@ -44,6 +44,15 @@ def backend_load(backends: Sequence[BackendView]) -> Table:
     return Table("Backends", columns, tuple(rows))
 
 
+def rate_windows(backends: Sequence[BackendView]) -> str:
+    """Return the time that token rates cover: "over 10 s", less after a start, a range where they differ."""
+    known = [one.rate_window_s for one in backends if one.rate_window_s is not None]
+    if not known:
+        return "over 10 s"
+    shortest, longest = cell.seconds(min(known)), cell.seconds(max(known))
+    return f"over {longest} s" if shortest == longest else f"over {shortest} to {longest} s"
+
+
 def backend_work(backends: Sequence[BackendView]) -> Table:
     """Give how the backends come by their speed: caches, speculation, batches, memory read."""
     titles = ("preempt/s", "prefix hits", "drafts taken", "tokens/step", "read GB/s", "of the roofline")

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.report import cell
@@ -17,15 +17,19 @@ _LONG = 500
 
 
 def balances(snapshot: Snapshot) -> Table:
-    """Give the word for each group and its figures."""
+    """Return a row a group: the announced word and the figures of the newest window.
+
+    Where that window says otherwise of any group, its word stands beside in place of the flips.
+    """
+    differ = any(one.word is not one.word_now for one in snapshot.balance)
     columns = (
         Column("group", Kind.NAME),
         Column("router", Kind.NAME),
         Column("balance", Kind.WORD),
+        Column("now", Kind.WORD) if differ else Column("flips/min"),
         Column("since"),
         Column("period"),
-        Column("flips/min"),
-        Column("lost %"),
+        Column("lost"),
         Column("starved %", Kind.NAME),
         Column("requests %", Kind.NAME),
     )
@@ -33,10 +37,10 @@ def balances(snapshot: Snapshot) -> Table:
         (
             cell.name(one.group),
             "none" if one.router is None else cell.name(one.router),
-            one.word.value,
-            UNKNOWN if one.since is None else cell.time_of(one.since),
+            UNKNOWN if _not_announced(one) else one.word.value,
+            one.word_now.value if differ else _flips(one),
+            UNKNOWN if one.since is None or _not_announced(one) else cell.time_of(one.since),
             cell.duration(one.period_s),
-            UNKNOWN if one.lead_changes_per_min is None else f"{one.lead_changes_per_min:.1f}",
             cell.percent(one.lost_percent),
             _percents({name: share / 100 for name, share in one.starved_percent.items()}),
             _percents(one.requests_share),
@@ -44,6 +48,10 @@ def balances(snapshot: Snapshot) -> Table:
         for one in snapshot.balance
     )
     return Table("Balance", columns, tuple(rows))
+
+
+def _flips(one: Balance) -> str:
+    return UNKNOWN if one.lead_changes_per_min is None else f"{one.lead_changes_per_min:.1f}"
 
 
 def reasons(snapshot: Snapshot) -> Table:
@@ -57,7 +65,7 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
     """Give lines of at most `width` cells: the word with its figures, then why."""
     for one in balances:
         figures = (
-            f"{clean(one.group)}: {one.word.value}",
+            f"{clean(one.group)}: {_words(one)}",
             "no router known" if one.router is None else "",
             f"since {one.since:%H:%M:%S} UTC" if one.since and one.bad else "",
             f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
@@ -69,6 +77,20 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
         for text in _said(one):
             lines = wrap(clean(text, _LONG), width - 4, break_on_hyphens=False)
             yield from (f"{'    ' if number else '  '}{line}" for number, line in enumerate(lines))
+
+
+def _not_announced(one: Balance) -> bool:
+    """Return whether only the newest window has a word so far: one is announced after two judgements."""
+    return one.word is BalanceWord.UNKNOWN and one.word_now is not BalanceWord.UNKNOWN
+
+
+def _words(one: Balance) -> str:
+    """Return the announced word; beside it the newest window's, which the reasons explain, if it differs."""
+    if _not_announced(one):
+        return f"{one.word_now.value} in the newest window, not announced yet"
+    if one.word is one.word_now:
+        return one.word.value
+    return f"{one.word.value} (newest window: {one.word_now.value})"
 
 
 def _said(one: Balance) -> Iterator[str]:

@@ -33,6 +33,11 @@ def duration(seconds: float | None) -> str:
     return numbers.duration(seconds, 9).strip()
 
 
+def seconds(value: float) -> str:
+    """Return a time span in seconds, with one decimal below 9.5 s."""
+    return f"{value:.1f}" if value < 9.5 else f"{value:.0f}"  # noqa: PLR2004 - where two digits begin
+
+
 def rate(value: float | None) -> str:
     """Give things a second."""
     return numbers.rate(value, 8).strip()

@@ -56,8 +56,8 @@ tr:has(td.unreachable) .figure { color: var(--muted); }
 @media print { body { max-width: none; padding: 0; } h2 { break-after: avoid; } }
 """
 _FOOTER = (
-    "Token rates are over 10 s, latencies over the window named. – is unknown, &lt; and &gt; are bounds: the "
-    "histogram says no more. Figures of a source that does not answer are its last ones."
+    "latencies over the window named. – is unknown, &lt; and &gt; are bounds: the histogram says no more. "
+    "Figures of a source that does not answer are its last ones."
 )
 
 
@@ -69,6 +69,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
         f"<div><dt>{escape(title)}</dt><dd>{escape(figure)}</dd></div>"
         for title, figure in fleet_tables.totals(snapshot)
     )
+    rates = f"Token rates are {backend_tables.rate_windows(snapshot.backends)}"
     head, time = escape(fleet_tables.headline(snapshot)), fleet_tables.exact_time(snapshot)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -80,7 +81,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
         f'<header><h1>sparktop snapshot</h1>{badge}<p><time datetime="{time}">{head}</time></p></header>\n'
         f'<dl class="totals">{totals}</dl>\n'
         f'<div class="screen" role="img" aria-label="The screen; its figures are in the tables below">\n'
-        f"{screen.strip()}\n</div>\n{blocks}<footer>{_FOOTER}</footer>\n</body>\n</html>\n"
+        f"{screen.strip()}\n</div>\n{blocks}<footer>{rates}, {_FOOTER}</footer>\n</body>\n</html>\n"
     )
 
 

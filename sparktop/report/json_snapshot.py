@@ -35,6 +35,7 @@ _FIGURE_KEYS = (
     "prompt_tps",
     "generation_tps",
     "generation_tps_1s",
+    "rate_window_s",
     "requests_per_s",
     "preemptions_per_s",
     "prefix_cache_hit_percent",

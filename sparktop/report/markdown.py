@@ -25,7 +25,7 @@ _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
 """Columns whose title stands beside their figure where a table is written as a list."""
 _BACKTICKS = re.compile("`+")
-_LEGEND = "Token rates over 10 s, latencies over the window named; – is unknown, < and > are bounds."
+_LEGEND = "latencies over the window named; – is unknown, < and > are bounds."
 
 
 def render(snapshot: Snapshot) -> str:
@@ -56,7 +56,8 @@ def render(snapshot: Snapshot) -> str:
     ]
     if not backends and not nodes and not snapshot.routers:
         blocks.append("Nothing is watched.")
-    return "\n\n".join([*blocks, f"_{_LEGEND}_"]) + "\n"
+    legend = f"_Token rates {backend_tables.rate_windows(backends)}, {_LEGEND}_"
+    return "\n\n".join([*blocks, legend]) + "\n"
 
 
 def _head(snapshot: Snapshot) -> Iterator[str]:

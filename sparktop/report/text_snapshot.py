@@ -14,6 +14,7 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
+from sparktop.report.backend_tables import rate_windows
 from sparktop.report.balance_tables import balance_lines
 from sparktop.report.node_lines import node_lines
 
@@ -85,6 +86,7 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
         (
             f"generation {numbers.rate(totals.generation_tps, 8).strip()} t/s",
             f"prompt {numbers.rate(totals.prompt_tps, 8).strip()} t/s",
+            *([f"rates {rate_windows(snapshot.backends)}"] if snapshot.backends else []),
             f"running {_whole(totals.running)}",
             f"waiting {_whole(totals.waiting)}",
             f"alerts {len(snapshot.alerts)}",

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sparktop.analysis.speed_state import StepPace
@@ -26,6 +27,10 @@ from sparktop.store.token_rate import live_generation, rate_note
 
 RATE_WINDOW_S = 10.0
 """The window of token and request rates."""
+RATE_INTERVALS, _LEAST_RATE_S = 2.0, 2.0
+"""A rate covers two intervals and 2 s at least: over less, the grain of steps and looks decides."""
+_NEARLY = 0.9
+"""Share of a span that is enough of it: polls are rarely a full interval apart."""
 _REMEMBERED = tuple(one.name for one in fields(BackendHistory))
 _AS_SHOWN = (
     "running",
@@ -195,29 +200,37 @@ class BackendTrack:
         # With slow polling a window has to reach the sample before, or there would never be a figure.
         short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
         long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
-        read_bytes = window.rate("read_bytes_per_gpu", short_s)
+        rate = partial(window.rate, window_s=short_s, least_s=least_rate_s(interval_s))
+        read_bytes = rate("read_bytes_per_gpu")
         apart = self._prompt_counter != "prompt_tokens"
-        generated = window.rate("generation_tokens", short_s)
+        generated = rate("generation_tokens")
         lanes = self._lineage.last.lanes if self._lineage.last else ()
         return {
-            "prompt_tps": window.rate(self._prompt_counter, short_s),
-            "prompt_cached_tps": window.rate("prompt_tokens_cached", short_s) if apart else None,
+            "prompt_tps": rate(self._prompt_counter),
+            "prompt_cached_tps": rate("prompt_tokens_cached") if apart else None,
             "generation_tps": generated,
             "generation_tps_1s": live_generation(
                 lanes, generated, window.live_rate("generation_tokens", interval_s)
             ),
             "rate_note": rate_note(lanes),
-            "requests_per_s": window.rate("finished", short_s),
-            "preemptions_per_s": window.rate("preemptions", short_s),
+            "rate_window_s": self._rate_window_s(short_s, least_rate_s(interval_s)),
+            "requests_per_s": rate("finished"),
+            "preemptions_per_s": rate("preemptions"),
             "prefix_cache_hit_percent": self._percent("prefix_cache_hits", "prefix_cache_queries", long_s),
             "spec_decode_accept_percent": self._percent("spec_accepted_tokens", "spec_draft_tokens", long_s),
             "spec_accepted_per_draft": window.ratio("spec_accepted_tokens", "spec_drafts", long_s),
-            "spec_drafts_per_s": window.rate("spec_drafts", short_s),
+            "spec_drafts_per_s": rate("spec_drafts"),
             "batch_per_step": window.ratio("stepped", "steps", long_s),
-            "steps_per_s": window.rate("steps", short_s),
+            "steps_per_s": rate("steps"),
             "estimated_read_gb_per_s": None if read_bytes is None else read_bytes / 1e9,
             **{name: window.latency(name, long_s) for name in LATENCIES},
         }
+
+    def _rate_window_s(self, window_s: float, least_s: float) -> float | None:
+        """Return the seconds that token rates cover; None where that is less than `least_s`."""
+        spans = (self._window.counted(name, window_s) for name in ("generation_tokens", "finished"))
+        span_s = next((counted[1] for counted in spans if counted), 0.0)
+        return span_s if span_s >= least_s else None
 
     def _step_ms(self, sample: EngineSample, figures: Mapping[str, Any], interval_s: float) -> float | None:
         """Give the mean time of a step where every lane was at work all through the window; judge it."""
@@ -336,6 +349,11 @@ class BackendTrack:
             "max_model_len": identity.max_model_len,
             "slots": self.target.slots or identity.slots,
         }
+
+
+def least_rate_s(interval_s: float) -> float:
+    """Return the shortest span in seconds over which a rate is shown."""
+    return _NEARLY * max(_LEAST_RATE_S, RATE_INTERVALS * interval_s)
 
 
 def _total(values: Iterable[float | None]) -> float | None:

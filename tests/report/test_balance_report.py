@@ -117,3 +117,29 @@ def test_json_has_the_events(swinging: Snapshot) -> None:
     assert event["at"].startswith("2026-01-01T00:00:")
     assert event["values"]["verdict"] == "oscillating"
     assert event["values"]["window_s"] > 0
+
+
+def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot) -> None:
+    """Before a word is announced its window's stands there, and while one is withdrawn both stand there."""
+    one = swinging.balance[0]
+    early = replace(swinging, balance=(replace(one, word=BalanceWord.UNKNOWN),))
+    text = " ".join(render(early, 100).split())
+    assert "balance of proxy: oscillating in the newest window, not announced yet" in text
+    assert "unknown" not in text.partition("balance of")[2]
+    table = markdown.render(early).partition("### Balance")[2].partition("###")[0]
+    assert "unknown" not in table
+    assert "oscillating" in table
+    late = replace(swinging, balance=(replace(one, word_now=BalanceWord.BALANCED),))
+    assert "proxy: oscillating (newest window: balanced)" in " ".join(render(late, 100).split())
+    assert max(map(len, (line for line in markdown.render(late).splitlines() if line[:1] == "|"))) <= 100
+
+
+def test_rates_say_how_much_they_cover(swinging: Snapshot) -> None:
+    """The text, the Markdown and the page name the span of the rates that they show."""
+    assert "rates over 10 s" in render(swinging, 100)
+    short, long = swinging.backends
+    few = replace(swinging, backends=(replace(short, rate_window_s=2.2), long))
+    assert "rates over 2.2 to 10 s" in render(few, 100)
+    assert "_Token rates over 2.2 to 10 s, latencies" in markdown.render(few)
+    assert "Token rates are over 2.2 to 10 s, latencies" in html.render(few, "<svg></svg>")
+    assert to_json(few)["backends"][0]["rate_window_s"] == 2.2  # type: ignore[index]  # plain values

@@ -24,9 +24,9 @@ def test_a_counter_that_waits_for_the_end_of_requests_is_marked(world: World) ->
     """Rates of such a counter carry a note; those of one that moves with the tokens do not."""
     jumps = LaneSample("0", generation_tokens=100.0, per_finished_request=True)
     world.feed(sample(1000, jumps))
-    view = world.feed(sample(1001, replace(jumps, generation_tokens=900.0)))
+    view = world.feed(sample(1002, replace(jumps, generation_tokens=1700.0)))
     assert (view.generation_tps, view.rate_note) == (800.0, "per finished request")
-    assert world.feed(sample(1002, LaneSample("0", generation_tokens=950.0))).rate_note is None
+    assert world.feed(sample(1003, LaneSample("0", generation_tokens=1750.0))).rate_note is None
 
 
 def test_the_server_s_own_rate_is_the_live_one(world: World) -> None:
@@ -35,8 +35,8 @@ def test_the_server_s_own_rate_is_the_live_one(world: World) -> None:
         LaneSample(name, generation_tokens=0.0, generation_tps_gauge=gauge, per_finished_request=True)
         for name, gauge in (("0", 40.0), ("1", 2.5))
     ]
-    world.feed(sample(1000, *lanes))
-    view = world.feed(sample(1001, *lanes))
+    for second in range(3):
+        view = world.feed(sample(1000 + second, *lanes))
     assert (view.generation_tps, view.generation_tps_1s) == (0.0, 42.5)
     assert view.history.generation_tps.peak(0.0) == 42.5
 

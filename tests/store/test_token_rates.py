@@ -27,6 +27,19 @@ def test_one_sample_gives_no_rate(world: World) -> None:
     assert tokens_of(world.tokens(1000, 5000)) == (None, None)
 
 
+def test_a_rate_covers_two_intervals(world: World) -> None:
+    """Over a fifth of a second or one interval there is no rate; from two on it says how much it covers."""
+    for at, count in ((1000.8, 0), (1001.0, 25), (1002.0, 225)):
+        view = world.tokens(at, count)
+        assert (view.generation_tps, view.rate_window_s) == (None, None)
+    view = world.tokens(1003.0, 425)
+    assert view.generation_tps == pytest.approx(425 / 2.2)
+    assert view.rate_window_s == pytest.approx(2.2)
+    for second in range(4, 30):
+        view = world.tokens(1000.0 + second, 200.0 * second - 175)
+    assert view.rate_window_s == pytest.approx(10.0)
+
+
 def test_both_windows_are_the_difference_over_the_time(world: World) -> None:
     """The 1 s rate spans the last step, the 10 s rate everything inside 10 s."""
     for second in range(20):
@@ -71,11 +84,11 @@ def test_a_gap_longer_than_the_window_leaves_no_rate(world: World) -> None:
 
 
 def test_slow_polling_widens_the_window(world: World) -> None:
-    """With a poll every 15 s both rates span one interval instead of never being there."""
+    """With a poll every 15 s one rate spans two intervals, the live one one: neither is never there."""
     world.store.interval_s = 15.0
     world.tokens(1000, 0)
-    view = world.tokens(1015, 1500)
-    assert tokens_of(view) == (pytest.approx(100), pytest.approx(100))
+    assert tokens_of(world.tokens(1015, 1500)) == (None, pytest.approx(100))
+    assert tokens_of(world.tokens(1030, 3000)) == (pytest.approx(100), pytest.approx(100))
 
 
 def test_a_restart_in_a_gap_counts_from_the_new_start(world: World) -> None:
@@ -106,7 +119,8 @@ def test_a_fall_to_little_counts_from_the_sample_before(world: World) -> None:
     for second in range(5):
         world.tokens(1000 + second, 10_000 + 100.0 * second)
     view = world.tokens(1005, 80)
-    assert tokens_of(view) == (pytest.approx(80), pytest.approx(80))
+    assert tokens_of(view) == (None, pytest.approx(80))
+    assert tokens_of(world.tokens(1006, 160)) == (pytest.approx(80), pytest.approx(80))
     assert view.restarts == 1
 
 
@@ -115,7 +129,8 @@ def test_a_fall_to_much_counts_nothing(world: World) -> None:
     for second in range(5):
         world.tokens(1000 + second, 300 + 100.0 * second)
     assert tokens_of(world.tokens(1005, 150)) == (None, None)
-    assert tokens_of(world.tokens(1006, 250)) == (pytest.approx(100), pytest.approx(100))
+    assert tokens_of(world.tokens(1006, 250)) == (None, pytest.approx(100))
+    assert tokens_of(world.tokens(1007, 350)) == (pytest.approx(100), pytest.approx(100))
 
 
 def test_a_fall_to_little_is_no_spike(world: World) -> None:
@@ -187,7 +202,7 @@ def test_a_counter_that_appears_later_starts_at_nothing(world: World, make_page:
     world.feed(make_page(1000, LaneSample("0", generation_tokens=5.0)))
     view = world.feed(make_page(1001, LaneSample("0", generation_tokens=6.0, prompt_tokens=1e6)))
     assert view.prompt_tps is None
-    view = world.feed(make_page(1002, LaneSample("0", generation_tokens=7.0, prompt_tokens=1e6 + 30)))
+    view = world.feed(make_page(1003, LaneSample("0", generation_tokens=7.0, prompt_tokens=1e6 + 60)))
     assert view.prompt_tps == pytest.approx(30)
 
 
