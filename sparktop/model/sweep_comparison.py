@@ -102,11 +102,13 @@ class SplitRow:
     target: str
     concurrency: int
     requests: Mapping[str, int]
-    """By backend."""
+    """By backend, all runs added up."""
     overhead_ms: float | None = None
     """What the router adds to the time to first token."""
     batches: Mapping[str, float] = field(default_factory=dict)
-    """Requests that each backend computed at once, on average."""
+    """Mean batch of each backend while it computed anything."""
+    runs: str | None = None
+    """How one-sided single runs were, in words; None where that is unknown."""
     balance_word: str | None = None
 
 

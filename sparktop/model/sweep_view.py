@@ -247,8 +247,8 @@ class BackendShare:
 
     name: str
     requests: int | None = None
-    running_mean: float | None = None
-    """Requests that it computed at once, while the level had load on it: the batch that it really ran."""
+    busy_batch: float | None = None
+    """Mean batch while it computed anything; None where that is unknown."""
     running_max: float | None = None
     waiting_max: float | None = None
     kv_cache_max_percent: float | None = None

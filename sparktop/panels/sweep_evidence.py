@@ -99,7 +99,7 @@ def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
 
 def _share(share: BackendShare, index: int, names: int, room: int, top: float) -> Row:
     letter = chr(ord("a") + index % 26)
-    batch = numbers.UNKNOWN if share.running_mean is None else f"{share.running_mean:.1f}"
+    batch = numbers.UNKNOWN if share.busy_batch is None else f"{share.busy_batch:.1f}"
     figures = (
         numbers.count(share.requests, 6),
         batch,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sparktop.graphics import numbers
 from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_view import RequestBar, Timeline
@@ -24,7 +26,7 @@ MOST_ROWS = 400
 def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     """Draw a run: rule, a row a request, axis, notes; as many rows as it takes."""
     every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
-    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests"
+    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_split(timeline)}"
     if every > 1:
         words += f", 1 of {every} shown"
     axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - _EDGE - _TAIL))
@@ -38,6 +40,16 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     for note in timeline.notes:
         rows += [fit_row(row, width) for row in sentence_rows(("· ", "muted"), note, "muted", width)]
     return [merged(row) for row in rows]
+
+
+def _split(timeline: Timeline) -> str:
+    """Return how the run's requests were split over its servers; nothing for a single server."""
+    if len(timeline.backends) <= 1:
+        return ""
+    counts = Counter(bar.backend for bar in timeline.bars)
+    return (
+        f": {' · '.join(f'{_letter(index)} {counts[name]}' for index, name in enumerate(timeline.backends))}"
+    )
 
 
 def _key(timeline: Timeline) -> Row:

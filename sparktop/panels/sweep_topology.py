@@ -203,11 +203,11 @@ def _split_rows(one: SplitRow, width: int) -> list[Row]:
     """Give one level: who answered, what ran at once, what the router adds; in two rows where it must be."""
     name = max(6, min(14, cell_width(one.target)))
     indent = name + 7
-    total = sum(one.requests.values())
     pieces: list[Row] = []
     for index, (backend, count) in enumerate(sorted(one.requests.items())):
-        share = f" {100 * count / total:.0f} %" if total else ""
-        pieces.append([(backend, part_role(index)), label(f" {count}{share}")])
+        pieces.append([(backend, part_role(index)), label(f" {count}")])
+    if one.runs is not None:
+        pieces.append([(one.runs, "title")])
     if one.batches:
         ran = " | ".join(f"{mean:.1f}" for _, mean in sorted(one.batches.items()))
         pieces.append([label("batch "), (ran, "title")])

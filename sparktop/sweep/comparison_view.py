@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from sparktop.model.sweep_comparison import (
@@ -13,15 +13,13 @@ from sparktop.model.sweep_comparison import (
     SplitRow,
     Topologies,
 )
-from sparktop.model.sweep_view import LevelKey
 from sparktop.sweep.advice import advice
 from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
 from sparktop.sweep.curve_view import measured
 from sparktop.sweep.definitions import METRICS
-from sparktop.sweep.level_evidence import stored_batches
 from sparktop.sweep.level_marks import balance_word
-from sparktop.sweep.plan_levels import result_key
 from sparktop.sweep.results import SweepResult
+from sparktop.sweep.run_split import split_words
 from sparktop.sweep.series import Series
 
 LEAST_RUNS = 5
@@ -29,18 +27,14 @@ LEAST_RUNS = 5
 _DEVIATIONS_OF = ("decode_tps", "sustained_tps")
 _PAIR = 2
 
-Batches = Mapping[LevelKey, Mapping[str, float]]
-"""Requests that each backend computed at once, on average, by level."""
-
 
 def topologies(
     compared: ComparisonResult,
     series: Sequence[Series],
     *,
     result: SweepResult | None = None,
-    batches: Batches | None = None,
 ) -> Topologies:
-    """Give a comparison of `series`; `result` tells who answered, `batches` what ran at once."""
+    """Give a comparison of `series`; `result` tells who answered, and in which batches."""
     metrics = tuple(
         _metric(name, list(rows), series) for name, rows in groupby(compared.rows, lambda row: row.metric)
     )
@@ -52,7 +46,7 @@ def topologies(
             f"and c{one.between[1]}"
             for one in compared.crossovers
         ),
-        splits=tuple(_splits(result, batches or {})),
+        splits=tuple(_splits(result)),
         deviations=tuple(_deviations(metrics, series)),
         advice=advice(metrics),
         notes=compared.notes,
@@ -106,19 +100,19 @@ def _value(series: Series, row: ComparisonRow, metric: str) -> Measured | None:
     return None
 
 
-def _splits(result: SweepResult | None, batches: Batches) -> Iterator[SplitRow]:
+def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
     if result is None:
         return
     for target in result.targets:
         for level in target.levels:
-            ran = batches.get(result_key(target.name, level, result.plan.pp)) or stored_batches(level)
-            if level.served_by or ran:
+            if level.served_by or level.busy_batch:
                 yield SplitRow(
                     target=target.name,
                     concurrency=level.concurrency,
                     requests=level.served_by,
                     overhead_ms=level.router_overhead_ms,
-                    batches=ran,
+                    runs=split_words(level),
+                    batches=level.busy_batch,
                     balance_word=balance_word(level),
                 )
 

@@ -15,9 +15,12 @@ from sparktop.sweep.plan import TargetKind
 from sparktop.sweep.plan_levels import result_key
 from sparktop.sweep.result_rows import result_rows
 from sparktop.sweep.results import BackendSide, Latency, LevelResult, NodeSide, Rate, SweepResult
+from sparktop.sweep.run_split import level_split, split_words
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
 _LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
+_MOST_RUNS = 8
+"""Runs whose split is written out."""
 
 
 def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
@@ -71,7 +74,7 @@ def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
         BackendShare(
             name=name,
             requests=level.served_by.get(name),
-            running_mean=side.running_mean,
+            busy_batch=level.busy_batch.get(name),
             running_max=side.running_max,
             waiting_max=side.waiting_max,
             kv_cache_max_percent=side.kv_cache_max_percent,
@@ -97,12 +100,6 @@ def level_balance(level: LevelResult) -> Balance | None:
         reasons=balance_reasons(level),
         hint=hint if isinstance(hint, str) else None,
     )
-
-
-def stored_batches(level: LevelResult) -> dict[str, float]:
-    """Give how many requests each server computed at once, on average, as far as the file tells."""
-    sides = level.backends.items()
-    return {name: side.running_mean for name, side in sides if side.running_mean is not None}
 
 
 def bare_row(key: LevelKey) -> ResultRow:
@@ -139,8 +136,21 @@ def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield "Each stream", words if slow is None else f"{words}, p10 {slow:.1f}"
     asked = level.requests
     yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} called off"
-    if level.served_by:
-        yield "Served by", ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
+    yield from _split_facts(level)
+
+
+def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Return who served: in all, and run by run where that differs from the totals."""
+    if not level.served_by:
+        return
+    total = ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
+    yield "Served by", total
+    if (words := split_words(level)) is not None:
+        runs = level_split(level)
+        names = sorted({*level.served_by, *level.backends})
+        each = ", ".join(":".join(str(one.get(name, 0)) for name in names) for one in runs[:_MOST_RUNS])
+        more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
+        yield "Run by run", f"{words}; {':'.join(names)} = {each}{more}"
 
 
 def _rate_words(name: str, rate: Rate) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep_view import BackendShare
+from sparktop.sweep.results import LevelResult
 from sparktop.sweep.time_grid import MOST_SLOTS
 
 _NOT_YET = -1.0
@@ -58,20 +59,22 @@ class LevelLooks:
             found = (one for one in snapshot.balance if set(names) <= set(one.backends))
             self.balance = next(found, self.balance)
 
-    def shares(self, served_by: dict[str, int]) -> tuple[BackendShare, ...]:
-        """Give what each server did; `served_by` says how many requests each answered."""
-        names = sorted({*self._seen, *served_by})
-        return tuple(self._share(name, served_by.get(name)) for name in names)
+    def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
+        """Return what each server did; a measured `level` adds its requests and its exact batches."""
+        served, batches = ({}, {}) if level is None else (level.served_by, level.busy_batch)
+        names = sorted({*self._seen, *served})
+        return tuple(self._share(name, served.get(name), batches.get(name)) for name in names)
 
-    def _share(self, name: str, requests: int | None) -> BackendShare:
+    def _share(self, name: str, requests: int | None, batch: float | None) -> BackendShare:
         seen = self._seen.get(name)
         if seen is None:
-            return BackendShare(name, requests)
+            return BackendShare(name, requests, batch)
         known = [value for value in seen.running if value is not None]
+        busy = [value for value in known if value > 0]
         return BackendShare(
             name=name,
             requests=requests,
-            running_mean=sum(known) / len(known) if known else None,
+            busy_batch=batch if batch is not None or not busy else sum(busy) / len(busy),
             running_max=max(known, default=None),
             waiting_max=seen.waiting_max,
             kv_cache_max_percent=seen.kv_max,
@@ -87,10 +90,6 @@ class LevelLooks:
         if self.balance is None or self.balance.group == target:
             return self.balance
         return replace(self.balance, strategy=None, cause=None, hint=None)
-
-    def batches(self) -> dict[str, float]:
-        """Give how many requests each server computed at once, on average."""
-        return {share.name: share.running_mean for share in self.shares({}) if share.running_mean is not None}
 
     def prefill_s(self) -> dict[str, float]:
         """Give each server's mean prefill, of those that tell."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep_view import Mark
+from sparktop.sweep.level_load import FULL_PERCENT
 from sparktop.sweep.results import LevelResult
 from sparktop.sweep.validity import (
     CACHE_HITS,
@@ -16,7 +17,6 @@ from sparktop.sweep.validity import (
     ERRORS,
     FEW_RUNS,
     FOREIGN_TRAFFIC,
-    FULL_PERCENT,
     MDNS_TARGET,
     QUEUE_LIMITED,
     RESTARTED,

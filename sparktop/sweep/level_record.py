@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
 from sparktop.model.load import Level, LoadEvent, RequestEnded
 from sparktop.model.targets import ModelFacts
+from sparktop.sweep.level_load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment
 from sparktop.sweep.level_results import level_result, run_starts, uncounted
 from sparktop.sweep.plan import Plan, TargetKind
 from sparktop.sweep.preparation import PreparedTarget
@@ -22,7 +23,6 @@ from sparktop.sweep.server_side import (
     Span,
     in_flight,
     node_side,
-    together,
 )
 from sparktop.sweep.trace import RequestTrace, collect
 from sparktop.sweep.validity import Asked, LevelFacts, judge
@@ -112,9 +112,12 @@ class LevelRecord:
         served = dict(made.served_by)
         if not served and self.prepared.target.kind is TargetKind.ROUTER:
             served = {name: round(count) for name, count in self.finished.items() if count > 0}
+            if served and self.runs == 1:
+                made = made.model_copy(update={"runs_split": (served,)})
         made = made.model_copy(
             update={
                 "served_by": served,
+                "busy_batch": self._busy_batches(log),
                 "server": self._server(log),
                 "backends": self._backends(log),
                 "hardware": facts.hardware,
@@ -131,26 +134,37 @@ class LevelRecord:
 
     def facts(self, log: ServerLog) -> LevelFacts:
         """Give what is known beside the figures."""
-        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
-        waiting = together(looks, lambda point: point.waiting) if looks else []
-        loaded = in_flight((one.start, one.end) for one in collect([*self.events, *self.partial]))
+        loaded = in_flight((one.start, one.end) for one in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         return LevelFacts(
             asked=self.asked,
             growth=self._grown(),
             unsettled=self.unsettled,
             fell=self.fell,
-            looks=len(waiting),
-            looks_waiting=sum(one > 0 for one in waiting),
-            waiting_max=max(waiting, default=None),
-            running_max=_max(looks, lambda point: point.running),
-            kv_cache_max_percent=_kv_max(looks),
-            slots=self.prepared.slots,
+            queues=self._queues(log),
             health=tuple(self.health),
             hardware={name: node_side(points) for name, points in nodes.items() if points},
             mdns=self.prepared.mdns,
             run_s=tuple(self.run_s),
             cut_short=self.cut_short,
+        )
+
+    def _requests(self) -> list[RequestTrace]:
+        """Return every measured request, those of broken-off runs included."""
+        return collect([*self.events, *self.partial])
+
+    def _queues(self, log: ServerLog) -> tuple[BackendQueue, ...]:
+        """Return what shows of each server whether requests queued there."""
+        names, slots = self.prepared.backends, self.prepared.slots
+        spans: dict[str, list[Span]] = {}
+        for one in self._requests():
+            name = one.served_by if len(names) > 1 else next(iter(names), None)
+            if name is not None:
+                spans.setdefault(name, []).append((one.start, one.end))
+        at_once = {name: InFlight(spans.get(name, ())).most if spans else None for name in names}
+        return tuple(
+            backend_queue(name, log.servers(name, self.spans), slots.get(name), at_once[name])
+            for name in names
         )
 
     def _grown(self) -> Counters | None:
@@ -167,10 +181,11 @@ class LevelRecord:
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         if not looks:
             return None
+        flying = InFlight((one.start, one.end) for one in self._requests())
         grown = (None if self.fell else self._grown()) or Counters()
         return ServerSide(
-            running_max=_max(looks, lambda point: point.running),
-            waiting_max=_max(looks, lambda point: point.waiting),
+            running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
+            waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
             kv_cache_max_percent=_kv_max(looks),
             preemptions=grown.preemptions,
             generation_tokens=_less(grown.generation_tokens, self.warm_up.generated),
@@ -196,6 +211,14 @@ class LevelRecord:
             kv_cache_max_percent=_kv_max({name: points}),
             prefill_ms=prefill_ms,
         )
+
+    def _busy_batches(self, log: ServerLog) -> dict[str, float]:
+        """Return the mean batch of each server while it computed anything, where that is known."""
+        found = {
+            name: busy_batch(log.servers(name, self.spans), None if self.fell else self.growth.get(name))
+            for name in self.prepared.backends
+        }
+        return {name: batch for name, batch in found.items() if batch is not None}
 
     def _uncounted(self) -> UncountedRequests | None:
         """Give what no latency counts: failures of whole runs, and all of a run that was broken off."""
@@ -279,11 +302,6 @@ def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
         }
     )
     return made.model_copy(update={"requests": requests})
-
-
-def _max(looks: Mapping[str, list[ServerPoint]], of: Callable[[ServerPoint], float | None]) -> float | None:
-    """Give the highest sum over servers."""
-    return max(together(looks, of), default=None) if looks else None
 
 
 def _kv_max(looks: Mapping[str, list[ServerPoint]]) -> float | None:

@@ -20,6 +20,7 @@ from sparktop.sweep.results import (
     TokenCounts,
     UncountedRequests,
 )
+from sparktop.sweep.run_split import split_by_run
 from sparktop.sweep.statistics import Distribution
 from sparktop.sweep.trace import RequestTrace, collect
 
@@ -65,6 +66,7 @@ def from_figures(figures: LevelFigures, events: Sequence[LoadEvent]) -> LevelRes
         tokens_from=figures.token_source,
         stream_tps=StreamRates.model_validate(figures.stream_tps) if figures.stream_tps else None,
         served_by=dict(figures.served_by),
+        runs_split=split_by_run(told),
         each=_each(traces, run_starts(told)) if len(traces) <= MOST_EACH else None,
         uncounted=uncounted([trace for trace in told if not trace.ok], run_starts(told)),
     )

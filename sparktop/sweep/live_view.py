@@ -204,7 +204,7 @@ class LiveView:
         return LevelEvidence(
             row=row,
             facts=tuple(level_facts(level)) if level is not None else (),
-            shares=looks.shares(dict(level.served_by) if level is not None else {}),
+            shares=looks.shares(level),
             balance=looks.balance_of(key.target) if judged is None else level_balance(judged),
             balance_word=None if judged is None else balance_word(judged),
             balance_reasons=() if judged is None else balance_reasons(judged),
@@ -291,7 +291,6 @@ class LiveView:
             result,
             references=self._references,
             unfinished=() if result.status is not None else unfinished,
-            batches={key: looks.batches() for key, looks in self._looks.items()},
         )
 
     def _end(self, result: SweepResult) -> None:

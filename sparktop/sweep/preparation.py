@@ -49,8 +49,8 @@ class PreparedTarget:
     """Watched servers that the load reaches."""
     nodes: tuple[str, ...] = ()
     """Watched machines that it reaches."""
-    slots: int | None = None
-    """Of all of them together."""
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """Requests that each of them runs at once, of those where that is known."""
     roofline_tps: float | None = None
     """What the memory bandwidth allows one request alone."""
     names: BackendNames | None = None
@@ -131,7 +131,6 @@ def _with_servers(
     backends = watched_backends(target, snapshot)
     views = [view for view in snapshot.backends if view.name in backends]
     first = next(iter(found.values()))
-    slots = [view.slots for view in views if view.slots is not None]
     kinds = {view.kind for view in snapshot.routers if view.url == target.url}
     engines = sorted({view.engine for view in views if view.engine})
     return PreparedTarget(
@@ -142,7 +141,7 @@ def _with_servers(
         version=next((view.version for view in views if view.version), None),
         backends=backends,
         nodes=watched_nodes(target, snapshot),
-        slots=sum(slots) if slots and len(slots) == len(views) else None,
+        slots={view.name: view.slots for view in views if view.slots is not None},
         roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
         names=_names(target, snapshot) if asks.router else None,
         token_source=first.token_source,

@@ -17,7 +17,7 @@ from sparktop.model.sweep_view import (
     SweptTarget,
 )
 from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_view import Batches, topologies
+from sparktop.sweep.comparison_view import topologies
 from sparktop.sweep.curve_view import sweep_plots
 from sparktop.sweep.plan import Order
 from sparktop.sweep.plan_levels import stored_levels
@@ -55,7 +55,6 @@ def findings(
     *,
     references: Sequence[Reference] = (),
     unfinished: Iterable[LevelKey] = (),
-    batches: Batches | None = None,
 ) -> Findings:
     """Give what the levels so far say."""
     series = series_of(result)
@@ -63,7 +62,7 @@ def findings(
     compared = None
     if len(series) >= _PAIR:
         told = result.comparison or compare(series)
-        compared = topologies(told, series, result=result, batches=batches)
+        compared = topologies(told, series, result=result)
     return Findings(
         rows=rows,
         plots=sweep_plots(result, references),

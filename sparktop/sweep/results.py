@@ -119,7 +119,7 @@ class BackendSide(Part):
     """What one server behind the load did while a level ran."""
 
     running_mean: Number = None
-    """Requests that it computed at once."""
+    """Mean of all looks at its running requests while runs went on, those included that found it idle."""
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
@@ -184,6 +184,11 @@ class LevelResult(Part):
     e2e_ms: Latency | None = None
     stream_tps: StreamRates | None = None
     served_by: dict[Text, Count] = Field(default_factory=dict)
+    """Requests by backend, all runs added up: a router that sends each run elsewhere looks even here."""
+    runs_split: tuple[dict[Text, Count], ...] = ()
+    """Requests by backend of each run; empty where nobody named who served, and in older files."""
+    busy_batch: dict[Text, Value] = Field(default_factory=dict)
+    """Mean batch of each backend while it computed anything; without those where it is unknown."""
     router_overhead_ms: Number = None
     server: ServerSide | None = None
     backends: dict[Text, BackendSide] = Field(default_factory=dict)

@@ -39,6 +39,13 @@ class Counters:
     """Time that requests spent in their prefill, all together."""
     prefills: float | None = None
     """Requests whose prefill that time holds."""
+    steps: float | None = None
+    """Engine steps; None also for a server of several lanes, whose steps are not one batch."""
+    spec_accepted_tokens: float | None = None
+    failed: float | None = None
+    """Finished requests that the server says failed."""
+    aborted: float | None = None
+    """Finished requests whose client went away, or gave up."""
 
     def since(self, before: Counters) -> Counters:
         """Give how much each grew; below 0 where the server began anew."""
@@ -113,6 +120,8 @@ def server_point(sample: EngineSample) -> ServerPoint:
             finished=_over(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
             prefill_s=_over(lanes, lambda lane: lane.prefill.sum if lane.prefill is not None else None),
             prefills=_over(lanes, lambda lane: lane.prefill.count if lane.prefill is not None else None),
+            steps=_steps(lanes),
+            spec_accepted_tokens=_over(lanes, lambda lane: lane.spec_accepted_tokens),
         ),
         start_time=sample.start_time,
     )
@@ -284,26 +293,6 @@ def in_flight(requests: Iterable[Span]) -> list[Span]:
     return spans
 
 
-def together(
-    servers: Mapping[str, Sequence[ServerPoint]], of: Callable[[ServerPoint], float | None]
-) -> list[float]:
-    """Give a figure added up over servers, at each look of any of them once all have told it."""
-    looks = sorted(
-        ((point.at, name, of(point)) for name, points in servers.items() for point in points),
-        key=lambda look: look[0],
-    )
-    newest: dict[str, float] = {}
-    sums = []
-    for _, name, value in looks:
-        if value is None:
-            newest.pop(name, None)
-        else:
-            newest[name] = value
-        if len(newest) == len(servers):
-            sums.append(sum(newest.values()))
-    return sums
-
-
 def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
@@ -314,6 +303,12 @@ def _throttled(gpu: GpuReading) -> Iterable[float | None]:
 
 def _inside(at: float, spans: Sequence[Span]) -> bool:
     return any(begin <= at <= end for begin, end in spans)
+
+
+def _steps(lanes: Sequence[LaneSample]) -> float | None:
+    """Return the steps of a server that is one lane."""
+    steps = lanes[0].step_tokens if len(lanes) == 1 else None
+    return None if steps is None else steps.count
 
 
 def _over(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | None]) -> float | None:

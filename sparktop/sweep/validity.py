@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparktop.model.load import LoadMode
+from sparktop.sweep.level_load import BackendQueue, queue_reason
 from sparktop.sweep.plan import Plan
 from sparktop.sweep.results import LevelResult, NodeSide, TargetResult, Validity
 from sparktop.sweep.server_side import Counters
@@ -21,8 +22,6 @@ MOST_LAG_MS = 10.0
 MOST_LAG_SHARE = 0.05
 """Mean lag over the median TPOT."""
 MOST_CPU_PERCENT = 80.0
-FULL_PERCENT = 98.0
-"""Of the KV cache."""
 MOST_HIT_SHARE = 0.01
 MOST_MISMATCH = 0.01
 LEAST_OUTPUT_SHARE = 0.95
@@ -70,15 +69,8 @@ class LevelFacts:
     """Why the counters were not read at rest."""
     fell: bool = False
     """A server's counters went back, or it started anew."""
-    looks: int = 0
-    """At the servers, while measured runs went on."""
-    looks_waiting: int = 0
-    """Of those, with requests that waited."""
-    waiting_max: float | None = None
-    running_max: float | None = None
-    kv_cache_max_percent: float | None = None
-    slots: int | None = None
-    """Of all servers behind the target together."""
+    queues: Sequence[BackendQueue] = ()
+    """Of each server behind the target, what shows whether requests queued there."""
     health: Sequence[ClientHealth] = ()
     hardware: Mapping[str, NodeSide] = field(default_factory=dict)
     mdns: bool = False
@@ -125,29 +117,12 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
-    """Requests that waited for a slot or for KV cache.
-
-    Those of a burst wait for each other's prompts as well, on any server. That is no queue where all of them
-    were seen running at once, or where the slots are known to suffice and the cache is not full.
-    """
-    if not facts.looks_waiting:
-        return
-    wanted = level.concurrency
-    beyond = facts.slots is not None and wanted > facts.slots
-    full = (facts.kv_cache_max_percent or 0.0) >= FULL_PERCENT
-    all_ran = facts.running_max is not None and facts.running_max >= wanted
-    if (all_ran or facts.slots is not None) and not beyond and not full:
-        return
-    why = (
-        f"; c = {wanted} exceeds its {facts.slots} slots"
-        if beyond
-        else "; its KV cache is full"
-        if full
-        else ""
-    )
-    looks = f"{facts.looks_waiting} of {facts.looks} looks"
-    message = f"up to {facts.waiting_max or 0:.0f} requests waited in the server ({looks}){why}"
-    yield Validity(code=QUEUE_LIMITED, message=f"{message}: latencies hold queueing")
+    """Mark requests that waited for a slot or for KV cache at any of the servers."""
+    several = len(facts.queues) > 1
+    found = [(one.name, queue_reason(one, level.concurrency)) for one in facts.queues]
+    told = [f"{name}: {why}" if several else why for name, why in found if why is not None]
+    if told:
+        yield Validity(code=QUEUE_LIMITED, message=f"{'; '.join(told)}; latencies include queueing")
 
 
 def _cache(facts: LevelFacts) -> Iterator[Validity]:

@@ -210,16 +210,30 @@ def test_a_level_that_runs_has_evidence_already(played: PlayedSweep) -> None:
     assert played.view.evidence(LevelKey("spark-a", 2, 100)) is None
 
 
-def test_the_batch_that_ran_is_the_mean_over_looks(played: PlayedSweep) -> None:
-    """Each server's mean of running requests is kept by level and reaches the comparison."""
+def test_the_batch_of_a_running_level_is_the_mean_of_busy_looks(played: PlayedSweep) -> None:
+    """While a level runs its looks tell; a look that finds a server idle dilutes no batch."""
+    played.view.look(played.snapshot())
+    played.run("proxy", Load(100, 2), 0, upto_s=0.6)
+    for running in (2.0, 0.0, 0.0, 4.0):
+        played.clock.now += 1.0
+        played.view.look(played.snapshot(running=running))
+    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
+    assert evidence is not None
+    assert {one.name: one.busy_batch for one in evidence.shares} == dict.fromkeys(BACKENDS, 3.0)
+
+
+def test_the_batch_of_a_measured_level_is_that_of_its_file() -> None:
+    """The exact batch goes before that of the looks, in the evidence and in the comparison."""
+    exact = dict.fromkeys(BACKENDS, 2.75)
+    level = made_level(2).model_copy(update={"busy_batch": exact})
+    played = PlayedSweep(made_sweep(("proxy", [level]), ("spark-a", [made_level(2)])))
     played.whole()
     evidence = played.view.evidence(LevelKey("proxy", 2, 100))
     assert evidence is not None
-    assert {one.name: one.running_mean for one in evidence.shares} == dict.fromkeys(BACKENDS, 2.0)
+    assert {one.name: one.busy_batch for one in evidence.shares} == exact
     compared = played.view.view().topologies
     assert compared is not None
-    split = next(one for one in compared.splits if (one.target, one.concurrency) == ("proxy", 2))
-    assert split.batches == dict.fromkeys(BACKENDS, 2.0)
+    assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", exact)]
 
 
 def test_a_sample_that_is_seen_twice_counts_once(played: PlayedSweep) -> None:
@@ -233,7 +247,7 @@ def test_a_sample_that_is_seen_twice_counts_once(played: PlayedSweep) -> None:
             played.view.look(seen)
     evidence = played.view.evidence(LevelKey("proxy", 2, 100))
     assert evidence is not None
-    assert {share.running_mean for share in evidence.shares} == {4.0}
+    assert {share.busy_batch for share in evidence.shares} == {4.0}
 
 
 def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:

@@ -25,7 +25,6 @@ from sparktop.sweep.server_side import (
     node_point,
     node_side,
     server_point,
-    together,
     watched_backends,
     watched_nodes,
 )
@@ -113,14 +112,6 @@ def test_what_is_forgotten_leaves_the_newest_look() -> None:
         log.hear(KEY, sample(at))
     log.forget(10.0)
     assert [one.at for one in log.servers("a", [(0.0, 10.0)])] == [3.0]
-
-
-def test_figures_of_servers_are_added_up_over_time() -> None:
-    """At each look the newest of every server; nothing before all have told."""
-    a = [server_point(sample(at, running)) for at, running in ((1.0, 1.0), (3.0, 5.0))]
-    b = [server_point(sample(at, running)) for at, running in ((2.0, 10.0), (4.0, 2.0))]
-    assert together({"a": a, "b": b}, lambda point: point.running) == [11.0, 15.0, 7.0]
-    assert together({"a": a, "b": []}, lambda point: point.running) == []
 
 
 def test_a_lane_that_does_not_tell_makes_the_sum_unknown() -> None:

@@ -148,16 +148,17 @@ def test_places_beyond_the_names_are_nobody() -> None:
 def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     """The batch that each one ran stands in the evidence and beside the comparison."""
     side = BackendSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
-    level = level_result(LEVEL, events()).model_copy(update={"backends": {"spark-a": side}})
+    known = {"backends": {"spark-a": side}, "busy_batch": {"spark-a": 3.5}}
+    level = level_result(LEVEL, events()).model_copy(update=known)
     evidence = stored_evidence(sweep(level), KEY)
     assert evidence is not None
     shares = {one.name: one for one in evidence.shares}
-    assert (shares["spark-a"].running_mean, shares["spark-a"].waiting_max) == (2.5, 1.0)
-    assert (shares["spark-b"].running_mean, shares["spark-b"].requests) == (None, 3)
+    assert (shares["spark-a"].busy_batch, shares["spark-a"].waiting_max) == (3.5, 1.0)
+    assert (shares["spark-b"].busy_batch, shares["spark-b"].requests) == (None, 3)
     two = made_sweep(("proxy", [level]), ("other", [made_level(3)]))
     compared = result_view(two).topologies
     assert compared is not None
-    assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 2.5})]
+    assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 3.5})]
 
 
 def test_a_file_grows_by_a_few_bytes_a_request() -> None:

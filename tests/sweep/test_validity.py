@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.load import LoadMode
+from sparktop.sweep.level_load import BackendQueue
 from sparktop.sweep.plan import Plan, SweepTarget
 from sparktop.sweep.results import (
     EachRequest,
@@ -66,19 +67,37 @@ def test_a_slow_generator_is_told(seen: ClientHealth, words: str) -> None:
     assert words in found[0].message
 
 
+def queued(*queues: BackendQueue) -> LevelFacts:
+    return replace(FACTS, queues=queues)
+
+
+WAITING = BackendQueue("a", looks=10, looks_waiting=4, waiting_max=2.0)
+
+
 def test_requests_that_wait_are_told() -> None:
     """With more requests than slots, or with an unknown number of them and never all running."""
-    waiting = replace(FACTS, looks=10, looks_waiting=4, waiting_max=2.0)
-    assert codes(facts=waiting) == ["queue_limited"]
-    assert codes(facts=replace(waiting, slots=2, running_max=2.0)) == ["queue_limited"]
-    assert codes(facts=replace(waiting, slots=8, kv_cache_max_percent=99.0)) == ["queue_limited"]
+    assert codes(facts=queued(WAITING)) == ["queue_limited"]
+    taken = replace(WAITING, slots=2, running_max=2.0, saturated=True)
+    assert codes(facts=queued(taken)) == ["queue_limited"]
+    assert codes(facts=queued(replace(WAITING, slots=8, kv_cache_max_percent=99.0))) == ["queue_limited"]
 
 
 def test_a_burst_that_waits_for_its_own_prompts_is_no_queue() -> None:
     """Where all ran at once, or slots and cache suffice, requests waited for each other's prefill only."""
-    waiting = replace(FACTS, looks=10, looks_waiting=4, waiting_max=2.0)
-    assert codes(facts=replace(waiting, running_max=4.0)) == []
-    assert codes(facts=replace(waiting, slots=4, kv_cache_max_percent=50.0)) == []
+    assert codes(facts=queued(replace(WAITING, running_max=4.0))) == []
+    assert codes(facts=queued(replace(WAITING, slots=4, kv_cache_max_percent=50.0))) == []
+
+
+def test_one_full_server_of_two_is_a_queue() -> None:
+    """Sixty-four requests on one server of 48 slots: that the other had 48 free ones helps none of them."""
+    full = BackendQueue("spark-a", 30, 12, 16.0, 48.0, 20.0, 48, saturated=True, at_once=64)
+    idle = BackendQueue("spark-b", 30, 0, 0.0, 0.0, 0.0, 48, at_once=0)
+    (found,) = judge(PLAN, GOOD.model_copy(update={"concurrency": 64}), queued(full, idle))
+    assert found.code == "queue_limited"
+    assert found.message == (
+        "spark-a: up to 16 requests waited (12 of 30 looks): 64 requests at once exceed its 48 slots; "
+        "latencies include queueing"
+    )
 
 
 def test_cache_hits_have_a_share() -> None:

@@ -1,0 +1,131 @@
+"""How a level's load lay on its servers: sums of one moment, busy batches, and who queued."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.sweep.level_load import (
+    SAME_LOAD_S,
+    SAME_MOMENT_S,
+    BackendQueue,
+    InFlight,
+    backend_queue,
+    busy_batch,
+    queue_reason,
+    same_moment,
+)
+from sparktop.sweep.server_side import Counters, ServerPoint
+
+NOTHING = Counters()
+FLYING = InFlight([(0.0, 100.0)] * 32)
+
+
+def look(
+    at: float, running: float | None, waiting: float | None = 0.0, kv: float | None = None
+) -> ServerPoint:
+    return ServerPoint(at, running, waiting, kv, NOTHING, None)
+
+
+def running(point: ServerPoint) -> float | None:
+    return point.running
+
+
+def test_looks_of_different_moments_are_not_added_up() -> None:
+    """Twenty-three at one server, then at the other: 32 requests never ran as 46."""
+    looks = {
+        "a": [look(1.0, 23.0), look(2.0, 9.0)],
+        "b": [look(1.4, 23.0), look(2.01, 23.0)],
+    }
+    assert same_moment(looks, running, FLYING) == [32.0]
+
+
+def test_looks_apart_count_only_while_nothing_moved() -> None:
+    """A fifth of a second is one moment where no request began or ended in it."""
+    looks = {"a": [look(1.0, 20.0)], "b": [look(1.0 + 0.8 * SAME_LOAD_S, 12.0)]}
+    assert same_moment(looks, running, FLYING) == [32.0]
+    moving = InFlight([*([(0.0, 100.0)] * 31), (1.1, 50.0)])
+    assert same_moment(looks, running, moving) == []
+    close = {"a": [look(1.0, 20.0)], "b": [look(1.0 + 0.9 * SAME_MOMENT_S, 12.0)]}
+    assert same_moment(close, running, moving) == [31.0]
+
+
+def test_no_more_ran_than_was_in_flight() -> None:
+    """A burst that moves between two close looks is seen twice; the client knows how many it sent."""
+    moved = InFlight([*([(0.0, 1.01)] * 32), *([(1.02, 9.0)] * 32)])
+    looks = {"a": [look(1.0, 30.0)], "b": [look(1.04, 30.0)]}
+    assert same_moment(looks, running, moved) == [32.0]
+
+
+def test_one_server_is_its_own_sum() -> None:
+    """Its looks are what they are, also beyond what we had in flight: somebody else may load it."""
+    assert same_moment({"a": [look(1.0, 40.0), look(2.0, None)]}, running, FLYING) == [40.0]
+
+
+@pytest.mark.parametrize("looks", [{}, {"a": []}, {"a": [look(1.0, 1.0)], "b": [look(1.0, None)]}])
+def test_a_server_that_does_not_report_leaves_the_sum_unknown(looks: dict[str, list[ServerPoint]]) -> None:
+    """Part of a sum is not the sum."""
+    assert same_moment(looks, running, FLYING) == []
+
+
+def test_in_flight_is_counted_at_any_time() -> None:
+    """At a moment and over a time; a request that ends as another starts is not two."""
+    flying = InFlight([(0.0, 2.0), (1.0, 3.0), (3.0, 4.0)])
+    assert flying.most == 2
+    assert [flying.most_between(at, at) for at in (-1.0, 0.5, 1.5, 2.5, 3.5, 9.0)] == [0, 1, 2, 1, 1, 0]
+    assert flying.most_between(2.5, 3.5) == 1
+    assert flying.changed_between(0.5, 1.5)
+    assert not flying.changed_between(1.1, 1.9)
+    assert (InFlight([]).most, InFlight([]).most_between(0.0, 9.0)) == (0, 0)
+
+
+def test_a_batch_is_of_busy_time_alone() -> None:
+    """Looks at an idle server dilute nothing: one request at a time is a batch of 1."""
+    points = [look(1.0, 1.0), look(2.0, 0.0), look(3.0, 0.0), look(4.0, 1.0), look(5.0, None)]
+    assert busy_batch(points, None) == 1.0
+    assert busy_batch(points[1:3], None) is None
+    assert busy_batch([], Counters()) is None
+
+
+def test_steps_give_the_exact_batch() -> None:
+    """Tokens a step; what speculative decoding adds is no larger batch. No step counted: the looks."""
+    points = [look(1.0, 3.0)]
+    assert busy_batch(points, Counters(generation_tokens=640.0, steps=20.0)) == 32.0
+    more = Counters(generation_tokens=640.0, steps=20.0, spec_accepted_tokens=320.0)
+    assert busy_batch(points, more) == 16.0
+    assert busy_batch(points, Counters(generation_tokens=0.0, steps=0.0)) == 3.0
+    assert busy_batch(points, Counters(generation_tokens=640.0)) == 3.0
+
+
+def test_the_slots_of_each_server_count() -> None:
+    """Sixty-four at once at 48 slots are a queue, 32 at once that wait for prompts are none."""
+    points = [look(1.0, 48.0, 16.0), look(2.0, 16.0)]
+    queue = backend_queue("a", points, 48, 64)
+    assert queue == BackendQueue("a", 2, 1, 16.0, 48.0, None, 48, saturated=True, at_once=64)
+    assert queue_reason(queue, 64) == (
+        "up to 16 requests waited (1 of 2 looks): 64 requests at once exceed its 48 slots"
+    )
+    prompts = backend_queue("a", [look(1.0, 20.0, 12.0)], 48, 32)
+    assert queue_reason(prompts, 64) is None
+
+
+def test_where_nobody_names_who_served_full_slots_show() -> None:
+    """Requests wait while every slot is taken: a queue, whoever sent them."""
+    queue = backend_queue("a", [look(1.0, 48.0, 3.0)], 48, None)
+    assert queue_reason(queue, 64) == (
+        "up to 3 requests waited (1 of 1 looks) while all of its 48 slots were taken"
+    )
+    assert queue_reason(backend_queue("a", [look(1.0, 47.0, 3.0)], 48, None), 64) is None
+
+
+def test_a_server_that_ran_more_than_its_slots_has_more() -> None:
+    """The configured number is not its limit, so it decides nothing."""
+    queue = backend_queue("a", [look(1.0, 60.0, 3.0)], 48, 60)
+    assert queue.slots is None
+    assert queue_reason(queue, 60) is None
+
+
+def test_a_server_without_looks_is_judged_by_arithmetic() -> None:
+    """No page in a short run: more at once than slots must wait all the same."""
+    assert queue_reason(backend_queue("a", [], 48, 64), 64) is not None
+    assert queue_reason(backend_queue("a", [], 48, 48), 64) is None
+    assert queue_reason(backend_queue("a", [], None, None), 64) is None

@@ -1,0 +1,85 @@
+"""Who served, run by run: a router that sends each run elsewhere is not balanced."""
+
+from __future__ import annotations
+
+from sparktop.model.load import Level
+from sparktop.model.sweep_view import LevelKey
+from sparktop.panels.sweep_evidence import evidence_screen
+from sparktop.panels.sweep_topology import rest_rows
+from sparktop.sweep.compare import compare
+from sparktop.sweep.comparison_view import topologies
+from sparktop.sweep.level_evidence import stored_evidence
+from sparktop.sweep.level_results import level_result
+from sparktop.sweep.results import BackendSide, LevelResult
+from sparktop.sweep.run_split import largest_run_share, level_split, run_shares, split_words
+from sparktop.sweep.series import series_of
+from tests.sweep.made_results import made_sweep, request
+
+SERVERS = {"spark-a": BackendSide(), "spark-b": BackendSide()}
+
+
+def herded(*runs: str, concurrency: int = 4) -> LevelResult:
+    """Return a level of a router; each run is written as the letters of the servers that answered."""
+    events = [
+        event
+        for run, letters in enumerate(runs)
+        for number, letter in enumerate(letters)
+        for event in request(f"{run}-{number}", 10.0 * run, run=run, served_by=f"spark-{letter}")
+    ]
+    made = level_result(Level("proxy", concurrency, 100, 4, runs=len(runs)), events)
+    return made.model_copy(update={"backends": SERVERS, "busy_batch": {"spark-a": 4.0, "spark-b": 3.9}})
+
+
+HERDED = herded("aaaa", "bbbb")
+
+
+def test_each_run_has_its_own_split() -> None:
+    """All on one side and then on the other is even in the totals, and not in any run."""
+    assert HERDED.served_by == {"spark-a": 4, "spark-b": 4}
+    assert HERDED.runs_split == ({"spark-a": 4}, {"spark-b": 4})
+    assert largest_run_share(HERDED) == 100.0
+    assert split_words(HERDED) == "100 % of each run on one server"
+    assert split_words(herded("aabb", "aaab")) == "50 to 75 % of each run on one server"
+    assert split_words(herded("aaab")) == "75 % of the run on one server"
+
+
+def test_older_files_are_split_by_their_requests() -> None:
+    """They keep run and server of every request."""
+    old = HERDED.model_copy(update={"runs_split": ()})
+    assert level_split(old) == HERDED.runs_split
+    assert level_split(old.model_copy(update={"each": None})) == ()
+
+
+def test_where_a_share_says_nothing_there_is_none() -> None:
+    """One request a run, one server, or nobody who names who served."""
+    assert run_shares(herded("a", "b", concurrency=1).runs_split) == ()
+    assert split_words(herded("a", "b", concurrency=1)) is None
+    alone = herded("aaaa").model_copy(update={"backends": {"spark-a": BackendSide()}})
+    assert split_words(alone) is None
+    assert split_words(LevelResult(concurrency=4, backends=SERVERS)) is None
+    assert largest_run_share(LevelResult(concurrency=4)) is None
+
+
+def test_the_comparison_states_single_runs_and_busy_batches() -> None:
+    """No percent of the totals stands where each run went to one server."""
+    result = made_sweep(("proxy", [HERDED]), ("solo", [herded("aaaa")]))
+    series = series_of(result)
+    rows = rest_rows(topologies(compare(series), series, result=result), 110)
+    lines = ["".join(text for text, _ in row).rstrip() for row in rows]
+    line = next(one for one in lines if one.startswith("proxy"))
+    assert "spark-a 4 · spark-b 4 · 100 % of each run on one server" in line
+    assert "50 %" not in line
+    assert "batch 4.0 | 3.9" in " ".join(lines)
+
+
+def test_the_evidence_writes_the_runs_out() -> None:
+    """The figures of a level, at 80 columns too; the timeline counts the run that it draws."""
+    evidence = stored_evidence(made_sweep(("proxy", [HERDED])), LevelKey("proxy", 4, 100))
+    assert evidence is not None
+    facts = dict(evidence.facts)
+    assert facts["Served by"] == "spark-a 4, spark-b 4"
+    assert facts["Run by run"] == "100 % of each run on one server; spark-a:spark-b = 4:0, 0:4"
+    assert [share.busy_batch for share in evidence.shares] == [4.0, 3.9]
+    text = "\n".join("".join(part for part, _ in row) for row in evidence_screen(evidence, 80, 24, run=0))
+    assert "100 % of each run on one server" in " ".join(text.split())
+    assert "run 1, 4 requests: a 4 · b 0" in text
