@@ -9,10 +9,10 @@ from itertools import accumulate
 
 from sparktop.sweep.server_side import Counters, ServerPoint, Span
 
-SAME_MOMENT_S = 0.05
-"""Looks at several servers no further apart than this count as one moment."""
-SAME_LOAD_S = 0.25
-"""So do looks up to this far apart, where no request started or ended between them."""
+SAME_MOMENT_S = 0.25
+"""Looks at several servers up to this far apart count as one moment, where hardly a request moved between."""
+MOST_MOVED = 0.05
+"""Share of the sum that may have started or ended between them."""
 FULL_PERCENT = 98.0
 """KV cache usage from which on requests wait for memory."""
 
@@ -57,16 +57,16 @@ class InFlight:
         first, last = bisect_right(self._times, begin), bisect_right(self._times, end)
         return max(self._counts[max(0, first - 1) : last], default=0) if last else 0
 
-    def changed_between(self, begin: float, end: float) -> bool:
-        """Return whether a request started or ended from `begin` to `end`."""
-        return bisect_left(self._times, begin) < bisect_right(self._times, end)
+    def moved_between(self, begin: float, end: float) -> int:
+        """Return how many requests started or ended from `begin` to `end`."""
+        return bisect_right(self._times, end) - bisect_left(self._times, begin)
 
 
 def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
     """Return the sums of a figure over all servers, one for each moment at which all were looked at.
 
-    Looks further apart than a moment would count a request twice that was at one server first and at another
-    then. Nor can the servers together hold more of ours than was in flight, so that bounds each sum.
+    Looks at different moments would count a burst twice that was at one server first and then at another. Nor
+    can the servers together run more of ours than was in flight, which bounds each sum.
     """
     known = {name: [one for one in points if of(one) is not None] for name, points in looks.items()}
     if not known or not all(known.values()):
@@ -80,9 +80,8 @@ def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: I
     for look in first:
         group = [look, *(points[_nearest(at, look.at)] for points, at in zip(others, times, strict=True))]
         begin, end = min(one.at for one in group), max(one.at for one in group)
-        quiet = end - begin <= SAME_LOAD_S and not in_flight.changed_between(begin, end)
-        if quiet or end - begin <= SAME_MOMENT_S:
-            total = sum(of(one) or 0.0 for one in group)
+        total = sum(of(one) or 0.0 for one in group)
+        if end - begin <= SAME_MOMENT_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
             sums.append(min(total, float(in_flight.most_between(begin, end))))
     return sums
 

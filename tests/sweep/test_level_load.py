@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sparktop.sweep.level_load import (
-    SAME_LOAD_S,
     SAME_MOMENT_S,
     BackendQueue,
     InFlight,
@@ -34,26 +33,34 @@ def test_looks_of_different_moments_are_not_added_up() -> None:
     """Twenty-three at one server, then at the other: 32 requests never ran as 46."""
     looks = {
         "a": [look(1.0, 23.0), look(2.0, 9.0)],
-        "b": [look(1.4, 23.0), look(2.01, 23.0)],
+        "b": [look(1.4, 23.0), look(2.01, 22.0)],
     }
-    assert same_moment(looks, running, FLYING) == [32.0]
+    assert same_moment(looks, running, FLYING) == [31.0]
 
 
-def test_looks_apart_count_only_while_nothing_moved() -> None:
-    """A fifth of a second is one moment where no request began or ended in it."""
-    looks = {"a": [look(1.0, 20.0)], "b": [look(1.0 + 0.8 * SAME_LOAD_S, 12.0)]}
+def test_looks_apart_count_only_while_hardly_a_request_moved() -> None:
+    """A fifth of a second is one moment where at most a twentieth of the requests began or ended in it."""
+    looks = {"a": [look(1.0, 20.0)], "b": [look(1.0 + 0.8 * SAME_MOMENT_S, 12.0)]}
     assert same_moment(looks, running, FLYING) == [32.0]
-    moving = InFlight([*([(0.0, 100.0)] * 31), (1.1, 50.0)])
-    assert same_moment(looks, running, moving) == []
-    close = {"a": [look(1.0, 20.0)], "b": [look(1.0 + 0.9 * SAME_MOMENT_S, 12.0)]}
-    assert same_moment(close, running, moving) == [31.0]
+    one_moved = InFlight([*([(0.0, 100.0)] * 31), (1.1, 50.0)])
+    assert same_moment(looks, running, one_moved) == [32.0]
+    two_moved = InFlight([*([(0.0, 100.0)] * 30), *([(1.1, 50.0)] * 2)])
+    assert same_moment(looks, running, two_moved) == []
+    late = {"a": [look(1.0, 20.0)], "b": [look(1.1 + SAME_MOMENT_S, 12.0)]}
+    assert same_moment(late, running, FLYING) == []
+
+
+def test_a_burst_that_changes_servers_between_two_looks_is_not_counted_twice() -> None:
+    """Thirty of 32 at one server, 20 ms later at the other: such a pair of looks tells nothing."""
+    moved = InFlight([*([(0.0, 1.01)] * 32), *([(1.02, 9.0)] * 32)])
+    looks = {"a": [look(1.0, 30.0), look(2.0, 0.0)], "b": [look(1.04, 30.0), look(2.0, 31.0)]}
+    assert same_moment(looks, running, moved) == [31.0]
 
 
 def test_no_more_ran_than_was_in_flight() -> None:
-    """A burst that moves between two close looks is seen twice; the client knows how many it sent."""
-    moved = InFlight([*([(0.0, 1.01)] * 32), *([(1.02, 9.0)] * 32)])
-    looks = {"a": [look(1.0, 30.0)], "b": [look(1.04, 30.0)]}
-    assert same_moment(looks, running, moved) == [32.0]
+    """Twenty-three and 23 of 32: the client knows how many it sent."""
+    looks = {"a": [look(1.0, 23.0)], "b": [look(1.04, 23.0)]}
+    assert same_moment(looks, running, FLYING) == [32.0]
 
 
 def test_one_server_is_its_own_sum() -> None:
@@ -73,8 +80,11 @@ def test_in_flight_is_counted_at_any_time() -> None:
     assert flying.most == 2
     assert [flying.most_between(at, at) for at in (-1.0, 0.5, 1.5, 2.5, 3.5, 9.0)] == [0, 1, 2, 1, 1, 0]
     assert flying.most_between(2.5, 3.5) == 1
-    assert flying.changed_between(0.5, 1.5)
-    assert not flying.changed_between(1.1, 1.9)
+    assert [flying.moved_between(0.5, 1.5), flying.moved_between(1.1, 1.9), flying.moved_between(3, 3)] == [
+        1,
+        0,
+        2,
+    ]
     assert (InFlight([]).most, InFlight([]).most_between(0.0, 9.0)) == (0, 0)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 from sparktop.model.load import Level
 from sparktop.model.sweep_view import LevelKey
 from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_topology import rest_rows
 from sparktop.sweep.compare import compare
 from sparktop.sweep.comparison_view import topologies
+from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.level_evidence import stored_evidence
 from sparktop.sweep.level_results import level_result
+from sparktop.sweep.plan import TargetKind
 from sparktop.sweep.results import BackendSide, LevelResult
 from sparktop.sweep.run_split import largest_run_share, level_split, run_shares, split_words
 from sparktop.sweep.series import series_of
@@ -70,6 +75,21 @@ def test_the_comparison_states_single_runs_and_busy_batches() -> None:
     assert "spark-a 4 · spark-b 4 · 100 % of each run on one server" in line
     assert "50 %" not in line
     assert "batch 4.0 | 3.9" in " ".join(lines)
+
+
+def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
+    """Markdown has a table of who answered, CSV a column; neither calls a herd even."""
+    result = made_sweep(("proxy", [HERDED, herded("ab", "ba", concurrency=2)]))
+    (proxy,) = result.targets
+    routed = result.with_target(proxy.model_copy(update={"kind": TargetKind.ROUTER}))
+    cells = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.render(routed).splitlines()
+    ]
+    assert ["c4", "4", "4.0", "4", "3.9", "100 %"] in cells
+    assert ["c2", "2", "4.0", "2", "3.9", "50 %"] in cells
+    assert "Who answered" not in markdown.render(result)
+    rows = list(csv.DictReader(io.StringIO(csv_table.render(routed))))
+    assert [row["largest_run_share_percent"] for row in rows] == ["100.0", "50.0"]
 
 
 def test_the_evidence_writes_the_runs_out() -> None:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 
 from sparktop.sweep.results import LATENCIES, RATES, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.run_split import largest_run_share
 
 _LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 _FORMULA = ("=", "+", "-", "@")
@@ -55,6 +56,7 @@ def _fields(
             yield f"{name}_{part}", getattr(latency, part) if latency else None
     yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
     yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
+    yield "largest_run_share_percent", largest_run_share(level)
     yield "router_overhead_ms", level.router_overhead_ms
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent

@@ -21,6 +21,7 @@ from sparktop.sweep.formats.layouts import (
     spread,
     winners,
 )
+from sparktop.sweep.formats.split_grid import split_grid
 from sparktop.sweep.results import RATES, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.series import Load, Series, series_of
 
@@ -36,6 +37,7 @@ def render(result: SweepResult) -> str:
     """Give a result as Markdown; addresses of servers are left out."""
     series = series_of(result)
     grids = list(_several(result, series) if len(series) > 1 else _single(result, series))
+    grids += [split_grid(target) for target in result.targets]
     shown = {name for name in METRICS if any(name in one.metrics() for one in series)}
     blocks = ["\n".join(_head(result)), *(in_markdown(grid) for grid in grids if grid.rows)]
     if len(series) > 1:

@@ -1,0 +1,45 @@
+"""Who answered the requests of a router's levels, and the batches that its servers ran, as a table."""
+
+from __future__ import annotations
+
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.report.markdown import code
+from sparktop.sweep.formats.figure_cells import load_words
+from sparktop.sweep.formats.grid import Cell, Grid, Outside
+from sparktop.sweep.plan import TargetKind
+from sparktop.sweep.results import LevelResult, TargetResult
+from sparktop.sweep.run_split import level_split, run_shares
+from sparktop.sweep.series import Load
+
+_NOTE = (
+    "Requests are those of all runs; the largest share is of single runs, since runs that went to one "
+    "server each add up to an even total. A batch is the mean of the engine's steps, or of the looks at it, "
+    "while it computed anything."
+)
+
+
+def split_grid(target: TargetResult) -> Grid:
+    """Concurrency | requests and batch of each server | largest share of a run; no rows for one server."""
+    names = sorted({name for level in target.levels for name in (*level.served_by, *level.busy_batch)})
+    title = f"Who answered: {code(target.name)}"
+    if target.kind is not TargetKind.ROUTER or len(names) <= 1:
+        return Grid(title, (), ())
+    several = len({level.concurrency for level in target.levels}) < len(target.levels)
+    rows = tuple(_row(level, names, lengths=several) for level in target.levels)
+    heads: list[Cell] = ["Concurrency"]
+    for name in names:
+        heads += [Outside(name, " requests"), Outside(name, " batch")]
+    return Grid(title, (*heads, "Largest share of a run"), rows, notes=(_NOTE,))
+
+
+def _row(level: LevelResult, names: list[str], *, lengths: bool) -> tuple[Cell, ...]:
+    cells: list[Cell] = [load_words(Load(level.concurrency, level.pp, level.tg), lengths=lengths)]
+    for name in names:
+        batch = level.busy_batch.get(name)
+        known = level.served_by.get(name, 0 if level.served_by else None)
+        cells += [UNKNOWN if known is None else str(known), UNKNOWN if batch is None else f"{batch:.1f}"]
+    shares = run_shares(level_split(level))
+    if not shares:
+        return (*cells, UNKNOWN)
+    low, high = round(min(shares)), round(max(shares))
+    return (*cells, f"{high} %" if low == high else f"{low} to {high} %")
