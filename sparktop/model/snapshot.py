@@ -218,6 +218,12 @@ class BackendView:
     """The same loads at every look, where `history` has one point an interval; None before the first."""
 
     @property
+    def kv_fullest_percent(self) -> float | None:
+        """Used share of the fullest lane's KV cache: its requests wait, whatever the others have left."""
+        lanes = [one.kv_cache_percent for one in self.lanes if one.kv_cache_percent is not None]
+        return max(lanes, default=self.kv_cache_percent)
+
+    @property
     def ok(self) -> bool:
         """True while its newest poll gave a sample."""
         return self.failure is None and self.age_s is not None

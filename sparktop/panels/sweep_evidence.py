@@ -138,6 +138,8 @@ def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
     reasons = [*(balance.reasons if balance is not None else ()), *evidence.balance_reasons]
     for reason in dict.fromkeys(reasons):
         rows += sentence_rows(("· ", "muted"), reason, "text", width)
+    if balance is not None and balance.cause:
+        rows += sentence_rows(label("cause  "), balance.cause, "text", width)
     if balance is not None and balance.hint:
         rows += sentence_rows(("→ ", "key"), balance.hint, "key", width)
     return [fit_row(row, width) for row in rows]

@@ -87,7 +87,7 @@ def judge_backend(
 ) -> None:
     """Hold or clear "KV-full" and "preempting" after a good sample."""
     kv_id, preempting_id = f"{key.label}:kv-full", f"{key.label}:preempting"
-    kv_percent, limit = track.view.kv_cache_percent, thresholds.kv_full_percent
+    kv_percent, limit = track.view.kv_fullest_percent, thresholds.kv_full_percent
     if kv_percent is not None:
         if kv_percent >= limit:
             book.hold(kv_id, Severity.WARNING, key.name, f"KV cache at or above {limit:g} % of its room", now)

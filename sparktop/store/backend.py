@@ -18,6 +18,7 @@ from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneView, Latency
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import Lineage, LinkKind, Window, advance, follow
+from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.rates.tally import EDGE_SLACK_S, LATENCIES, LATENCY_WINDOW_S, MISSED_INTERVALS
 from sparktop.store.health import Health
 from sparktop.store.lane_logs import LaneLogs
@@ -180,14 +181,14 @@ class BackendTrack:
                 LaneView(lane.lane, lane.running, lane.waiting, lane.kv_cache_percent, lane.generation_tokens)
                 for lane in lanes
             ),
-            "running": _total([lane.running for lane in lanes]),
-            "waiting": _total([lane.waiting for lane in lanes]),
-            "waiting_for_capacity": _total([lane.waiting_for_capacity for lane in lanes]),
-            "kv_cache_percent": _kv_percent(lanes),
-            "kv_capacity_tokens": _total([lane.kv_capacity_tokens for lane in lanes]),
-            "prompt_tokens": _total([lane.prompt_tokens for lane in lanes]),
-            "generation_tokens": _total([lane.generation_tokens for lane in lanes]),
-            "preemptions": _total([lane.preemptions for lane in lanes]),
+            "running": lane_sum(lanes, lambda lane: lane.running),
+            "waiting": lane_sum(lanes, lambda lane: lane.waiting),
+            "waiting_for_capacity": lane_sum(lanes, lambda lane: lane.waiting_for_capacity),
+            "kv_cache_percent": kv_used_percent(lanes),
+            "kv_capacity_tokens": lane_sum(lanes, lambda lane: lane.kv_capacity_tokens),
+            "prompt_tokens": lane_sum(lanes, lambda lane: lane.prompt_tokens),
+            "generation_tokens": lane_sum(lanes, lambda lane: lane.generation_tokens),
+            "preemptions": lane_sum(lanes, lambda lane: lane.preemptions),
             "finished": _finished(lanes),
             "restarts": self.restarts,
             "start_time": sample.start_time,
@@ -302,7 +303,7 @@ class BackendTrack:
             asleep=all(asleep) if asleep else None,
             preemptions=preempted[0] if preempted else None,
             window_s=preempted[1] if preempted else 0.0,
-            kv_cache_percent=figures["kv_cache_percent"],
+            kv_cache_percent=kv_fullest_percent(sample.lanes),
             waiting=figures["waiting"],
             waiting_share=sum(waiting > 0 for _, waiting in self._waiting) / told if told else None,
             running=figures["running"],
@@ -356,26 +357,9 @@ def least_rate_s(interval_s: float) -> float:
     return _NEARLY * max(_LEAST_RATE_S, RATE_INTERVALS * interval_s)
 
 
-def _total(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) if told else None
-
-
 def _mean(values: Iterable[float | None]) -> float | None:
     told = [value for value in values if value is not None]
     return sum(told) / len(told) if told else None
-
-
-def _kv_percent(lanes: tuple[LaneSample, ...]) -> float | None:
-    """Give the used share of all lanes' caches together; a plain mean where a capacity is unknown."""
-    told = [lane for lane in lanes if lane.kv_cache_percent is not None]
-    capacities = [lane.kv_capacity_tokens or 0.0 for lane in told]
-    if not told or not all(capacity > 0 for capacity in capacities):
-        return _mean(lane.kv_cache_percent for lane in told)
-    used = sum(
-        (lane.kv_cache_percent or 0.0) * capacity for lane, capacity in zip(told, capacities, strict=True)
-    )
-    return used / sum(capacities)
 
 
 def _finished(lanes: tuple[LaneSample, ...]) -> Mapping[str, float]:

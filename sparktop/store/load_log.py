@@ -11,6 +11,7 @@ from sparktop.analysis.load_grid import LoadTrack, load_track
 from sparktop.model.engine import Histogram, LaneSample
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import LaneHistory
+from sparktop.rates.lane_sums import lane_sum
 from sparktop.rates.quantiles import LEAST_OBSERVATIONS, difference, histogram_quantile, merge
 
 LONGEST_S = 600.0
@@ -21,13 +22,13 @@ _GAUGES = ("running", "waiting", "generation_tps")
 _COUNTS = ("finished", "failed", "aborted")
 """Requests since watching began."""
 _ANSWERS, _TOKENS = "answers", "tokens"
-_FAILED, _ABORTED = frozenset({"error", "failure"}), "abort"
+FAILED_REASONS, ABORTED_REASONS = frozenset({"error", "failure"}), frozenset({"abort"})
 """Reasons for which a request ends that are no good end: vLLM's and TGI's."""
 _LIFE_EVERY_S = 5.0
 _PIECE_S = 2.0
 """Answers are taken together over this time: enough pieces to tell one length from many."""
 _LIVES_KEPT = math.ceil(LONGEST_S / _LIFE_EVERY_S) + 2
-_ABORTS_THAT_COUNT = 0.02
+ABORTS_THAT_COUNT = 0.02
 """Share of the finished requests: fewer are clients that hung up."""
 _LIFE_WINDOW_S, _ENOUGH_LIVES = 120.0, 20
 """How long a request lives follows the load, so the newest are asked first, if they are enough."""
@@ -80,7 +81,7 @@ class LoadLog:
         self._life = merge([lane.e2e for lane in lanes if lane.e2e is not None])
         if self._life is not None and (not self._lives or at - self._lives[-1][0] >= _LIFE_EVERY_S):
             self._lives.append((at, self._life))
-        gauges = (_total(lane.running for lane in lanes), _total(lane.waiting for lane in lanes))
+        gauges = (lane_sum(lanes, lambda lane: lane.running), lane_sum(lanes, lambda lane: lane.waiting))
         self._table.append(at, dict(zip(_GAUGES, (*gauges, generation_tps), strict=True)) | self._totals)
 
     def gap(self, at: float) -> None:
@@ -145,7 +146,7 @@ class LoadLog:
         failed, aborted = counted.get("failed"), counted.get("aborted", 0.0)
         if failed is None:
             return None
-        return failed + (aborted if aborted >= _ABORTS_THAT_COUNT * counted["finished"] else 0.0)
+        return failed + (aborted if aborted >= ABORTS_THAT_COUNT * counted["finished"] else 0.0)
 
     def arrived(self, since: float) -> float | None:
         """Give the requests that came from `since` on: those that ended, and by how many more are there."""
@@ -224,16 +225,11 @@ def _counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
     reasons = [lane.finished for lane in lanes if lane.finished]
     if reasons:
         told["finished"] = sum(sum(one.values()) for one in reasons)
-        if any(not _FAILED.isdisjoint(one) or _ABORTED in one for one in reasons):
-            told["failed"] = sum(one.get(name, 0.0) for one in reasons for name in _FAILED)
-            told["aborted"] = sum(one.get(_ABORTED, 0.0) for one in reasons)
+        if any(not (FAILED_REASONS | ABORTED_REASONS).isdisjoint(one) for one in reasons):
+            told["failed"] = sum(one.get(name, 0.0) for one in reasons for name in FAILED_REASONS)
+            told["aborted"] = sum(one.get(name, 0.0) for one in reasons for name in ABORTED_REASONS)
     answers = [lane.answer_tokens for lane in lanes if lane.answer_tokens is not None]
     if answers:
         told[_ANSWERS] = sum(one.count for one in answers)
         told[_TOKENS] = sum(one.sum for one in answers)
     return {name: value for name, value in told.items() if math.isfinite(value)}
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) if told else None

@@ -89,7 +89,8 @@ def level_balance(level: LevelResult) -> Balance | None:
     word = next((one for one in BalanceWord if one.value == kept.get("verdict")), None)
     if word is None:
         return None
-    group, backends, hint = kept.get("group"), kept.get("backends"), kept.get("hint")
+    group, backends = kept.get("group"), kept.get("backends")
+    cause, hint = kept.get("cause"), kept.get("hint")
     return Balance(
         group=group if isinstance(group, str) else "",
         # A sweep's level has a balance only where a router was its target.
@@ -98,6 +99,7 @@ def level_balance(level: LevelResult) -> Balance | None:
         word=word,
         word_now=word,
         reasons=balance_reasons(level),
+        cause=cause if isinstance(cause, str) else None,
         hint=hint if isinstance(hint, str) else None,
     )
 

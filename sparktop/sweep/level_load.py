@@ -30,7 +30,8 @@ class BackendQueue:
     """Of those, with at least one request that waited."""
     waiting_max: float | None = None
     running_max: float | None = None
-    kv_cache_max_percent: float | None = None
+    kv_fullest_percent: float | None = None
+    """Of its fullest lane."""
     slots: int | None = None
     saturated: bool = False
     """True where a look saw requests wait while every slot was taken."""
@@ -107,14 +108,14 @@ def backend_queue(
     running_max = max((one.running for one in points if one.running is not None), default=None)
     if slots is not None and (running_max or 0.0) > slots:
         slots = None  # it ran more: the number is not its limit
-    kv = [one.kv_cache_percent for one in points if one.kv_cache_percent is not None]
+    kv = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
     return BackendQueue(
         name=name,
         looks=len(waiting),
         looks_waiting=sum(one > 0 for one in waiting),
         waiting_max=max(waiting, default=None),
         running_max=running_max,
-        kv_cache_max_percent=max(kv, default=None),
+        kv_fullest_percent=max(kv, default=None),
         slots=slots,
         saturated=slots is not None
         and any((one.waiting or 0.0) > 0 and (one.running or 0.0) >= slots for one in points),
@@ -132,7 +133,7 @@ def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
     beyond = slots is not None and (queue.saturated or (queue.at_once is not None and wanted > slots))
     if not queue.looks_waiting and (queue.looks or not beyond):
         return None
-    full = (queue.kv_cache_max_percent or 0.0) >= FULL_PERCENT
+    full = (queue.kv_fullest_percent or 0.0) >= FULL_PERCENT
     all_ran = queue.running_max is not None and queue.running_max >= wanted
     if (all_ran or slots is not None) and not beyond and not full:
         return None

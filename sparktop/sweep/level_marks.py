@@ -75,8 +75,9 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
 
 def _slow(level: LevelResult) -> Iterator[Mark]:
     server = level.server
-    if server is not None and (server.kv_cache_max_percent or 0.0) >= FULL_PERCENT:
-        share = f"{server.kv_cache_max_percent:.0f} %"
+    fullest = None if server is None else server.kv_fullest_percent or server.kv_cache_max_percent
+    if (fullest or 0.0) >= FULL_PERCENT:
+        share = f"{fullest:.0f} %"
         message = f"the KV cache was full ({share}): requests waited for memory, not for computing"
         yield Mark(KV_FULL, "KV-full", message, doubt=False)
     if server is not None and server.preemptions:

@@ -14,7 +14,7 @@ from sparktop.sweep.level_results import level_result, run_starts, uncounted
 from sparktop.sweep.plan import Plan, TargetKind
 from sparktop.sweep.preparation import PreparedTarget
 from sparktop.sweep.results import BackendSide, LevelResult, ServerSide, UncountedRequests
-from sparktop.sweep.router_side import router_side
+from sparktop.sweep.router_side import backend_errors, router_side
 from sparktop.sweep.run_record import RunRecord
 from sparktop.sweep.server_side import (
     Counters,
@@ -181,12 +181,15 @@ class LevelRecord:
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         if not looks:
             return None
+        points = [point for told in looks.values() for point in told]
+        fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
         flying = InFlight((one.start, one.end) for one in self._requests())
         grown = (None if self.fell else self._grown()) or Counters()
         return ServerSide(
             running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
             waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
             kv_cache_max_percent=_kv_max(looks),
+            kv_fullest_percent=max(fullest, default=None),
             preemptions=grown.preemptions,
             generation_tokens=_less(grown.generation_tokens, self.warm_up.generated),
             prompt_tokens=_less(grown.prompt_tokens, self.warm_up.prompt),
@@ -255,7 +258,22 @@ class LevelRecord:
             e2e_s=None if life_ms is None else life_ms / 1000,
             until=self.spans[-1][1] if self.spans else None,
             strategy=self.prepared.target.strategy,
+            errors=backend_errors(
+                self.prepared.backends, events, {} if self.fell else self.growth, self._routed_failures(log)
+            ),
         )
+
+    def _routed_failures(self, log: ServerLog) -> dict[str, float] | None:
+        """Return the failed answers of each server as its router counted them; None where it does not."""
+        names = self.prepared.names
+        told = log.router_failures(self.prepared.target.name, self.spans[0][0]) if self.spans else None
+        if told is None or names is None:
+            return None
+        counts: dict[str, float] = {}
+        for deployment, count in told.items():
+            name = names.name(deployment) or deployment
+            counts[name] = counts.get(name, 0.0) + count
+        return counts
 
 
 def asked_of(events: list[LoadEvent], output_tokens: int) -> Asked:

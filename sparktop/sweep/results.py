@@ -123,6 +123,7 @@ class BackendSide(Part):
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
+    """Used share of its lanes' caches together."""
     prefill_ms: Number = None
     """Mean of the level and its warm-up, by the server's own word."""
 
@@ -133,6 +134,9 @@ class ServerSide(Part):
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
+    """Of the fullest server: the used share of its lanes' caches together."""
+    kv_fullest_percent: Number = None
+    """Of the fullest lane of any server: what makes its requests wait. None in older files."""
     preemptions: Number = None
     generation_tokens: Number = None
     """How much its counter grew."""

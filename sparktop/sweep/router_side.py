@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
@@ -14,10 +15,11 @@ from sparktop.analysis.load_grid import LoadTrack
 from sparktop.analysis.request_shares import request_shares, weigh_requests
 from sparktop.model.balance import Balance
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
+from sparktop.store.load_log import ABORTS_THAT_COUNT
 from sparktop.sweep.plan import SweepTarget, TargetKind
 from sparktop.sweep.results import LevelResult, TargetResult
 from sparktop.sweep.served_by import RoutingTest, routing_test
-from sparktop.sweep.server_side import ServerPoint
+from sparktop.sweep.server_side import Counters, ServerPoint
 
 
 def assignments(events: Iterable[LoadEvent]) -> list[str]:
@@ -42,16 +44,18 @@ def router_side(
     e2e_s: float | None,
     until: float | None,
     strategy: str | None = None,
+    errors: Mapping[str, float | None] | None = None,
 ) -> dict[str, JsonValue]:
     """Give a level's balance as a snapshot has it, with the test of the order of choices beside it.
 
     `looks` are those at the backends; `e2e_s` is the life of a request, `until` the end of the last run,
-    `strategy` how the router says that it chooses.
+    `strategy` how the router says that it chooses, `errors` what failed at each backend.
     """
     order = assignments(events)
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
     if len(looks) > 1 and until is not None:
-        tracks = [_track(backend, points) for backend, points in looks.items()]
+        failed = errors or {}
+        tracks = [_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0, strategy=strategy, router=name)
         judged = judge(load, until)
         shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
@@ -85,7 +89,37 @@ def router_overhead_ms(
     return level.ttft_ms.p50 - fmean(direct) if direct else None
 
 
-def _track(name: str, points: Sequence[ServerPoint]) -> LoadTrack:
+def backend_errors(
+    backends: Iterable[str],
+    events: Iterable[LoadEvent],
+    grown: Mapping[str, Counters],
+    routed: Mapping[str, float] | None,
+) -> dict[str, float | None]:
+    """Return the failed requests of each backend in a level: the largest of all counts of them.
+
+    Those counts are the server's own, ours of answers that name it, and the router's (`routed`). A router
+    retries elsewhere what failed, so where it does not count, no failure seen is not the same as none: None.
+    """
+    ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
+    ours = Counter(end.served_by for end in ends)
+    found: dict[str, float | None] = {}
+    for name in backends:
+        own = _own_errors(grown.get(name))
+        most = max(own, ours[name], (routed or {}).get(name, 0.0))
+        found[name] = most if most > 0 or routed is not None else None
+    return found
+
+
+def _own_errors(grown: Counters | None) -> float:
+    """Return the failures that a server counts; aborted requests are among them where they are many."""
+    if grown is None:
+        return 0.0
+    aborted = grown.aborted or 0.0
+    many = aborted >= ABORTS_THAT_COUNT * (grown.finished or 0.0)
+    return max(0.0, grown.failed or 0.0) + (max(0.0, aborted) if many else 0.0)
+
+
+def _track(name: str, points: Sequence[ServerPoint], errors: float | None) -> LoadTrack:
     waiting = [_number(one.waiting) for one in points]
     return LoadTrack(
         name=name,
@@ -93,6 +127,7 @@ def _track(name: str, points: Sequence[ServerPoint]) -> LoadTrack:
         running=[_number(one.running) for one in points],
         waiting=None if all(map(math.isnan, waiting)) else waiting,
         generation_tps=_rates(points),
+        errors=None if errors is None else round(errors),
         arrived=_arrived(points),
     )
 
@@ -156,5 +191,6 @@ def _balance_json(judged: Balance) -> dict[str, JsonValue]:
         "requests_chance": judged.requests_chance,
         "lost_percent": judged.lost_percent,
         "reasons": list(judged.reasons),
+        "cause": judged.cause,
         "hint": judged.hint,
     }

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 from time import monotonic
+from typing import Any
 from urllib.parse import urlsplit
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import Snapshot
+from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Reading, SourceKey
 from sparktop.store.keys import SourceKind
+from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
 from sparktop.sweep.plan import SweepTarget, TargetKind
 from sparktop.sweep.results import NodeSide
 
@@ -75,6 +79,8 @@ class ServerPoint:
     kv_cache_percent: float | None
     counters: Counters
     start_time: float | None
+    kv_fullest_percent: float | None = None
+    """Of the lane whose KV cache is fullest."""
 
     @property
     def idle(self) -> bool | None:
@@ -105,23 +111,25 @@ class NodePoint:
 def server_point(sample: EngineSample) -> ServerPoint:
     """Take from a sample what a sweep needs."""
     lanes = sample.lanes
-    kv = [lane.kv_cache_percent for lane in lanes if lane.kv_cache_percent is not None]
     return ServerPoint(
         at=sample.at,
-        running=_over(lanes, lambda lane: lane.running),
-        waiting=_over(lanes, lambda lane: lane.waiting),
-        kv_cache_percent=max(kv, default=None),
+        running=lane_sum(lanes, lambda lane: lane.running),
+        waiting=lane_sum(lanes, lambda lane: lane.waiting),
+        kv_cache_percent=kv_used_percent(lanes),
+        kv_fullest_percent=kv_fullest_percent(lanes),
         counters=Counters(
-            generation_tokens=_over(lanes, lambda lane: lane.generation_tokens),
-            prompt_tokens=_over(lanes, lambda lane: lane.prompt_tokens),
-            preemptions=_over(lanes, lambda lane: lane.preemptions),
-            cache_hits=_over(lanes, lambda lane: lane.prefix_cache_hits),
-            cache_queries=_over(lanes, lambda lane: lane.prefix_cache_queries),
-            finished=_over(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
-            prefill_s=_over(lanes, lambda lane: lane.prefill.sum if lane.prefill is not None else None),
-            prefills=_over(lanes, lambda lane: lane.prefill.count if lane.prefill is not None else None),
+            generation_tokens=lane_sum(lanes, lambda lane: lane.generation_tokens),
+            prompt_tokens=lane_sum(lanes, lambda lane: lane.prompt_tokens),
+            preemptions=lane_sum(lanes, lambda lane: lane.preemptions),
+            cache_hits=lane_sum(lanes, lambda lane: lane.prefix_cache_hits),
+            cache_queries=lane_sum(lanes, lambda lane: lane.prefix_cache_queries),
+            finished=lane_sum(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
+            prefill_s=lane_sum(lanes, lambda lane: lane.prefill.sum if lane.prefill is not None else None),
+            prefills=lane_sum(lanes, lambda lane: lane.prefill.count if lane.prefill is not None else None),
             steps=_steps(lanes),
-            spec_accepted_tokens=_over(lanes, lambda lane: lane.spec_accepted_tokens),
+            failed=lane_sum(lanes, lambda lane: _finished(lane, FAILED_REASONS)),
+            aborted=lane_sum(lanes, lambda lane: _finished(lane, ABORTED_REASONS)),
+            spec_accepted_tokens=lane_sum(lanes, lambda lane: lane.spec_accepted_tokens),
         ),
         start_time=sample.start_time,
     )
@@ -180,6 +188,8 @@ class ServerLog:
         self._clock = clock
         self._servers: dict[str, list[ServerPoint]] = {}
         self._nodes: dict[str, list[NodePoint]] = {}
+        self._routers: dict[str, list[RouterSample]] = {}
+        """Samples of routers that count failures."""
         self._silent: dict[str, tuple[float, Failure]] = {}
         """Of servers that do not answer: since when, and the newest failure."""
         self._news = asyncio.Event()
@@ -195,6 +205,8 @@ class ServerLog:
                 self._silent[key.name] = (since, reading)
         elif isinstance(reading, NodeSample):
             self._nodes.setdefault(key.name, []).append(node_point(reading))
+        elif isinstance(reading, RouterSample) and reading.failures is not None:
+            self._routers.setdefault(key.name, []).append(reading)
         self.wake()
 
     def wake(self) -> None:
@@ -218,11 +230,24 @@ class ServerLog:
         """Give the looks at a machine in any of the spans."""
         return [one for one in self._nodes.get(name, ()) if _inside(one.at, spans)]
 
+    def router_failures(self, name: str, since: float) -> dict[str, float] | None:
+        """Return the failed answers by deployment that a router counted from `since` on.
+
+        From its last sample before `since` to its newest one. None where it does not count, or began anew.
+        """
+        samples = self._routers.get(name, [])
+        first = max(0, bisect_right([one.at for one in samples], since) - 1)
+        if len(samples) - first < 2:  # noqa: PLR2004 - a difference is of two
+            return None
+        before, now = samples[first].failures or {}, samples[-1].failures or {}
+        grown = {one: count - before.get(one, 0.0) for one, count in now.items()}
+        return None if any(count < 0 for count in grown.values()) else grown
+
     def forget(self, before: float) -> None:
         """Drop what is older, but for the newest look at each."""
-        for kept in (self._servers, self._nodes):
-            for points in kept.values():
-                del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]
+        kept: list[list[Any]] = [*self._servers.values(), *self._nodes.values(), *self._routers.values()]
+        for points in kept:
+            del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
         """Wait until `done`, for so long at most; tell whether it is."""
@@ -305,17 +330,16 @@ def _inside(at: float, spans: Sequence[Span]) -> bool:
     return any(begin <= at <= end for begin, end in spans)
 
 
+def _finished(lane: LaneSample, reasons: frozenset[str]) -> float | None:
+    """Return the requests that ended for one of these reasons; None where the lane names none of them."""
+    told = [count for reason, count in lane.finished.items() if reason in reasons]
+    return sum(told) if told else None
+
+
 def _steps(lanes: Sequence[LaneSample]) -> float | None:
     """Return the steps of a server that is one lane."""
     steps = lanes[0].step_tokens if len(lanes) == 1 else None
     return None if steps is None else steps.count
-
-
-def _over(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | None]) -> float | None:
-    """Add up over lanes; None where one does not tell."""
-    values = [of(lane) for lane in lanes]
-    known = _known(values)
-    return sum(known) if known and len(known) == len(values) else None
 
 
 def _minus(now: float | None, then: float | None) -> float | None:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, LoadEvent, RequestEnded, RequestStarted
-from sparktop.sweep.router_side import router_side
-from sparktop.sweep.server_side import Counters, ServerPoint
+from sparktop.model.router import RouterSample
+from sparktop.store import SourceKey
+from sparktop.sweep.router_side import backend_errors, router_side
+from sparktop.sweep.server_side import Counters, ServerLog, ServerPoint
 
 LIVES_S = 2.0
 
@@ -61,3 +64,77 @@ def test_a_backend_that_is_only_quicker_is_not_blamed() -> None:
     )
     assert found["verdict"] != "uneven"
     assert "sooner" in str(found["reasons"])
+
+
+def swinging(*, first: bool) -> list[ServerPoint]:
+    """Give looks of two minutes at a server that is full for one life and empty for the next."""
+    return [
+        ServerPoint(at, 16.0 if (at % (2 * LIVES_S) < LIVES_S) is first else 0.0, 0.0, None, Counters(), None)
+        for at in (0.5 * number for number in range(240))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("errors", "cause"),
+    [
+        (None, None),
+        ({"a": 0.0, "b": None}, None),
+        ({"a": 0.0, "b": 0.0}, "synchronised waves"),
+        ({"a": 0.0, "b": 3.0}, "cooldowns: b had errors"),
+    ],
+)
+def test_a_cause_needs_to_know_what_failed(errors: dict[str, float | None] | None, cause: str | None) -> None:
+    """A level whose loads swing names waves where nothing failed, cooldowns where something did."""
+    found = router_side(
+        "proxy",
+        [],
+        {"a": swinging(first=True), "b": swinging(first=False)},
+        e2e_s=LIVES_S,
+        until=120.0,
+        strategy="least-busy",
+        errors=errors,
+    )
+    assert found["verdict"] == "oscillating"
+    if cause is None:
+        assert (found["cause"], found["hint"]) == (None, None)
+    else:
+        assert str(found["cause"]).startswith(cause)
+        assert found["hint"]
+
+
+def ended(number: int, name: str, *, ok: bool) -> RequestEnded:
+    error = None if ok else Failure(FailureKind.REFUSED, "HTTP 500", 1.0)
+    reason = EndReason.LENGTH if ok else EndReason.ERROR
+    return RequestEnded(f"r{number}", 1.0, reason, error, served_by=name)
+
+
+def test_no_failure_seen_is_none_only_where_the_router_counts() -> None:
+    """A router retries elsewhere: what neither the client nor the server saw, only its counters exclude."""
+    events = [ended(0, "a", ok=True), ended(1, "b", ok=True)]
+    clean = Counters(finished=100.0, failed=0.0, aborted=1.0)
+    assert backend_errors("ab", events, {"a": clean}, None) == {"a": None, "b": None}
+    assert backend_errors("ab", events, {"a": clean}, {}) == {"a": 0.0, "b": 0.0}
+
+
+def test_every_count_of_failures_is_taken() -> None:
+    """The largest of the router's, the server's and our own; aborts only where they are many."""
+    events = [ended(0, "a", ok=False), ended(1, "a", ok=False), ended(2, "b", ok=True)]
+    grown = {"b": Counters(finished=100.0, failed=3.0), "c": Counters(finished=100.0, aborted=5.0)}
+    assert backend_errors("abc", events, grown, None) == {"a": 2.0, "b": 3.0, "c": 5.0}
+    assert backend_errors("abc", events, grown, {"a": 4.0}) == {"a": 4.0, "b": 3.0, "c": 5.0}
+
+
+def test_a_routers_failures_are_those_of_the_level() -> None:
+    """From the last sample before it began; a router that counts nothing, or began anew, tells none."""
+    log, key = ServerLog(), SourceKey.router("proxy")
+    assert log.router_failures("proxy", 0.0) is None
+    for at, count in ((1.0, 5.0), (9.0, 7.0), (20.0, 10.0), (30.0, 12.0)):
+        log.hear(key, RouterSample(at, failures={"id-a": count, "id-b": 1.0}))
+    log.hear(key, RouterSample(31.0))
+    assert log.router_failures("proxy", 10.0) == {"id-a": 5.0, "id-b": 0.0}
+    assert log.router_failures("proxy", 0.0) == {"id-a": 7.0, "id-b": 0.0}
+    assert log.router_failures("proxy", 30.0) is None
+    log.forget(25.0)
+    assert log.router_failures("proxy", 0.0) is None
+    log.hear(key, RouterSample(40.0, failures={"id-a": 2.0}))
+    assert log.router_failures("proxy", 0.0) is None

@@ -79,13 +79,13 @@ def test_requests_that_wait_are_told() -> None:
     assert codes(facts=queued(WAITING)) == ["queue_limited"]
     taken = replace(WAITING, slots=2, running_max=2.0, saturated=True)
     assert codes(facts=queued(taken)) == ["queue_limited"]
-    assert codes(facts=queued(replace(WAITING, slots=8, kv_cache_max_percent=99.0))) == ["queue_limited"]
+    assert codes(facts=queued(replace(WAITING, slots=8, kv_fullest_percent=99.0))) == ["queue_limited"]
 
 
 def test_a_burst_that_waits_for_its_own_prompts_is_no_queue() -> None:
     """Where all ran at once, or slots and cache suffice, requests waited for each other's prefill only."""
     assert codes(facts=queued(replace(WAITING, running_max=4.0))) == []
-    assert codes(facts=queued(replace(WAITING, slots=4, kv_cache_max_percent=50.0))) == []
+    assert codes(facts=queued(replace(WAITING, slots=4, kv_fullest_percent=50.0))) == []
 
 
 def test_one_full_server_of_two_is_a_queue() -> None:
