@@ -139,6 +139,7 @@ class BackendTable(Strict):
     engine: Literal["auto", "vllm", "sglang", "llamacpp", "trtllm", "tgi", "ollama", "openai"] = "auto"
     nodes: list[str] = Field(default_factory=list)
     slots: Count | None = None
+    cudagraph_capture_sizes: list[Count] | None = None
     api_key_env: Variable | None = None
 
 

@@ -23,7 +23,7 @@ KEPT = 8
 """Entries that are kept, the newest."""
 _MOST_BYTES = 8 << 20
 """JSON of the largest configuration file is smaller."""
-_SHAPE = 4
+_SHAPE = 5
 """Of the settings; another number makes every entry of before one to check again."""
 _RULES = ("config.py", "config_errors.py", "keys.py")
 """The modules that say what is right: who edits them in a checkout wants everything checked again."""

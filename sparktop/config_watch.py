@@ -60,6 +60,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
                 engine=one["engine"],
                 nodes=tuple(one["nodes"]),
                 slots=one["slots"],
+                capture_sizes=_sizes(one["cudagraph_capture_sizes"]),
                 api_key=_value(one["api_key_env"], env),
             )
             for one in settings["backends"]
@@ -80,6 +81,10 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         sweeps=tuple(_sweep(one) for one in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
     )
+
+
+def _sizes(listed: list[int] | None) -> tuple[int, ...] | None:
+    return None if listed is None else tuple(listed)
 
 
 def _node(one: Plain, path: Path, env: Mapping[str, str]) -> NodeTarget:

@@ -65,6 +65,7 @@ def test_every_key_arrives() -> None:
         256,
         "secret",
     )
+    assert (first.capture_sizes, second.capture_sizes) == ((1, 2, 4, 5, 8, 10, 16), None)
     assert (second.nodes, second.api_key) == (("spark-a", "spark-b"), None)
     assert watch.routers[0].backends == ("spark-a", "spark-b")
     assert watch.routers[0].strategy == "least-busy"

@@ -190,6 +190,8 @@ class BackendView:
     """Over 10 s, added up over lanes."""
     roofline_percent: float | None = None
     """`estimated_read_gb_per_s` as a share of the memory bandwidth, where that is known (GB10)."""
+    capture_sizes: tuple[int, ...] | None = None
+    """Batches for which it captured a CUDA graph, as the configuration says of this server; empty: none."""
     roofline_tps: float | None = None
     """Tokens per second that the memory bandwidth allows one request alone, where both are known."""
     ttft: Latency = NO_LATENCY

@@ -49,6 +49,8 @@ class BackendTarget:
     nodes: tuple[str, ...] = ()
     slots: int | None = None
     """Requests it runs at once (vLLM's --max-num-seqs), where the user says."""
+    capture_sizes: tuple[int, ...] | None = None
+    """Batches for which this server captured a CUDA graph, where the user says; empty: it captured none."""
     api_key: str | None = field(default=None, repr=False)
 
 
@@ -110,7 +112,8 @@ class ModelFacts:
     bytes_per_token_gb: float | None = None
     """GB (1e9 bytes) of weights read to make one token at batch 1."""
     cudagraph_capture_sizes: tuple[int, ...] = ()
-    """Batches for which the server captured a graph; a batch between two of them is padded to the larger."""
+    """Batches for which its servers captured a graph, unless a backend has a list of its own; a batch between
+    two of them is padded to the larger."""
 
 
 @dataclass(frozen=True, slots=True)

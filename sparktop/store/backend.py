@@ -84,7 +84,14 @@ class BackendTrack:
         self._paced_at = -math.inf
         self._quick = False
         """True for a sample that came sooner than asked."""
-        self.view = BackendView(target.name, target.url, "", nodes=target.nodes, slots=target.slots)
+        self.view = BackendView(
+            target.name,
+            target.url,
+            "",
+            nodes=target.nodes,
+            slots=target.slots,
+            capture_sizes=target.capture_sizes,
+        )
         if target.engine != "auto":
             self.view = replace(self.view, engine=target.engine)
 

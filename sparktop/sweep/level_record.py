@@ -229,12 +229,20 @@ class LevelRecord:
         return uncounted([*(one for one in whole if not one.ok), *cut], run_starts([*whole, *cut]))
 
     def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
-        """Padding of a batch of c in the smallest captured graph that holds it."""
-        facts = models.get(self.prepared.model or "")
-        if facts is None or self.prepared.target.kind is not TargetKind.ENGINE:
+        """Return the padding of a batch of c in percent; None where the captured graphs are unknown.
+
+        A batch runs in the smallest graph that holds it, one beyond the largest in none. What is known of the
+        server itself goes before what is known of its model: two recipes of one model capture other batches.
+        """
+        facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
+        if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):
             return None
+        if sizes == ():
+            return 0.0
+        if sizes is None:
+            sizes = () if facts is None else facts.cudagraph_capture_sizes
         wanted = self.level.concurrency
-        graph = min((size for size in facts.cudagraph_capture_sizes if size >= wanted), default=None)
+        graph = min((size for size in sizes if size >= wanted), default=None)
         return None if graph is None else _PERCENT * (graph - wanted) / graph
 
     def _roofline(self, made: LevelResult) -> float | None:

@@ -51,6 +51,8 @@ class PreparedTarget:
     """Watched machines that it reaches."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Requests that each of them runs at once, of those where that is known."""
+    capture_sizes: tuple[int, ...] | None = None
+    """Batches for which its one server captured a CUDA graph, where that is known of this server."""
     roofline_tps: float | None = None
     """What the memory bandwidth allows one request alone."""
     names: BackendNames | None = None
@@ -142,6 +144,7 @@ def _with_servers(
         backends=backends,
         nodes=watched_nodes(target, snapshot),
         slots={view.name: view.slots for view in views if view.slots is not None},
+        capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
         roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
         names=_names(target, snapshot) if asks.router else None,
         token_source=first.token_source,

@@ -232,6 +232,16 @@ async def test_the_search_for_the_most_agents_ends_at_the_slots() -> None:
     assert [level.concurrency for level in result.targets[0].levels] == [2, 4, 3]
 
 
+async def test_padding_is_of_the_server_and_not_of_its_model() -> None:
+    """The recipe that captures 5 pads no batch of 5, its neighbour does; one without graphs pads none."""
+    facts = {MODEL: ModelFacts(2.55, (1, 2, 4, 8))}
+    sizes = {"spark-a": (1, 2, 4, 5, 8), "spark-b": None, "spark-c": ()}
+    async with watched(3, capture_sizes=sizes) as servers:
+        result = await servers.runner(servers.plan(concurrency=(5,), warmup=False, runs=1), facts).run()
+    found = [target.levels[0].padding_percent for target in result.targets]
+    assert found == [0.0, 37.5, 0.0]
+
+
 async def test_padding_follows_from_the_captured_graphs() -> None:
     """Three requests run in the graph of 4; beyond the largest graph nothing is known."""
     async with watched() as servers:

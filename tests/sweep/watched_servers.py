@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from aiohttp.test_utils import TestServer
 
@@ -81,14 +82,22 @@ class Watched:
 
 @asynccontextmanager
 async def watched(
-    count: int = 1, *, strategy: str | None = None, profile: EngineProfile = QUICK
+    count: int = 1,
+    *,
+    strategy: str | None = None,
+    profile: EngineProfile = QUICK,
+    capture_sizes: Mapping[str, tuple[int, ...] | None] = MappingProxyType({}),
 ) -> AsyncIterator[Watched]:
-    """Serve and watch engines, with a proxy before them where a strategy is named."""
+    """Serve and watch engines, with a proxy before them where a strategy is named.
+
+    `capture_sizes` are those that the configuration says of single servers.
+    """
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(engine(profile)) for _ in range(count)]
         names = [f"spark-{letter}" for letter, _ in zip("abcdef", urls, strict=False)]
         backends = tuple(
-            BackendTarget(name, url, engine="vllm") for name, url in zip(names, urls, strict=True)
+            BackendTarget(name, url, engine="vllm", capture_sizes=capture_sizes.get(name))
+            for name, url in zip(names, urls, strict=True)
         )
         targets = [SweepTarget(name, url, known=True) for name, url in zip(names, urls, strict=True)]
         routers: tuple[RouterTarget, ...] = ()
