@@ -176,7 +176,7 @@ class GuardTable(Strict):
     """`[guard]`: where a running sweep stops itself."""
 
     min_headroom_gib: float | None = Field(default=None, ge=0)
-    max_gpu_c: float | None = Field(default=None, gt=0)
+    max_gpu_c: float | None = Field(default=None, ge=0)
 
 
 class ModelTable(Strict):

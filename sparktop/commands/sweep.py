@@ -59,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="failed requests from which on the exit code is 1 (default 0.01)",
     )
     parser.add_argument(
+        "--no-guard",
+        action="store_true",
+        help="do not stop for memory or heat, as a sweep on unified memory (GB10) else does below 8 GiB of "
+        "headroom or above 92 °C",
+    )
+    parser.add_argument(
         "--yes",
         action="store_true",
         help="put load on targets that are neither here nor in the configuration",
@@ -100,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.sweep_targets import choose_targets, named_target
     from sparktop.config_places import find_config
     from sparktop.logfile import open_log
-    from sparktop.model.targets import Watch
+    from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.presets import DEFAULT, find_preset, make_plan
 
     open_log(os.environ)
@@ -123,7 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not words and not named:
         words = list(preset.targets)
     chosen = asyncio.run(choose_targets(words, named, watch, arguments.model))
-    plan = make_plan(preset, chosen.targets, wishes, guard=watch.guard)
+    guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
+    plan = make_plan(preset, chosen.targets, wishes, guard=guard)
     if form == "llama-benchy" and len(plan.targets) > 1:
         raise UsageError("--format llama-benchy holds one target: sweep one, or choose json")
     _ask_first(chosen.targets, is_sure=arguments.yes)

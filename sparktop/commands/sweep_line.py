@@ -10,6 +10,7 @@ from typing import TextIO
 
 from sparktop.model.text import clean
 from sparktop.sweep.progress import (
+    GuardSet,
     LevelMeasured,
     Notice,
     Phase,
@@ -44,6 +45,8 @@ class SweepLine:
         match event:
             case Notice():
                 self._print(event.message)
+            case GuardSet():
+                self._print(event.words)
             case LevelMeasured():
                 self._print(level_line(event.target, event.level))
             case SweepEnded():

@@ -307,6 +307,8 @@ class SweepView:
     """What is going on or how it ended, in a line."""
     plan_words: str = ""
     """What each request asks for, and how they follow one another."""
+    guard: str | None = None
+    """What stops the sweep on which machines; None where that is not known yet, or kept."""
     started_at: datetime | None = None
     elapsed_s: float | None = None
     left_s: float | None = None

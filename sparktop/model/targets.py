@@ -141,7 +141,7 @@ class SweepSettings:
 
 @dataclass(frozen=True, slots=True)
 class GuardLimits:
-    """Where a running sweep stops itself; None: there is no such limit."""
+    """Where a running sweep stops itself; None: the usual limit on unified memory, elsewhere none. 0: off."""
 
     min_headroom_gib: float | None = None
     max_gpu_c: float | None = None

@@ -101,9 +101,19 @@ def now_rows(view: SweepView, width: int) -> list[Row]:
     return [*rows, *flowed([*others, *moment_pieces(view)], width)]
 
 
+def guard_rows(view: SweepView, width: int) -> list[Row]:
+    """Return what stops the sweep, as a warning where nothing does."""
+    if view.guard is None:
+        return []
+    role = "warn" if view.guard.startswith("no guard") else "muted"
+    return sentence_rows(("· ", "muted"), view.guard, role, width)
+
+
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
     """Give what goes on, or what was found, in at most `most` rows."""
-    rows = [*now_rows(view, width), *found_rows(view, width)]
+    guard, found = guard_rows(view, width), found_rows(view, width)
+    # A sweep that is over has been guarded: its findings come first.
+    rows = [*now_rows(view, width), *([*found, *guard] if view.status.over else [*guard, *found])]
     if len(rows) > most:
         hidden = len(rows) - most + 1
         rows = [*rows[: most - 1], [label(f"… {hidden} more rows: n shows all")]] if most > 1 else rows[:1]

@@ -55,9 +55,9 @@ class Draft:
     api: str = Api.CHAT.value
     warmup: bool = True
     headroom: str = ""
-    """The guard's least GiB; empty: no such limit."""
+    """The guard's least GiB; empty: the usual limit on unified memory, 0: none."""
     gpu: str = ""
-    """The guard's most °C; empty: no such limit."""
+    """The guard's most °C; empty: the usual limit beside unified memory, 0: none."""
     slo: str = ""
     model: str = ""
     """Empty: the server's only or first one."""
@@ -217,7 +217,7 @@ class _Form:
     def guard(self) -> GuardLimits:
         return GuardLimits(
             self.read("headroom", lambda text: number(text, 0.0, _MOST_HEADROOM_GIB, " GiB")),
-            self.read("gpu", lambda text: number(text, 1.0, _MOST_GPU_C, " °C")),
+            self.read("gpu", lambda text: number(text, 0.0, _MOST_GPU_C, " °C")),
         )
 
     def check_bounds(self) -> None:

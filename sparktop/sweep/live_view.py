@@ -31,6 +31,7 @@ from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan_levels import PlanLedger, key_of
 from sparktop.sweep.progress import (
     RATE_WINDOW_S,
+    GuardSet,
     LevelMeasured,
     LoadTold,
     Notice,
@@ -114,6 +115,7 @@ class LiveView:
         self._phase = PhaseChanged(Phase.STARTING)
         self._phase_at = self._began
         self._notices: list[str] = []
+        self._guard: str | None = None
         self._result: SweepResult | None = None
         self._found = Findings(targets=tuple(map(_target, plan.targets)))
 
@@ -143,6 +145,8 @@ class LiveView:
             case Notice():
                 self._notices.append(event.message)
                 del self._notices[:-MOST_NOTICES]
+            case GuardSet():
+                self._guard = event.words
             case SweepEnded():
                 self._end(event.result)
 
@@ -171,6 +175,7 @@ class LiveView:
             status=status,
             words=end_words(status, result) if over and result is not None else self._words(),
             plan_words=self._plan_words(),
+            guard=self._guard if result is None else result.guard,
             started_at=None if result is None else result.started_at,
             elapsed_s=max(0.0, at - self._began),
             left_s=self._left_s(at),

@@ -70,7 +70,9 @@ class Guard:
     """Where a running sweep stops itself."""
 
     min_headroom_gib: float | None = None
+    """None: 8 GiB on unified memory, elsewhere no limit. 0: no limit."""
     max_gpu_c: float | None = None
+    """None: 92 °C beside unified memory, elsewhere no limit. 0: no limit."""
     max_error_share: float = 0.5
     """Failed requests of a level, once ten have ended."""
 

@@ -91,13 +91,20 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardSet:
+    """What stops the sweep on which machines is known, before the first level."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class SweepEnded:
     """The last event."""
 
     result: SweepResult
 
 
-SweepEvent = PhaseChanged | LoadTold | RunTold | LevelMeasured | Notice | SweepEnded
+SweepEvent = PhaseChanged | LoadTold | RunTold | LevelMeasured | Notice | GuardSet | SweepEnded
 """Everything that a sweep tells."""
 
 

@@ -67,6 +67,14 @@ class ResultBook:
         self._change(simulated=self.result.simulated or "simulated" in (prepared.version or ""))
         self.result = self.result.with_target(found)
 
+    def guarded(self, words: str) -> None:
+        """Enter what stops the sweep."""
+        self._change(guard=words)
+
+    def seen(self, *, simulated: bool) -> None:
+        """Enter whether a watched server or machine says that it is simulated."""
+        self._change(simulated=self.result.simulated or simulated)
+
     def target_failed(self, name: str, error: str) -> None:
         """Enter why a target was not measured to the end."""
         target = self.result.target(name)

@@ -92,6 +92,7 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
         status=status,
         words=end_words(status, result),
         plan_words=plan_words(result.plan),
+        guard=result.guard,
         started_at=result.started_at,
         elapsed_s=None if finished is None else (finished - result.started_at).total_seconds(),
         simulated=found.simulated,

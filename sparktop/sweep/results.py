@@ -322,6 +322,8 @@ class SweepResult(Part):
     """None while it runs: nobody knows yet how it ends."""
     stop_reason: Text | None = None
     plan: PlanResult
+    guard: Text | None = None
+    """What stops the sweep on which machines, in a line; None in older files."""
     client: ClientResult = ClientResult()
     targets: tuple[TargetResult, ...] = ()
     ran: tuple[RanRun, ...] = ()

@@ -22,13 +22,21 @@ from sparktop.store.keys import SourceKind
 from sparktop.sweep.brake import Brake
 from sparktop.sweep.descriptors import limit_message
 from sparktop.sweep.estimate import Estimate
-from sparktop.sweep.guard import GuardWatch
+from sparktop.sweep.guard import GuardWatch, guard_words
 from sparktop.sweep.level_maker import LevelMaker, TargetFailedError
 from sparktop.sweep.level_record import LevelRecord
 from sparktop.sweep.order import Load, Stint, stints
 from sparktop.sweep.plan import Plan
 from sparktop.sweep.preparation import PreparedTarget, WorkerGoneError, prepare
-from sparktop.sweep.progress import LevelMeasured, Notice, Phase, PhaseChanged, SweepEnded, SweepEvent
+from sparktop.sweep.progress import (
+    GuardSet,
+    LevelMeasured,
+    Notice,
+    Phase,
+    PhaseChanged,
+    SweepEnded,
+    SweepEvent,
+)
 from sparktop.sweep.result_book import ResultBook
 from sparktop.sweep.results import LevelResult, SweepResult
 from sparktop.sweep.sample_feed import SampleFeed
@@ -170,6 +178,13 @@ class SweepRunner:
             if found.error is not None:
                 self._tell(Notice(f"{target.name} is left out: {found.error}"))
             prepared.append(found)
+        seen = self._feed.snapshot()
+        self._book.seen(simulated=seen.simulated)
+        below = {one.target.name: one.nodes for one in prepared if one.error is None}
+        if below:
+            words = guard_words(self._plan.guard, below, seen.nodes)
+            self._book.guarded(words)
+            self._tell(GuardSet(words))
         return prepared
 
     def _new_maker(self, worker: SweepWorker) -> LevelMaker:
@@ -275,6 +290,7 @@ class SweepRunner:
             self._book.finish("failed", f"no target could be measured: {errors}", self._now())
         else:
             self._book.finish("done", None, self._now())
+        self._book.seen(simulated=self._feed.snapshot().simulated)
         self._save_now()
         self._tell(SweepEnded(self.result))
         return self.result

@@ -104,6 +104,8 @@ class NodePoint:
     throttled_percent: float | None
     """Of the reason and GPU with most, since the look before."""
     headroom_bytes: int | None
+    unified: bool = False
+    """Its GPUs live in the machine's memory: what they take, everything else lacks."""
     is_idle: bool = False
     """Its GPUs say that they did nothing: such a clock or power is no word about the load."""
 
@@ -149,6 +151,7 @@ def node_point(sample: NodeSample) -> NodePoint:
         sm_clock_mhz=fmean(clocks) if clocks else None,
         throttled_percent=max(throttled, default=None),
         headroom_bytes=sample.memory.headroom_bytes,
+        unified=sample.memory.unified is True,
         is_idle=bool(gpus) and all(gpu.utilization_percent == 0 for gpu in gpus),
     )
 

@@ -97,18 +97,19 @@ def test_totals_are_over_backends_that_answer(make_world: MakeWorld) -> None:
 
 
 def test_lanes_add_up(world: World, make_page: MakePage) -> None:
-    """Running and waiting are sums, the cache's share is weighed by capacity, unknown lanes are left out."""
+    """Running and waiting are sums, the cache's share is weighed by room; a silent lane leaves them unknown."""
     view = world.feed(
         make_page(
             1000,
             LaneSample("0", running=2, kv_cache_percent=90, kv_capacity_tokens=1000, finished={"stop": 1}),
             LaneSample("1", running=3, kv_cache_percent=10, kv_capacity_tokens=3000, finished={"stop": 2}),
-            LaneSample("2"),
         )
     )
     assert (view.running, view.waiting, view.kv_cache_percent, view.kv_capacity_tokens) == (5, None, 30, 4000)
     assert view.finished == {"stop": 3}
-    assert [lane.running for lane in view.lanes] == [2, 3, None]
+    view = world.feed(make_page(1001, LaneSample("0", running=2, kv_cache_percent=90), LaneSample("1")))
+    assert (view.running, view.kv_cache_percent) == (None, None)
+    assert [lane.running for lane in view.lanes] == [2, None]
 
 
 def test_a_group_is_the_router_then_the_model(make_world: MakeWorld) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.sweep.guard import SILENT_S, GuardWatch
+from sparktop.model.node import MemoryReading, NodeSample
+from sparktop.model.snapshot import NodeView
+from sparktop.sweep.guard import SILENT_S, GuardWatch, guard_words
 from sparktop.sweep.plan import Guard
 from sparktop.sweep.server_side import NodePoint
 
@@ -40,9 +44,69 @@ def test_what_is_at_its_limit_or_unknown_stops_nothing(seen: NodePoint) -> None:
     assert WATCH.look_at_node("spark-a", seen) is None
 
 
-def test_without_limits_nothing_stops() -> None:
-    """A guard without figures lets any machine go on."""
-    assert GuardWatch(Guard()).look_at_node("spark-a", point(0.1, 120.0)) is None
+def test_without_limits_a_machine_without_unified_memory_goes_on() -> None:
+    """Its GPU has memory of its own: how little of the machine's is free stops nothing."""
+    assert GuardWatch(Guard()).look_at_node("rig", point(0.1, 120.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("guard", "seen", "words"),
+    [
+        (Guard(), point(7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
+        (Guard(), point(gpu_c=93.0), "93 °C, the limit is 92 °C"),
+        (Guard(min_headroom_gib=2.0), point(7.9), None),
+        (Guard(min_headroom_gib=2.0), point(gpu_c=93.0), "93 °C"),
+        (Guard(min_headroom_gib=0.0), point(0.1), None),
+        (Guard(max_gpu_c=0.0), point(gpu_c=120.0), None),
+        (Guard(max_gpu_c=0.0), point(7.9), "7.9 GiB"),
+        (Guard(0.0, 0.0), point(0.1, 120.0), None),
+    ],
+)
+def test_unified_memory_is_guarded_unless_switched_off(
+    guard: Guard, seen: NodePoint, words: str | None
+) -> None:
+    """Below 8 GiB or above 92 °C without any setting; another limit takes its place, 0 switches one off."""
+    reason = GuardWatch(guard).look_at_node("spark-a", replace(seen, unified=True))
+    assert (reason is None) == (words is None)
+    assert words is None or words in (reason or "")
+
+
+def node(name: str, *, unified: bool | None = True, answers: bool = True) -> NodeView:
+    sample = NodeSample(1.0, memory=MemoryReading(unified=unified))
+    return NodeView(name, "agent", sample if answers else None)
+
+
+@pytest.mark.parametrize(
+    ("guard", "nodes", "words"),
+    [
+        (Guard(), [node("a"), node("b")], "guard: stops below 8 GiB of headroom or above 92 °C on a, b"),
+        (Guard(0.0, 0.0), [node("a"), node("b")], "no guard: it is switched off"),
+        (Guard(), [], "no guard: no node is watched"),
+        (
+            Guard(max_gpu_c=85.0),
+            [node("a"), node("b", unified=False)],
+            "guard: stops below 8 GiB of headroom or above 85 °C on a; above 85 °C on b",
+        ),
+        (
+            Guard(),
+            [node("a"), node("b", answers=False)],
+            "guard: stops below 8 GiB of headroom or above 92 °C on a; not guarded: b (does not answer)",
+        ),
+        (
+            Guard(),
+            [node("b", unified=None)],
+            "no guard: b (no unified memory, and no limit is set), solo (no node of it is watched)",
+        ),
+    ],
+)
+def test_the_header_states_what_stops_the_sweep_and_where(
+    guard: Guard, nodes: list[NodeView], words: str
+) -> None:
+    """The limits by machine, and every machine and target that nothing guards."""
+    targets = {"proxy": ["a", "b"]}
+    if words.endswith("is watched)"):
+        targets["solo"] = []
+    assert guard_words(guard, targets, nodes) == words
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from sparktop.errors import OutputError, UsageError
+from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import FirstToken
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
@@ -20,7 +21,7 @@ from sparktop.simulation.calibration import MODEL
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.guard import SILENT_S
 from sparktop.sweep.plan import Guard, Plan, SweepTarget
-from sparktop.sweep.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.progress import GuardSet, LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.runner import SweepRunner
 from sparktop.sweep.worker_process import SweepWorker
@@ -69,11 +70,11 @@ class Bench:
         self.workers.append(worker)
         return worker
 
-    def node(self, headroom_gib: float = 60.0, gpu_c: float = 50.0) -> None:
+    def node(self, headroom_gib: float = 60.0, gpu_c: float = 50.0, *, unified: bool | None = None) -> None:
         """Have the machine tell something."""
         sample = NodeSample(
             self.clock(),
-            memory=MemoryReading(headroom_bytes=int(headroom_gib * GIB)),
+            memory=MemoryReading(unified=unified, headroom_bytes=int(headroom_gib * GIB)),
             gpus=(GpuReading(0, temperature_c=gpu_c),),
         )
         self.store.accept(SourceKey.node("spark-a"), sample)
@@ -188,6 +189,33 @@ async def test_a_machine_beyond_its_limit_stops_the_sweep(
     assert words in (result.stop_reason or "")
     assert result.targets[0].levels[0].requests.cancelled == 4
     await bench.let_go()
+
+
+async def test_unified_memory_stops_the_sweep_without_any_setting(bench: Bench) -> None:
+    """A plan that names no limit, on a machine of unified memory; the header said so before."""
+    bench.clock.now += 1.0
+    bench.node(unified=True)
+    result = await in_mid_level(bench, lambda _: bench.node(5.5, unified=True))
+    assert (result.status, result.stop_reason) == (
+        "stopped_by_guard",
+        "spark-a has 5.5 GiB of memory left, the limit is 8 GiB",
+    )
+    words = "guard: stops below 8 GiB of headroom or above 92 °C on spark-a"
+    assert result.guard == words
+    assert [one.words for one in bench.events if isinstance(one, GuardSet)] == [words]
+    await bench.let_go()
+
+
+async def test_a_sweep_that_failed_on_simulated_servers_says_that_they_are(bench: Bench) -> None:
+    """What is watched says so in its version, even where no request was answered."""
+
+    async def answer(asked: Asked) -> None:
+        asked.refuse(500, "broken")
+
+    bench.server.behave = answer
+    bench.store.identify(SourceKey.backend("solo"), EngineIdentity(version="0.32.0+simulated"))
+    result = await bench.runner().run()
+    assert (result.status, result.simulated) == ("failed", True)
 
 
 async def test_a_machine_within_its_limits_lets_the_sweep_go_on(bench: Bench) -> None:

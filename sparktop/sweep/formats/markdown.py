@@ -67,6 +67,8 @@ def _head(result: SweepResult) -> Iterator[str]:
         _prompts(result),
     ]
     yield " · ".join(part for part in parts if part)
+    if result.guard is not None:
+        yield f"\n{code(result.guard)}"
     if result.status != "done":
         why = f": {code(result.stop_reason)}" if result.stop_reason else ""
         yield f"\n**Not complete** ({result.status or 'it was still running'}){why}"

@@ -72,8 +72,8 @@ _EMPTY = {
     "duration": "no limit",
     "requests": "as the runs give",
     "model": "the server's only or first one",
-    "headroom": "no limit",
-    "gpu": "no limit",
+    "headroom": "8 if unified; 0: off",
+    "gpu": "92 if unified; 0: off",
     "slo": "none; ttft_p90_ms=2000 looks for the most at once",
 }
 _LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")
