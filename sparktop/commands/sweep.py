@@ -78,6 +78,11 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
     parser.add_argument("-c", "--concurrency", type=counts(MOST_CONCURRENCY), metavar="N[,N…]")
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
+    parser.add_argument(
+        "--longest",
+        action="store_true",
+        help="of a prompt length that a server refuses, find the largest that fits and measure it too",
+    )
     parser.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
     parser.add_argument("--runs", type=whole_number(1, MOST_RUNS), metavar="N", help="runs of each level")
     parser.add_argument("--requests", type=whole_number(1, MOST_TOKENS), metavar="N", help="of each level")
@@ -163,6 +168,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
         warmup=False if arguments.no_warm_up else None,
         slo=parse_slo(arguments.slo) if arguments.slo is not None else None,
+        longest=True if arguments.longest else None,
         max_error_share=arguments.max_errors,
     )
 
@@ -241,7 +247,9 @@ def verdict(result: SweepResult, plan: Plan) -> int:
         tell("interrupted: the result holds what was done until then")
         return _INTERRUPTED
     levels = [level for target in result.targets for level in target.levels]
-    if not levels and all(target.error is not None for target in result.targets):
+    if all(level.error is not None for level in levels) and all(
+        target.error is not None for target in result.targets
+    ):
         raise UnreachableError(result.stop_reason or "no target could be measured")
     if result.status != "done":
         tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
@@ -251,6 +259,10 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     bad = failed > plan.max_error_share * ended
     if bad:
         tell(f"{failed} of {ended} requests failed: more than {plan.max_error_share:.1%}")
+    refused = sum(level.error is not None for level in levels)
+    if refused:
+        tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
+    bad |= bool(refused) and not plan.longest  # who looks for the longest prompt expects refusals
     return 1 if bad or any(target.error is not None for target in result.targets) else 0
 
 

@@ -103,6 +103,8 @@ def progress_line(now: Progress) -> str:
 
 def level_line(target: str, level: LevelResult) -> str:
     """Give a finished level in one line."""
+    if level.error is not None:
+        return f"{clean(target, 40)}: c = {level.concurrency}, pp {level.pp} · ❌ {clean(level.error, 300)}"
     decode = level.decode_tps or level.sustained_tps or level.output_tps
     prefill = level.prefill_tps
     ttft = level.ttft_ms

@@ -46,6 +46,8 @@ class LevelState(StrEnum):
     """The sweep ended before it."""
     LEFT_OUT = "left out"
     """Its target could not be asked."""
+    REFUSED = "refused"
+    """The server refuses prompts of its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class ResultRow:
     ttft_p95_ms: float | None = None
     """None below 72 requests: then no interval for it exists."""
     stream_p50_tps: float | None = None
+    error: str | None = None
+    """Why it has no figures: the server's words."""
     runs: int = 0
     ok: int = 0
     failed: int = 0

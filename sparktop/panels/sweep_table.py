@@ -27,8 +27,10 @@ STATES = {
     LevelState.CUT_SHORT: ("◔", "warn"),
     LevelState.NOT_MADE: ("–", "muted"),
     LevelState.LEFT_OUT: ("✗", "bad"),
+    LevelState.REFUSED: ("✗", "bad"),
 }
 """Sign and colour of each state."""
+_WITHOUT_RUNS = frozenset({LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT})
 _BAR = 14
 _WORDS, _WIDE_WORDS = 10, 30
 """Cells that the marks get at least, and in wide tables."""
@@ -108,11 +110,18 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
 
 def _name_width(view: SweepView) -> int:
-    """Give the cells of the level's name: "▶✓ a c64", and the target's name where there are several."""
+    """Return the cells of the level's name: "▶✓ a c64", and the target's name where there are several."""
+    load = max((len(_load_words(view, level.key)) for level in view.levels), default=0)
     if len(view.targets) < 2:
-        return 8
+        return max(8, 4 + load)
     longest = max(cell_width(target.name) for target in view.targets)
-    return 10 + min(14, longest)
+    return max(10, 6 + load) + min(14, longest)
+
+
+def _load_words(view: SweepView, key: LevelKey) -> str:
+    """Return a load as "c64", with the prompt's tokens where the plan has several lengths: "c64/1024"."""
+    several = len({one.key.prompt_tokens for one in view.levels}) > 1
+    return f"c{key.concurrency}" + (f"/{key.prompt_tokens}" if several else "")
 
 
 def table_heading(view: SweepView, width: int) -> Row:
@@ -152,9 +161,7 @@ def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple
 def newest_begun(levels: Sequence[PlannedLevel]) -> int:
     """Give the index of the level that runs or began last; 0 where none did."""
     begun = [
-        index
-        for index, level in enumerate(levels)
-        if level.state not in {LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT}
+        index for index, level in enumerate(levels) if level.state not in {*_WITHOUT_RUNS, LevelState.REFUSED}
     ]
     return max(begun, default=0)
 
@@ -187,16 +194,15 @@ def level_row(
     """Give one level: its figures when it has some, else its state with a bar."""
     sign, role = STATES[level.state]
     name = _name_width(view)
-    several = len({one.key.prompt_tokens for one in view.levels}) > 1
-    length = f"/{level.key.prompt_tokens}" if several else ""
-    words = f"c{level.key.concurrency}{length}"
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
     if len(view.targets) > 1:
         letter = letters([target.name for target in view.targets]).get(level.key.target, " ")
-        room = name - 10
+        room = min(14, max(cell_width(target.name) for target in view.targets))
         start += [(f"{letter} ", "accent"), (f"{fit(level.key.target, room)} ", "text")]
-    start.append((words, "title"))
+    start.append((_load_words(view, level.key), "title"))
     result: Row = fit_row(start, name)
+    if row is not None and row.error is not None:
+        return fit_row([*result, (" refused: ", "bad"), (row.error, "text")], width)
     if row is None or not row.figures:
         return fit_row([*result, *_state(level)], width)
     columns = columns_for(view, width)
@@ -210,7 +216,7 @@ def level_row(
 
 def _state(level: PlannedLevel) -> Row:
     sign_role = STATES[level.state][1]
-    if level.state in {LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT}:
+    if level.state in _WITHOUT_RUNS:
         return [(f" {level.state.value}", "muted")]
     of = "" if level.runs is None else f"/{level.runs}"
     return [

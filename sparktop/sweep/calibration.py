@@ -24,10 +24,8 @@ from sparktop.sweep.request_errors import (
 )
 from sparktop.sweep.run_log import RunLog
 from sparktop.sweep.short_call import ask_json
-from sparktop.sweep.worker_messages import Calibrate, Calibrated, PromptLength
+from sparktop.sweep.worker_messages import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
 
-_TRIED_TOKENS = 8
-"""Tokens of the request that is tried, at most: enough to see how they come."""
 _SHORT_CALL_S = 30.0
 _BAD_REQUEST = frozenset({400, 422})
 _CHECK_S = 0.05
@@ -123,7 +121,7 @@ class Calibration:
             length = self._tried_pieces = min(length, max(_LEAST_TRIED_PIECES, length // 4))
         prompt = self._prompts_of(tokens or PromptTokens(), length)
         while True:
-            exchange = await self._try(form, prompt, _TRIED_TOKENS)
+            exchange = await self._try(form, prompt, TRIED_TOKENS)
             end = exchange.end
             if end is None or end.error is None:
                 self._tried = exchange
@@ -144,7 +142,7 @@ class Calibration:
         """Find the fields that a server refuses without naming them: leave all out, add one by one."""
         suspects = [name for name in OPTIONAL_FIELDS if name not in form.dropped]
         bare = form.without(suspects)
-        exchange = await self._try(bare, prompt, _TRIED_TOKENS)
+        exchange = await self._try(bare, prompt, TRIED_TOKENS)
         if not suspects or exchange.end is None or exchange.end.error is not None:
             raise _unusable(end)
         self._tried = exchange

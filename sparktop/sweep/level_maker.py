@@ -17,6 +17,7 @@ from sparktop.model.load import (
     ResponseStarted,
 )
 from sparktop.sweep.brake import Brake
+from sparktop.sweep.context_length import REFUSING
 from sparktop.sweep.estimate import Estimate
 from sparktop.sweep.guard import GuardWatch
 from sparktop.sweep.level_record import LevelRecord, named
@@ -24,7 +25,7 @@ from sparktop.sweep.order import Load, Stint
 from sparktop.sweep.plan import Plan
 from sparktop.sweep.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.progress import LoadTold, Phase, PhaseChanged, RunTold, SweepEvent
-from sparktop.sweep.request_errors import CANCELLED, count_errors
+from sparktop.sweep.request_errors import CANCELLED, count_errors, error_word
 from sparktop.sweep.run_record import RunRecord
 from sparktop.sweep.server_side import ServerLog, ServerPoint
 from sparktop.sweep.validity import Asked
@@ -38,6 +39,10 @@ REST_INTERVALS = 6.0
 
 class TargetFailedError(Exception):
     """No run of this target can begin."""
+
+
+class LevelRefusedError(Exception):
+    """The server refuses the requests of this level for what they ask: others may go well."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +72,8 @@ class LevelMaker:
     """The newest look at each server at rest: what the next level counts from."""
     _ended: int = 0
     _failed: int = 0
+    _refused: int = 0
+    """Requests of the present level that the server refused for what they ask."""
     _newest_failure: str = ""
     _made: int = 0
     """Runs of the present stint."""
@@ -76,12 +83,13 @@ class LevelMaker:
 
         Raises:
             TargetFailedError: the target cannot be asked at all.
+            LevelRefusedError: it refused every request of a level's first run for what they ask.
             WorkerGoneError: the load generator ended by itself.
         """
         names = record.prepared.backends
         before = {name: self.rest[name] for name in names if name in self.rest}
         if stint.first:
-            self._ended = self._failed = 0
+            self._ended = self._failed = self._refused = 0
         self._made = 0
         self._tell_load(stint, LevelStarted(self.clock(), record.level))
         counted_from = before
@@ -167,9 +175,8 @@ class LevelMaker:
             raise TargetFailedError(refused.failure.message)
         if told.finished is not None and not told.finished.cancelled:
             self._made += not warm_up
-            self.estimate.learn_run(
-                stint.target.name, stint.load, told.finished.ended_at - told.finished.started_at
-            )
+            took_s = told.finished.ended_at - told.finished.started_at
+            self.estimate.learn_run(stint.target.name, stint.load, took_s)
             self._look_at_run(stint.target.name, events)
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
 
@@ -218,14 +225,18 @@ class LevelMaker:
                 self._ended += 1
                 if event.error is not None:
                     self._failed += 1
+                    self._refused += error_word(event.error) in REFUSING
                     self._newest_failure = event.error.message
         if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.heard_at = self.clock()
         target = stint.target.name
         self.tell(LoadTold(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
-        self._stop(self.guard.look_at_requests(target, self._ended, self._failed, self._newest_failure))
+        if self._refused < self._ended:  # else it is the level that cannot be, and not the server
+            self._stop(self.guard.look_at_requests(target, self._ended, self._failed, self._newest_failure))
 
     def _look_at_run(self, target: str, events: list[LoadEvent]) -> None:
+        if self._ended and self._refused == self._ended:
+            raise LevelRefusedError(self._newest_failure)
         ends = [event for event in events if isinstance(event, RequestEnded)]
         ok = sum(end.ok for end in ends)
         own = (end.error for end in ends if end.error is not None)

@@ -26,6 +26,7 @@ from sparktop.sweep.validity import (
 )
 
 PADDING, UNBALANCED, PREEMPTING, KV_FULL = "padding", "unbalanced", "preempting", "kv_full"
+REFUSED = "refused"
 WORDS = {
     CLIENT_LAG: "client-limited",
     QUEUE_LIMITED: "queue-limited",
@@ -65,6 +66,8 @@ _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     """Give all marks of a level, the gravest first, then why it is slow."""
+    if level.error is not None:
+        return (Mark(REFUSED, "refused", level.error),)
     doubts = [
         Mark(one.code, WORDS.get(one.code, one.code.replace("_", " ")), one.message) for one in level.validity
     ]

@@ -113,6 +113,8 @@ class Plan:
     timeouts: Timeouts = Timeouts()
     guard: Guard = Guard()
     slo: tuple[SloCondition, ...] = ()
+    longest: bool = False
+    """Of a prompt length that a target refuses, look for the largest that fits and measure it too."""
     max_error_share: float = 0.01
     """Above it a sweep's result is bad (exit 1)."""
     preset: str | None = None

@@ -20,6 +20,9 @@ _STATES = {
 _GOING_ON = frozenset(_STATES.values())
 
 
+_OVER = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
+
+
 def key_of(target: str, load: Load) -> LevelKey:
     """Give the key of a load on a target."""
     return LevelKey(target, load.concurrency, load.prompt_tokens)
@@ -89,7 +92,7 @@ class PlanLedger:
         key = result_key(event.target, event.level, event.result.plan.pp)
         level = self._levels.get(key) or self._new(key)
         cut = any(mark.code == CUT_SHORT for mark in event.level.validity)
-        state = LevelState.CUT_SHORT if cut else LevelState.DONE
+        state = _measured_state(event.level, cut=cut)
         share = level.share if cut else 1.0
         self._levels[key] = replace(level, state=state, runs_done=event.level.runs, share=share)
         if self.present == key:
@@ -103,7 +106,7 @@ class PlanLedger:
     def left_out(self, target: str) -> None:
         """Take that a target drops out."""
         for key, level in self._levels.items():
-            if key.target == target and level.state not in {LevelState.DONE, LevelState.CUT_SHORT}:
+            if key.target == target and level.state not in _OVER:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
 
     def _new(self, key: LevelKey) -> PlannedLevel:
@@ -135,8 +138,14 @@ class PlanLedger:
         return None if not self.plan.requests else min(1.0, ended / self.plan.requests)
 
 
+def _measured_state(level: LevelResult, *, cut: bool) -> LevelState:
+    if level.error is not None:
+        return LevelState.REFUSED
+    return LevelState.CUT_SHORT if cut else LevelState.DONE
+
+
 def _at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
-    if level.state in {LevelState.DONE, LevelState.CUT_SHORT}:
+    if level.state in _OVER:
         return level
     target = result.target(level.key.target)
     if target is not None and target.error is not None:
@@ -153,7 +162,7 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
         for level in target.levels:
             key = result_key(target.name, level, plan.pp)
             cut = any(mark.code == CUT_SHORT for mark in level.validity)
-            state = LevelState.CUT_SHORT if cut else LevelState.DONE
+            state = _measured_state(level, cut=cut)
             share = level.runs / plan.runs if cut and plan.runs else 1.0
             made[key] = PlannedLevel(key, state, level.runs, plan.runs, min(1.0, share))
     if result.slo is not None or plan.pp is None:

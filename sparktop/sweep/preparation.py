@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparktop.model.load import TokenSource
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
 from sparktop.sweep.body import CACHE_SALT
+from sparktop.sweep.context_length import (
+    LongestPrompt,
+    beyond_context,
+    is_refusal,
+    longest_prompt,
+    reported_context,
+)
 from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.request_errors import RequestFailure
 from sparktop.sweep.served_by import BackendNames
 from sparktop.sweep.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.worker_messages import (
+    TRIED_TOKENS,
     Calibrate,
     Calibrated,
     Refused,
@@ -67,6 +75,10 @@ class PreparedTarget:
     """Why no load can be put on it."""
     lengths: Mapping[int, Calibrated] = field(default_factory=dict)
     """What each prompt length gave."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Prompt lengths of the plan that it does not take, with its words."""
+    extra_lengths: tuple[int, ...] = ()
+    """Prompt lengths that are measured beside those of the plan."""
 
 
 async def prepare(
@@ -86,17 +98,33 @@ async def prepare(
     asks = WorkerTarget(
         target.url, target.model, plan.api, target.api_key, router=target.kind is TargetKind.ROUTER
     )
+    views = _views(target, snapshot())
     found: dict[int, Calibrated] = {}
+    refused: dict[int, str] = {}
+    model: str | None = None
     for length in plan.lengths:
+        if (why := beyond_context(length, plan.tg, views)) is not None:
+            refused[length] = why
+            continue
         calibrated = await _calibrate(plan, asks, length, worker)
-        if isinstance(calibrated, RequestFailure):
-            return PreparedTarget(target, asks, error=calibrated.message)
-        if calibrated.failure is not None:
+        failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
+        if isinstance(calibrated, Calibrated):
+            model = calibrated.model
+            if failure is None:
+                found[length] = calibrated
+                continue
+        if failure is None or not is_refusal(failure):
             return PreparedTarget(
-                target, asks, model=_shown(calibrated.model), error=calibrated.failure.message
+                target, asks, model=_shown(model), error=failure.message if failure else "no answer"
             )
-        found[length] = calibrated
+        refused[length] = failure.message
+    longest = await _longest(plan, asks, found, refused, views, worker) if plan.longest and refused else None
+    if longest is not None:
+        found[longest.tokens] = longest.found
+    if not found:
+        return PreparedTarget(target, asks, model=_shown(model), error=next(iter(refused.values())))
     prepared = _with_servers(plan, target, asks, found, snapshot())
+    prepared = _with_refused(prepared, plan, refused, longest)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
         note = f"{target.name}: waits for requests of somebody else to end on {', '.join(foreign)}"
@@ -130,8 +158,7 @@ def _with_servers(
     found: Mapping[int, Calibrated],
     snapshot: Snapshot,
 ) -> PreparedTarget:
-    backends = watched_backends(target, snapshot)
-    views = [view for view in snapshot.backends if view.name in backends]
+    views = _views(target, snapshot)
     first = next(iter(found.values()))
     kinds = {view.kind for view in snapshot.routers if view.url == target.url}
     engines = sorted({view.engine for view in views if view.engine})
@@ -141,7 +168,7 @@ def _with_servers(
         model=_shown(first.model),
         engine=next(iter(kinds or engines), None) if asks.router else next(iter(engines), None),
         version=next((view.version for view in views if view.version), None),
-        backends=backends,
+        backends=watched_backends(target, snapshot),
         nodes=watched_nodes(target, snapshot),
         slots={view.name: view.slots for view in views if view.slots is not None},
         capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
@@ -151,7 +178,6 @@ def _with_servers(
         mdns=is_mdns(target.url),
         takes_salt=_takes_salt(found, views),
         notes=tuple(_notes(plan, target, found, views)),
-        error=_impossible(plan, views),
         lengths=dict(found),
     )
 
@@ -172,15 +198,50 @@ def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bo
     return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
 
 
-def _impossible(plan: Plan, views: list[BackendView]) -> str | None:
-    longest = max(plan.lengths) + plan.tg
-    for view in views:
-        if view.max_model_len is not None and longest > view.max_model_len:
-            return (
-                f"{view.name} takes {view.max_model_len} tokens a request at most; "
-                f"pp {max(plan.lengths)} and tg {plan.tg} are {longest}"
-            )
-    return None
+def _with_refused(
+    prepared: PreparedTarget, plan: Plan, refused: Mapping[int, str], longest: LongestPrompt | None
+) -> PreparedTarget:
+    """Enter the lengths that were refused, and the largest that fits where it was looked for."""
+    if not refused:
+        return prepared
+    more = ""
+    if longest is not None:
+        more = f"; {longest.words}"
+    elif plan.longest:
+        more = "; the largest that fits was not found: the server does not count prompts, or takes none"
+    words = {length: f"{why}{more}" for length, why in refused.items()}
+    name = clean(prepared.target.name, 64)
+    notes = (f"{name}: prompts of {length} tokens are left out: {why}" for length, why in words.items())
+    extra = () if longest is None or longest.tokens in plan.lengths else (longest.tokens,)
+    return replace(prepared, refused=words, extra_lengths=extra, notes=(*prepared.notes, *notes))
+
+
+async def _longest(
+    plan: Plan,
+    asks: WorkerTarget,
+    found: Mapping[int, Calibrated],
+    refused: Mapping[int, str],
+    views: Sequence[BackendView],
+    worker: SweepWorker,
+) -> LongestPrompt | None:
+    """Look for the largest prompt that fits beside an answer of the plan's length."""
+    high = min(refused)
+    low = max((length for length in found if length < high), default=0)
+    # A calibration asks for fewer tokens than a level does: the prompt makes up for them.
+    missing = max(0, plan.tg - TRIED_TOKENS)
+
+    async def ask(length: int) -> Calibrated | RequestFailure:
+        whole = await _calibrate(plan, asks, length + missing, worker)
+        fits = isinstance(whole, Calibrated) and whole.failure is None
+        return await _calibrate(plan, asks, length, worker) if fits else whole
+
+    context = reported_context(views, refused.values())
+    return await longest_prompt(low, high, plan.tg, context, ask)
+
+
+def _views(target: SweepTarget, snapshot: Snapshot) -> list[BackendView]:
+    names = watched_backends(target, snapshot)
+    return [view for view in snapshot.backends if view.name in names]
 
 
 def _notes(
@@ -202,16 +263,16 @@ def _notes(
             yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
     if first.token_source is TokenSource.CHUNKS:
         yield f"{name}: tells no token counts: each chunk is taken for one token"
-    yield from _capacity(plan, name, views)
+    yield from _capacity(plan, name, max(found), views)
 
 
-def _capacity(plan: Plan, name: str, views: list[BackendView]) -> Iterator[str]:
+def _capacity(plan: Plan, name: str, longest: int, views: list[BackendView]) -> Iterator[str]:
     most = max(plan.concurrency, default=1)
     slots = [view.slots for view in views if view.slots is not None]
     if slots and len(slots) == len(views) and most > sum(slots):
         yield f"{name}: c = {most} exceeds its {sum(slots)} slots: the rest waits, and latencies hold that"
     tokens = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
-    needed = most * (max(plan.lengths) + plan.tg)
+    needed = most * (longest + plan.tg)
     if tokens and len(tokens) == len(views) and needed > sum(tokens):
         yield (
             f"{name}: c = {most} needs {needed} tokens of KV cache, it has {sum(tokens):.0f}: "

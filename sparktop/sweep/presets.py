@@ -52,6 +52,7 @@ class Wishes:
     seed: int | None = None
     warmup: bool | None = None
     slo: tuple[SloCondition, ...] | None = None
+    longest: bool | None = None
     max_error_share: float | None = None
 
 

@@ -63,6 +63,7 @@ def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> Result
     return ResultRow(
         key=key,
         figures=figures,
+        error=level.error,
         ttft_p50_ms=None if ttft is None else ttft.p50,
         ttft_p95_ms=None if ttft is None else ttft.p95,
         stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,

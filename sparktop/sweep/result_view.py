@@ -110,7 +110,9 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
 def end_words(status: SweepStatus, result: SweepResult) -> str:
     """Say in a line how a sweep ended, and what is kept."""
     made = sum(len(target.levels) for target in result.targets)
-    kept = f"{made} level{'' if made == 1 else 's'}"
+    refused = sum(level.error is not None for target in result.targets for level in target.levels)
+    kept = f"{made - refused} level{'' if made - refused == 1 else 's'}"
+    kept += f", {refused} refused by the server" if refused else ""
     if status is SweepStatus.DONE:
         return f"done: {kept}"
     why = f": {result.stop_reason}" if result.stop_reason else ""

@@ -168,6 +168,8 @@ class LevelResult(Part):
     pp: Count | None = None
     """Prompt tokens asked for, of each request; the plan's where None."""
     tg: Count | None = None
+    error: Text | None = None
+    """Why it has no figures: the words of a server that refuses prompts of its length; else None."""
     runs: Count = 0
     duration_s: Number = None
     requests: Requests = Requests()

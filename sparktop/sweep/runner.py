@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -23,9 +23,9 @@ from sparktop.sweep.brake import Brake
 from sparktop.sweep.descriptors import limit_message
 from sparktop.sweep.estimate import Estimate
 from sparktop.sweep.guard import GuardWatch, guard_words
-from sparktop.sweep.level_maker import LevelMaker, TargetFailedError
+from sparktop.sweep.level_maker import LevelMaker, LevelRefusedError, TargetFailedError
 from sparktop.sweep.level_record import LevelRecord
-from sparktop.sweep.order import Load, Stint, stints
+from sparktop.sweep.order import Load, Stint, numbers, stints
 from sparktop.sweep.plan import Plan
 from sparktop.sweep.preparation import PreparedTarget, WorkerGoneError, prepare
 from sparktop.sweep.progress import (
@@ -205,12 +205,14 @@ class SweepRunner:
         )
 
     async def _make_levels(self, maker: LevelMaker, targets: dict[str, PreparedTarget]) -> None:
-        chosen = [one.target for one in targets.values()]
-        self._todo = list(stints(self._plan, chosen))
+        self._todo = list(self._stints(targets))
         records: dict[tuple[str, Load], LevelRecord] = {}
         while self._todo and not self._brake.pulled:
             stint = self._todo[0]
             name = stint.target.name
+            if (words := targets[name].refused.get(stint.load.prompt_tokens)) is not None:
+                await self._refused(stint, words)
+                continue
             record = records.setdefault((name, stint.load), self._record(targets[name], stint))
             try:
                 await self._make(maker, stint, record)
@@ -219,12 +221,33 @@ class SweepRunner:
                 self._tell(Notice(f"{name} is left out: {error}"))
                 self._todo = [one for one in self._todo if one.target.name != name]
                 continue
+            except LevelRefusedError as error:
+                await self._refused(stint, str(error))
+                continue
             self._todo.pop(0)
             if stint.last:
                 del records[name, stint.load]
                 self._log.forget(
                     min((one.spans[0][0] for one in records.values() if one.spans), default=self._clock())
                 )
+
+    def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
+        """Return all that is to be done: the plan's, then the lengths that were found to fit instead."""
+        plan = self._plan
+        yield from stints(plan, [one.target for one in targets.values()])
+        for one in targets.values():
+            for length in one.extra_lengths:
+                for load in (Load(length, concurrency) for concurrency in plan.concurrency):
+                    yield Stint(one.target, load, numbers(plan, load))
+
+    async def _refused(self, stint: Stint, words: str) -> None:
+        """Enter a level that the server refuses to serve, and go on with the next one."""
+        name, load = stint.target.name, stint.load
+        made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
+        level = self._book.level(name, made, ())
+        self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
+        await self._keep()
+        self._tell(LevelMeasured(name, level, self.result))
 
     async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
         """Look for the most concurrency under which the conditions hold."""
@@ -245,7 +268,7 @@ class SweepRunner:
             record.level = replace(record.level, runs=runs)
             try:
                 level = await self._make(maker, stint, record)
-            except TargetFailedError as error:
+            except (TargetFailedError, LevelRefusedError) as error:
                 self._book.target_failed(name, str(error))
                 return
             if self._brake.pulled or level is None:

@@ -92,8 +92,12 @@ class TableRule:
 
 
 def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
-    """Give the targets of a sweep that have at least one level."""
-    return [_of_target(result, target, source) for target in result.targets if target.levels]
+    """Give the targets of a sweep that have at least one level with figures."""
+    return [
+        _of_target(result, target, source)
+        for target in result.targets
+        if any(level.error is None for level in target.levels)
+    ]
 
 
 def merged(series: Iterable[Series], name: str) -> Series:
@@ -131,7 +135,7 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
     plan = result.plan
     return Series(
         name=target.name,
-        levels=tuple(_of_level(level, plan.pp, plan.tg) for level in target.levels),
+        levels=tuple(_of_level(level, plan.pp, plan.tg) for level in target.levels if level.error is None),
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,

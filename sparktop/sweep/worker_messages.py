@@ -18,6 +18,8 @@ from sparktop.sweep.request_errors import RequestFailure
 BIN_S = 0.1
 """Length of a token bin."""
 BATCHES_PER_S = 20
+TRIED_TOKENS = 8
+"""Tokens of the request that a calibration tries, at most: enough to see how they come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def test_totals_are_over_backends_that_answer(make_world: MakeWorld) -> None:
 
 
 def test_lanes_add_up(world: World, make_page: MakePage) -> None:
-    """Running and waiting are sums, the cache's share is weighed by room; a silent lane leaves them unknown."""
+    """Running and waiting are sums, the cache's share is weighed by room; a silent lane: unknown."""
     view = world.feed(
         make_page(
             1000,

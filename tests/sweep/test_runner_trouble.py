@@ -175,15 +175,15 @@ async def test_a_sweep_cancelled_before_it_begins_sends_nothing(bench: Bench) ->
 
 @pytest.mark.parametrize(
     ("readings", "words"),
-    [({"headroom_gib": 7.0}, "7.0 GiB"), ({"gpu_c": 95.0}, "95 °C")],
+    [((7.0, 50.0), "7.0 GiB"), ((60.0, 95.0), "95 °C")],
     ids=["memory", "heat"],
 )
 async def test_a_machine_beyond_its_limit_stops_the_sweep(
-    bench: Bench, readings: dict[str, float], words: str
+    bench: Bench, readings: tuple[float, float], words: str
 ) -> None:
     """In mid-level, with the machine and the figure as the reason, and nothing left in flight."""
     guard = Guard(min_headroom_gib=8.0, max_gpu_c=92.0)
-    result = await in_mid_level(bench, lambda _: bench.node(**readings), guard=guard)
+    result = await in_mid_level(bench, lambda _: bench.node(*readings), guard=guard)
     assert result.status == "stopped_by_guard"
     assert "spark-a" in (result.stop_reason or "")
     assert words in (result.stop_reason or "")

@@ -60,6 +60,7 @@ def _fields(
     yield "router_overhead_ms", level.router_overhead_ms
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
+    yield "error", _text(level.error or "")
     yield "validity", _text(" ".join(one.code for one in level.validity))
 
 

@@ -55,6 +55,8 @@ def _chosen(result: SweepResult, name: str | None) -> TargetResult:
 
 
 def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
+    """Return a level; one that the server refused has no figures, and its words under a key of ours."""
+    refused = {} if level.error is None else {"error": level.error}
     each = level.each or EachRequest()
     pairs = zip(each.prompt_tokens, each.ttfr_ms, strict=False)
     speeds = [1000 * tokens / ms for tokens, ms in pairs if tokens is not None and ms]
@@ -75,6 +77,7 @@ def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
         "e2e_ttft": _metric(_known(each.ttft_ms)),
         "throughput_over_time": None,
         "requests_throughput_over_time": None,
+        **refused,
     }
 
 

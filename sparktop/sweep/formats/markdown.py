@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.markdown import code
 from sparktop.sweep.compare import compare
 from sparktop.sweep.definitions import METRICS, lines
@@ -97,8 +99,8 @@ def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
     if len(series) == _PAIR:
         yield spread(series[0], series[1])
     for one in series:
-        yield _titled(by_concurrency(one, SERVING, "serving"), one)
-        yield _titled(by_concurrency(one, RATES, "every window"), one)
+        yield _with_refused(_titled(by_concurrency(one, SERVING, "serving"), one), result, one)
+        yield _with_refused(_titled(by_concurrency(one, RATES, "every window"), one), result, one)
         yield _titled(_percentiles(result, one.name), one)
 
 
@@ -111,11 +113,24 @@ def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
             yield contexts(one)
         elif len(one.levels) == len(alone):
             yield interactive(one)
-        yield by_concurrency(one, _throughput(one), "Throughput")
-        yield by_concurrency(one, SERVING, "Serving")
-        yield by_concurrency(one, RATES, "Every window")
+        yield _with_refused(by_concurrency(one, _throughput(one), "Throughput"), result, one)
+        yield _with_refused(by_concurrency(one, SERVING, "Serving"), result, one)
+        yield _with_refused(by_concurrency(one, RATES, "Every window"), result, one)
         yield intervals(one, ("decode_tps", "sustained_tps", "output_tps"))
         yield _percentiles(result, one.name)
+
+
+def _with_refused(grid: Grid, result: SweepResult, series: Series) -> Grid:
+    """Return a table of levels with a row for each that the server refused, and its words below."""
+    target = result.target(series.name)
+    refused = [] if target is None else [level for level in target.levels if level.error is not None]
+    if target is None or not refused:
+        return grid
+    empty = (UNKNOWN,) * (len(grid.heads) - 1)
+    rows = tuple((f"❌ {_load(level, target)}", *empty) for level in refused)
+    words = dict.fromkeys((level.pp, level.error or "") for level in refused)
+    notes = tuple(f"❌ {pp:,} in: {code(why)}" if pp is not None else f"❌ {code(why)}" for pp, why in words)
+    return replace(grid, rows=(*grid.rows, *rows), notes=(*grid.notes, *notes))
 
 
 def _throughput(series: Series) -> tuple[str, ...]:
@@ -134,6 +149,8 @@ def _percentiles(result: SweepResult, name: str) -> Grid:
     told = [METRICS[metric] for metric in _WAITS]
     rows: list[tuple[Cell, ...]] = []
     for level in target.levels:
+        if level.error is not None:
+            continue
         known = [(metric, level.latency(metric.name)) for metric in told]
         cells = (
             metric.text(getattr(one, part) if one else None) for metric, one in known for part in _QUANTILES

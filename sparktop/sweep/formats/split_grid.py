@@ -25,7 +25,8 @@ def split_grid(target: TargetResult) -> Grid:
     if target.kind is not TargetKind.ROUTER or len(names) <= 1:
         return Grid(title, (), ())
     several = len({level.concurrency for level in target.levels}) < len(target.levels)
-    rows = tuple(_row(level, names, lengths=several) for level in target.levels)
+    levels = [level for level in target.levels if level.error is None]
+    rows = tuple(_row(level, names, lengths=several) for level in levels)
     heads: list[Cell] = ["Concurrency"]
     for name in names:
         heads += [Outside(name, " requests"), Outside(name, " batch")]
