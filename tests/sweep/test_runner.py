@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import aiohttp
 import pytest
 
 from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded, RequestStarted
@@ -20,6 +22,7 @@ from sparktop.sweep.progress import (
     ProgressFold,
     RunTold,
     SweepEnded,
+    SweepEvent,
 )
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.worker_messages import RunLoad, WorkerMessage
@@ -248,3 +251,29 @@ async def test_padding_follows_from_the_captured_graphs() -> None:
         facts = {MODEL: ModelFacts(2.55, (1, 2, 4))}
         result = await servers.runner(servers.plan(concurrency=(3, 8)), facts).run()
     assert [level.padding_percent for level in result.targets[0].levels] == [25.0, None]
+
+
+async def test_somebody_elses_requests_are_noticed() -> None:
+    """Tokens that we did not ask for mark the level; our own counts stay exact."""
+    async with watched() as servers, aiohttp.ClientSession() as session:
+        runner = servers.runner(servers.plan(concurrency=(4,), runs=2))
+        others: list[asyncio.Task[None]] = []
+
+        async def ask() -> None:
+            body = {"model": MODEL, "prompt": "what is it " * 20, "max_tokens": 400, "ignore_eos": True}
+            url = f"{servers.targets[0].url}/v1/completions"
+            async with session.post(url, json=body) as answer:
+                assert answer.status == 200
+                await answer.read()
+
+        def hear(event: SweepEvent) -> None:
+            if isinstance(event, PhaseChanged) and event.phase is Phase.RUNNING and not others:
+                others.append(asyncio.create_task(ask()))
+
+        runner.listen(hear)
+        result = await runner.run()
+        await asyncio.gather(*others)
+    (level,) = result.targets[0].levels
+    assert level.tokens.generated == 2 * 4 * 16
+    assert "foreign_traffic" in {one.code for one in level.validity}
+    assert any(isinstance(one, LoadTold) for one in servers.events)

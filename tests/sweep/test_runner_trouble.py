@@ -8,7 +8,6 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
-import aiohttp
 import pytest
 
 from sparktop.errors import OutputError, UsageError
@@ -17,7 +16,6 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import FirstToken
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.simulation.calibration import MODEL
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.guard import SILENT_S
 from sparktop.sweep.plan import Guard, Plan, SweepTarget
@@ -26,7 +24,7 @@ from sparktop.sweep.results import SweepResult
 from sparktop.sweep.runner import SweepRunner
 from sparktop.sweep.worker_process import SweepWorker
 from tests.sweep.stream_server import Asked, StreamServer
-from tests.sweep.watched_servers import PATIENT, watched
+from tests.sweep.watched_servers import PATIENT
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
 GIB = 2**30
@@ -375,32 +373,6 @@ async def test_a_targets_token_counts_are_told_by_chunks_where_nobody_counts(ben
     result = await bench.runner().run()
     assert result.plan.tokens_from == "chunks"
     assert any(isinstance(one, Notice) and "chunk" in one.message for one in bench.events)
-
-
-async def test_somebody_elses_requests_are_noticed() -> None:
-    """Tokens that we did not ask for mark the level; our own counts stay exact."""
-    async with watched() as servers, aiohttp.ClientSession() as session:
-        runner = servers.runner(servers.plan(concurrency=(4,), runs=2))
-        others: list[asyncio.Task[None]] = []
-
-        async def ask() -> None:
-            body = {"model": MODEL, "prompt": "what is it " * 20, "max_tokens": 400, "ignore_eos": True}
-            url = f"{servers.targets[0].url}/v1/completions"
-            async with session.post(url, json=body) as answer:
-                assert answer.status == 200
-                await answer.read()
-
-        def hear(event: SweepEvent) -> None:
-            if isinstance(event, PhaseChanged) and event.phase is Phase.RUNNING and not others:
-                others.append(asyncio.create_task(ask()))
-
-        runner.listen(hear)
-        result = await runner.run()
-        await asyncio.gather(*others)
-    (level,) = result.targets[0].levels
-    assert level.tokens.generated == 2 * 4 * 16
-    assert "foreign_traffic" in {one.code for one in level.validity}
-    assert any(isinstance(one, LoadTold) for one in servers.events)
 
 
 async def test_no_prompt_and_no_salt_is_sent_twice(bench: Bench) -> None:
