@@ -17,13 +17,15 @@ from truths.figure import Figure, relative
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
+from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.store import SourceKey
+from sparktop.sweep.guard import GuardWatch
 from sparktop.sweep.level_record import LevelRecord
-from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan import Guard, Plan, SweepTarget, TargetKind
 from sparktop.sweep.preparation import PreparedTarget
 from sparktop.sweep.results import LevelResult
 from sparktop.sweep.run_split import largest_run_share
-from sparktop.sweep.server_side import ServerLog, server_point
+from sparktop.sweep.server_side import ServerLog, node_point, server_point
 from sparktop.sweep.validity import QUEUE_LIMITED
 from sparktop.sweep.worker_messages import WorkerTarget
 
@@ -223,6 +225,7 @@ def figures(*, short: bool) -> Iterator[Figure]:
     yield from batch_figures(short=short)
     yield from most_figures(short=short)
     yield from queue_figures(60 if short else 1500)
+    yield from guard_figures()
 
 
 def split_figures() -> Iterator[Figure]:
@@ -279,6 +282,33 @@ def most_figures(*, short: bool) -> Iterator[Figure]:
             "never above, at most 10 % below",
             holds=not over and not missing,
         )
+
+
+def guard_figures() -> Iterator[Figure]:
+    """Judge where a sweep without any setting stops as a machine runs out of memory, or heats up."""
+    gib, every_s = 2**30, 2.0
+    watch = GuardWatch(Guard())
+    losing = [40.0 - 0.7 * number for number in range(60)]
+    heating = [60.0 + 0.45 * number for number in range(100)]
+    for name, unified, truth, readings in (
+        ("memory, unified", True, _first(losing, lambda left: left < 8.0), [(left, 60.0) for left in losing]),
+        ("heat, unified", True, _first(heating, lambda c: c > 92.0), [(40.0, c) for c in heating]),
+        ("memory, a GPU's own", False, None, [(left, 60.0) for left in losing]),
+    ):
+        shown = None
+        for number, (left, heat) in enumerate(readings):
+            memory = MemoryReading(unified=unified, headroom_bytes=round(left * gib))
+            sample = NodeSample(number * every_s, memory=memory, gpus=(GpuReading(0, temperature_c=heat),))
+            if watch.look_at_node("spark-a", node_point(sample)) is not None:
+                shown = number
+                break
+        words = ["goes on" if one is None else f"stops at look {one}" for one in (truth, shown)]
+        title = f"guard without any setting, {name}"
+        yield Figure(AREA, title, words[0], words[1], "–", "the same look", holds=truth == shown)
+
+
+def _first(values: Sequence[float], beyond: Callable[[float], bool]) -> int:
+    return next(number for number, value in enumerate(values) if beyond(value))
 
 
 def queue_figures(levels: int) -> Iterator[Figure]:
