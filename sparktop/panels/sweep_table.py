@@ -27,7 +27,7 @@ STATES = {
     LevelState.CUT_SHORT: ("◔", "warn"),
     LevelState.NOT_MADE: ("–", "muted"),
     LevelState.LEFT_OUT: ("✗", "bad"),
-    LevelState.REFUSED: ("✗", "bad"),
+    LevelState.REFUSED: ("✘", "bad"),
 }
 """Sign and colour of each state."""
 _WITHOUT_RUNS = frozenset({LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT})

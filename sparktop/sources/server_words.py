@@ -10,11 +10,11 @@ WORDS_LIMIT = 90
 """Characters quoted from a server's own words."""
 
 
-def server_words(body: bytes, secret: str | None) -> str:
+def server_words(body: bytes, secret: str | None, limit: int = WORDS_LIMIT) -> str:
     """Give what an error body says, in a few clean words; "" for HTML and for nothing.
 
     JSON as inference servers write it (`{"error": {"message": …}}`, `{"detail": …}`) is reduced to its
-    message. `secret` is blotted out should the server repeat it.
+    message. `secret` is blotted out should the server repeat it. Words beyond `limit` characters are cut.
     """
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
@@ -23,7 +23,7 @@ def server_words(body: bytes, secret: str | None) -> str:
         text = _json_message(text)
     if secret:
         text = text.replace(secret, "…")
-    return clean(text, WORDS_LIMIT)
+    return clean(text, limit)
 
 
 def _json_message(text: str) -> str:

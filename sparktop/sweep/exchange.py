@@ -12,7 +12,13 @@ from sparktop.sweep import request_errors as errors
 from sparktop.sweep.connection import Connection
 from sparktop.sweep.http_answer import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.plan import Timeouts
-from sparktop.sweep.request_errors import RequestFailure, event_failure, request_failure, status_failure
+from sparktop.sweep.request_errors import (
+    WORDS_LIMIT,
+    RequestFailure,
+    event_failure,
+    request_failure,
+    status_failure,
+)
 from sparktop.sweep.run_log import RunLog
 from sparktop.sweep.token_stream import Fault, TokenStream
 
@@ -192,7 +198,7 @@ class Exchange:
 
     def _fail_status(self, at: float) -> None:
         status = self.answer.status or 0
-        words = server_words(bytes(self.words), self._terms.secret)
+        words = server_words(bytes(self.words), self._terms.secret, WORDS_LIMIT)
         self._over(at, EndReason.ERROR, status_failure(status, words, at, self._terms, self._served_by))
 
     def _fail(self, at: float, word: str, message: str) -> None:

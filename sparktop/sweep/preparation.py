@@ -81,6 +81,19 @@ class PreparedTarget:
     """Prompt lengths that are measured beside those of the plan."""
 
 
+@dataclass(slots=True)
+class _Lengths:
+    """What a target says to each prompt length of a plan."""
+
+    found: dict[int, Calibrated] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    """Why it does not take them."""
+    model: str | None = None
+    """As the server calls it: unclean."""
+    error: str | None = None
+    """Why it cannot be asked at all."""
+
+
 async def prepare(
     plan: Plan,
     target: SweepTarget,
@@ -98,38 +111,51 @@ async def prepare(
     asks = WorkerTarget(
         target.url, target.model, plan.api, target.api_key, router=target.kind is TargetKind.ROUTER
     )
+    asked = _Lengths()
+    await _ask_lengths(plan, asks, asked, _views(target, snapshot()), worker)
+    if asked.error is not None:
+        return PreparedTarget(target, asks, model=_shown(asked.model), error=asked.error)
+    # Servers may have reported their context since the first question.
     views = _views(target, snapshot())
-    found: dict[int, Calibrated] = {}
-    refused: dict[int, str] = {}
-    model: str | None = None
-    for length in plan.lengths:
+    for length in list(asked.found):
         if (why := beyond_context(length, plan.tg, views)) is not None:
-            refused[length] = why
-            continue
-        calibrated = await _calibrate(plan, asks, length, worker)
-        failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
-        if isinstance(calibrated, Calibrated):
-            model = calibrated.model
-            if failure is None:
-                found[length] = calibrated
-                continue
-        if failure is None or not is_refusal(failure):
-            return PreparedTarget(
-                target, asks, model=_shown(model), error=failure.message if failure else "no answer"
-            )
-        refused[length] = failure.message
-    longest = await _longest(plan, asks, found, refused, views, worker) if plan.longest and refused else None
-    if longest is not None:
-        found[longest.tokens] = longest.found
+            asked.refused[length] = why
+            del asked.found[length]
+    longest: LongestPrompt | None = None
+    if plan.longest and asked.refused:
+        longest = await _longest(plan, asks, asked, views, worker)
+    found = asked.found if longest is None else {**asked.found, longest.tokens: longest.found}
     if not found:
-        return PreparedTarget(target, asks, model=_shown(model), error=next(iter(refused.values())))
+        error = next(iter(asked.refused.values()))
+        return PreparedTarget(target, asks, model=_shown(asked.model), error=error)
     prepared = _with_servers(plan, target, asks, found, snapshot())
-    prepared = _with_refused(prepared, plan, refused, longest)
+    prepared = _with_refused(prepared, plan, asked.refused, longest)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
         note = f"{target.name}: waits for requests of somebody else to end on {', '.join(foreign)}"
         prepared = replace(prepared, notes=(*prepared.notes, note))
     return prepared
+
+
+async def _ask_lengths(
+    plan: Plan, asks: WorkerTarget, asked: _Lengths, views: Sequence[BackendView], worker: SweepWorker
+) -> None:
+    """Ask for a prompt of each length, but for those that servers are known not to take."""
+    for length in plan.lengths:
+        if (why := beyond_context(length, plan.tg, views)) is not None:
+            asked.refused[length] = why
+            continue
+        calibrated = await _calibrate(plan, asks, length, worker)
+        failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
+        if isinstance(calibrated, Calibrated):
+            asked.model = calibrated.model
+            if failure is None:
+                asked.found[length] = calibrated
+        if failure is not None and not is_refusal(failure):
+            asked.error = failure.message
+            return
+        if failure is not None:
+            asked.refused[length] = failure.message
 
 
 async def _calibrate(
@@ -219,14 +245,13 @@ def _with_refused(
 async def _longest(
     plan: Plan,
     asks: WorkerTarget,
-    found: Mapping[int, Calibrated],
-    refused: Mapping[int, str],
+    asked: _Lengths,
     views: Sequence[BackendView],
     worker: SweepWorker,
 ) -> LongestPrompt | None:
     """Look for the largest prompt that fits beside an answer of the plan's length."""
-    high = min(refused)
-    low = max((length for length in found if length < high), default=0)
+    high = min(asked.refused)
+    low = max((length for length in asked.found if length < high), default=0)
     # A calibration asks for fewer tokens than a level does: the prompt makes up for them.
     missing = max(0, plan.tg - TRIED_TOKENS)
 
@@ -235,7 +260,7 @@ async def _longest(
         fits = isinstance(whole, Calibrated) and whole.failure is None
         return await _calibrate(plan, asks, length, worker) if fits else whole
 
-    context = reported_context(views, refused.values())
+    context = reported_context(views, asked.refused.values())
     return await longest_prompt(low, high, plan.tg, context, ask)
 
 

@@ -52,6 +52,9 @@ CANCELLED = "cancelled"
 HTTP = "http"
 """Any other status than 200; the word is `http:` and the status."""
 
+WORDS_LIMIT = 150
+"""Characters of a server's words that are kept: refusals name the context behind the first hundred."""
+
 _KINDS = {
     REFUSED: FailureKind.REFUSED,
     DNS: FailureKind.DNS,

@@ -173,7 +173,7 @@ async def test_every_form_has_the_row(short: Short) -> None:
         assert [level.state for level in view.levels] == [LevelState.DONE, LevelState.REFUSED]
         assert view.words == "done: 1 level, 1 refused by the server"
         text = "\n".join("".join(part for part, _ in row) for row in table_rows(view, 80, 8))
-        assert "✗ c2/300" in text
+        assert "✘ c2/300" in text
         assert "refused: " in text
     evidence = stored_evidence(again, LONG_KEY)
     assert evidence is not None
