@@ -80,8 +80,9 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
     if guard.min_headroom_gib == 0 and guard.max_gpu_c == 0:
         return "no guard: it is switched off"
     wanted = dict.fromkeys(name for names in targets.values() for name in names)
-    known = {view.name: view for view in nodes if view.name in wanted}
-    if not known:
+    watched = list(nodes)
+    known = {view.name: view for view in watched if view.name in wanted}
+    if not known and not watched:
         return "no guard: no node is watched"
     guarded: dict[str, list[str]] = {}
     without: list[str] = []

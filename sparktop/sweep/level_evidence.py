@@ -40,7 +40,9 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
         key, level, only=_only(result, key, level), burst=result.plan.mode is LoadMode.BURST
     )
     why = None
-    if not timelines:
+    if level.error is not None:
+        why = "the server refused its requests"
+    elif not timelines:
         why = (
             "the file is older than this picture: it keeps no starts of requests"
             if level.each is not None
@@ -110,7 +112,9 @@ def bare_row(key: LevelKey) -> ResultRow:
 
 
 def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Give the figures of a level as name and words, the most telling first."""
+    """Return the figures of a level as name and words, the most telling first; none of a refused one."""
+    if level.error is not None:
+        return
     yield from _own_facts(level)
     if level.router_overhead_ms is not None:
         yield "Router adds", f"{level.router_overhead_ms:.0f} ms to the median TTFT"

@@ -19,9 +19,10 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
     told = list(slo_sentences(result))
     told += _advised(compared.advice if compared is not None else ())
     told += _best_level(rows, several=len(names) > 1)
-    doubtful = [row for row in rows if any(mark.doubt for mark in row.marks)]
+    made = [row for row in rows if row.error is None]
+    doubtful = [row for row in made if any(mark.doubt for mark in row.marks)]
     if doubtful and (told or result.status is not None):
-        told.append(f"{len(doubtful)} of {len(rows)} levels have a mark: see why before you believe them")
+        told.append(f"{len(doubtful)} of {len(made)} levels have a mark: see why before you believe them")
     return tuple(told)
 
 

@@ -92,6 +92,7 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
             [node("a"), node("b", answers=False)],
             "guard: stops below 8 GiB of headroom or above 92 °C on a; not guarded: b (does not answer)",
         ),
+        (Guard(), [node("a")] * 3, "no guard: proxy (no node of it is watched)"),
         (
             Guard(),
             [node("b", unified=None)],
@@ -103,7 +104,7 @@ def test_the_header_states_what_stops_the_sweep_and_where(
     guard: Guard, nodes: list[NodeView], words: str
 ) -> None:
     """The limits by machine, and every machine and target that nothing guards."""
-    targets = {"proxy": ["a", "b"]}
+    targets = {"proxy": ["a", "b"]} if len(nodes) < 3 else {"proxy": []}
     if words.endswith("is watched)"):
         targets["solo"] = []
     assert guard_words(guard, targets, nodes) == words
