@@ -75,7 +75,8 @@ def _comparison(arguments: argparse.Namespace) -> str:
         same = (first, second)
     rule = chosen.rule if baseline is None else None
     found = compare(chosen.series, baseline=baseline, table=rule, same=same)
-    return to_json(found) if arguments.form == "json" else to_markdown(found, chosen.series)
+    write = to_json if arguments.form == "json" else to_markdown
+    return write(found, chosen.series, chosen.facts)
 
 
 def _known_name(name: str | None, names: Collection[str]) -> str | None:

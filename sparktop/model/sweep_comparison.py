@@ -73,12 +73,36 @@ class ComparedLevel:
     values: tuple[Measured | None, ...]
     """By column."""
     winner: str | None = None
+    """Shown to be better than every other, or stated by published tables; None where neither is so."""
+    ahead: str | None = None
+    """The one with the best value, shown to be better or not."""
+    beats: tuple[str, ...] = ()
+    """Those that the one ahead is shown to be better than."""
+    rival: str | None = None
+    """The best of all others that it is not shown to be better than."""
+    lead_percent: float | None = None
+    """Of the one ahead against its rival."""
     against: str | None = None
     """The one that the percentage is against."""
     percent: float | None = None
+    """Of the one ahead."""
     significant: bool | None = None
-    """None: single runs, no test is possible."""
+    """Whether the one ahead is shown to be better than every other; None: single runs, no test."""
     prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDifference:
+    """The smallest difference that the runs of a figure find, and of what that follows."""
+
+    runs: int
+    levels: int
+    spread_percent: float | None
+    """Standard deviation between runs; None for single runs."""
+    percent: float | None
+    """None: single runs show no difference."""
+    rate: float
+    """Error rate at which a pair of targets is tested in the figure at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +117,10 @@ class ComparedMetric:
     winner_vs: str = "runner-up"
     """runner-up, baseline or table: what percentages are against."""
     decimals: int = 1
+    could_show: FoundDifference | None = None
+    """What difference the runs could show; None where nothing was measured here."""
+    noise_floor_percent: float = 0.0
+    """By how much the larger of two values must exceed the smaller one to count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +170,8 @@ class AdviceRow:
     why: str
     sure: bool | None
     """True: shown by a test at every level; None: single runs, no test possible; False: not at all levels."""
+    unproven: bool = False
+    """True: a difference beyond noise was measured that these runs cannot tell from chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +184,8 @@ class Topologies:
     """Sentences."""
     splits: tuple[SplitRow, ...] = ()
     deviations: tuple[DeviationRow, ...] = ()
+    engines: tuple[str, ...] = ()
+    """What independent engines could reach at best, in sentences."""
     advice: tuple[AdviceRow, ...] = ()
     notes: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()

@@ -122,8 +122,8 @@ def _level_row(
     row: Row = [(fit(f"c{level.concurrency}{length}", _LOAD - 1, "right"), "title")]
     for index, (name, value) in enumerate(zip(compared.columns, level.values, strict=True)):
         text = _figure(metric, value)
-        first = name == level.winner and level.significant is not False
-        sign = BEST if first else ALIKE if name == level.winner else ""
+        first = name == level.winner
+        sign = BEST if first else ALIKE if _unbeaten(level, name) else ""
         role = "muted" if value is None else "good" if first else "title"
         row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
     return [*row, ("  ", "text"), *fit_row(_winner(level), winner)]
@@ -137,15 +137,24 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
 
 
 def _winner(level: ComparedLevel) -> Row:
-    """Say who wins by how much, or that no difference is shown."""
-    if level.winner is None:
+    """Return who wins by how much, who is ahead without proof, or that no difference is shown."""
+    if level.ahead is None and level.winner is None:
         return [label("even")]
     percent = UNKNOWN if level.percent is None else signed_percent(level.percent)
     if level.significant is False:
-        return [label(f"{fit(percent, 7, 'right')}  no difference shown")]
+        lead = percent if level.lead_percent is None else signed_percent(level.lead_percent)
+        return [label(f"{fit(lead, 7, 'right')}  no difference shown")]
     sign = UNTESTED if level.significant is None else " "
     role = "good" if level.significant else "title"
-    return [(fit(percent, 7, "right"), role), (f"{sign} ", "warn"), (level.winner, "text")]
+    who = level.winner or f"{level.ahead} ahead"
+    return [(fit(percent, 7, "right"), role), (f"{sign} ", "warn"), (who, "text")]
+
+
+def _unbeaten(level: ComparedLevel, name: str) -> bool:
+    """Return whether a target is one of several that lead, none of them shown to be better."""
+    if level.winner is not None or level.significant is not False:
+        return False
+    return name not in level.beats and bool(level.beats or name == level.ahead)
 
 
 def signed_percent(percent: float) -> str:
@@ -163,7 +172,7 @@ def advice_rows(compared: Topologies, width: int) -> list[Row]:
     rows = [heading("when to use which", "", width)]
     for one in compared.advice:
         sure = {True: ("✓", "good"), None: (UNTESTED, "warn"), False: ("·", "muted")}[one.sure]
-        target = one.target or "either"
+        target = one.target or ("not shown" if one.unproven else "either")
         role = "title" if one.target is not None else "muted"
         head: Row = [sure, (f" {fit(one.loads, 10)}", "text"), (target, role), label(f"  {one.wish}")]
         rows.append(fit_row(head, width))
@@ -172,12 +181,8 @@ def advice_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
-    """Give crossovers, who answered, whose runs differ most, and what a reader must know."""
-    rows: list[Row] = []
-    if compared.crossovers:
-        rows.append(heading("crossovers", "", width))
-        for sentence in compared.crossovers:
-            rows += sentence_rows(("⇄ ", "accent"), sentence, "text", width)
+    """Return crossovers, who answered, whose runs differ most, and what a reader must know."""
+    rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("who answered, and the batches that ran", "", width))
         for split in compared.splits:
@@ -191,12 +196,20 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
                 f"{one.steady} {one.steady_std:.2f}"
             )
             rows.append(fit_row([(fit(ratio, 6, "right"), "title"), (words, "text")], width))
-    notes = [*compared.notes, *compared.definitions]
-    if notes:
-        rows.append(heading("to be known", "", width))
-        for note in notes:
-            rows += sentence_rows(("· ", "muted"), note, "muted", width)
+    rows += _listed("independent engines at best", ("· ", "muted"), compared.engines, "text", width)
+    known = (*compared.notes, *compared.definitions)
+    rows += _listed("to be known", ("· ", "muted"), known, "muted", width)
     return [fit_row(row, width) for row in rows]
+
+
+def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: str, width: int) -> list[Row]:
+    """Return sentences under a heading; nothing without a sentence."""
+    if not sentences:
+        return []
+    rows = [heading(title, "", width)]
+    for sentence in sentences:
+        rows += sentence_rows(mark, sentence, role, width)
+    return rows
 
 
 def _split_rows(one: SplitRow, width: int) -> list[Row]:

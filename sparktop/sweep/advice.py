@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from sparktop.model.sweep_comparison import AdviceRow, ComparedLevel, ComparedMetric
+from sparktop.sweep.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
 
 _BANDS = ((4, "one user, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
 """Up to which concurrency, and what is wanted there: the bands of the topology benchmark of 2026-03."""
@@ -28,15 +30,10 @@ def advice(metrics: Sequence[ComparedMetric]) -> tuple[AdviceRow, ...]:
     if primary is None or any(level.prompt_tokens is not None for level in primary.levels):
         return ()
     parts = [
-        list(part) for _, part in groupby(primary.levels, lambda one: (_band(one.concurrency), called(one)))
+        list(part) for _, part in groupby(primary.levels, lambda one: (_band(one.concurrency), one.winner))
     ]
     beside = [known[name] for name in _BESIDE if name in known]
     return tuple(_row(primary, part, beside) for part in parts)
-
-
-def called(level: ComparedLevel) -> str | None:
-    """Give the winner unless the runs show no difference."""
-    return None if level.significant is False else level.winner
 
 
 def _band(concurrency: int) -> str:
@@ -46,31 +43,66 @@ def _band(concurrency: int) -> str:
 def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric]) -> AdviceRow:
     first, last = part[0].concurrency, part[-1].concurrency
     loads = f"c{first}" if first == last else f"c{first}–c{last}"
-    target = called(part[0])
+    target = part[0].winner
     why = list(_why(primary, part, beside, target))
     tested = [level.significant for level in part]
     sure = True if all(tested) else None if any(one is None for one in tested) else False
-    return AdviceRow(loads, _band(first), target, ", ".join(why), sure)
+    return AdviceRow(loads, _band(first), target, ", ".join(why), sure, _lead(primary, part) is not None)
+
+
+def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
+    """Return the level with the largest difference beyond noise that is not shown; None without one."""
+    open_ = [
+        level
+        for level in part
+        if level.winner is None
+        and level.lead_percent is not None
+        and abs(math.log1p(level.lead_percent / 100)) > math.log1p(metric.noise_floor_percent / 100)
+    ]
+    return max(open_, key=lambda level: abs(math.log1p((level.lead_percent or 0.0) / 100)), default=None)
+
+
+def not_shown(metric: ComparedMetric, part: _Part) -> str:
+    """Return what the runs of levels without a winner leave open, and how many runs would settle it."""
+    level, limit = _lead(metric, part), metric.could_show
+    if level is None or limit is None:
+        return NO_DIFFERENCE
+    percent = level.lead_percent or 0.0
+    larger = max(percent, 100 * (1 / (1 + percent / 100) - 1))
+    design = Design(limit.runs, limit.levels, limit.rate)
+    spread = limit.spread_percent or USUAL_SPREAD_PERCENT
+    needed = runs_needed(larger, design, spread)
+    who = "a single run" if limit.runs == 1 else f"{limit.runs} runs"
+    words = f"not shown: {who} cannot tell {signed(percent)} of {level.ahead} from chance"
+    if needed is None:
+        return f"{words}, nor would hundreds"
+    if needed <= limit.runs:
+        return f"{words} here"
+    usual = "" if limit.spread_percent is not None else f" if runs spread {spread:.1f} %"
+    return f"{words}; {needed} runs would{usual}"
 
 
 def _why(
     primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric], target: str | None
 ) -> Iterator[str]:
     if target is None:
-        yield f"{primary.title.lower()}: {NO_DIFFERENCE}"
+        yield f"{_short(primary)}: {not_shown(primary, part)}"
+        beaten = [name for name in part[0].beats if all(name in level.beats for level in part)]
+        if beaten:
+            yield f"better than {' and '.join(beaten)}"
     else:
         yield f"{_percents(part)} {_short(primary)}{_against(primary, part)}"
     wanted = {level.concurrency for level in part}
     for metric in beside:
         levels = [level for level in metric.levels if level.concurrency in wanted]
-        winners = {called(level) for level in levels}
+        winners = {level.winner for level in levels}
         if len(winners) != 1:
             if levels:
                 yield f"{_short(metric)}: no one winner"
             continue
         winner = winners.pop()
         if winner is None:
-            yield f"{_short(metric)}: {NO_DIFFERENCE}"
+            yield f"{_short(metric)}: {not_shown(metric, levels)}"
         elif winner == target:
             yield f"{_percents(levels)} {_short(metric)}"
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from sparktop.sweep.alignment import length_notes
 from sparktop.sweep.comparison_result import ComparisonRow
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.series import Series, SeriesLevel, TableRule
@@ -46,12 +47,20 @@ def notes_of(
     yield from _differing("requests came", series, lambda one: one.shape and one.shape.value)
     yield from _differing("model", series, lambda one: one.model)
     yield from _other_lengths(series, rows)
+    yield from length_notes(series)
+    yield from _ranges(rows)
     simulated = [one.name for one in series if one.simulated]
     if simulated:
         yield f"simulated: {', '.join(simulated)}"
     yield from _clock_shifts(series)
     yield from _in_doubt(series)
     yield from _own_notes(series)
+
+
+def _ranges(rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    names = dict.fromkeys(name for row in rows for name in row.ranges)
+    if names:
+        yield f"given as ranges, compared by their nearest end: {', '.join(names)}"
 
 
 def _where_untested(rows: Sequence[ComparisonRow]) -> str:

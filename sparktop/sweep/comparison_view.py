@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from sparktop.model.sweep_comparison import (
     ComparedLevel,
     ComparedMetric,
     DeviationRow,
+    FoundDifference,
     Measured,
     SplitRow,
     Topologies,
 )
 from sparktop.sweep.advice import advice
-from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
+from sparktop.sweep.alignment import aligned
+from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow, CouldShow
 from sparktop.sweep.curve_view import measured
-from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.definitions import METRICS, Metric
+from sparktop.sweep.independent import engines_sentences
 from sparktop.sweep.level_marks import balance_word
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.run_split import split_words
-from sparktop.sweep.series import Series
+from sparktop.sweep.series import Load, Series, SeriesLevel
 
 LEAST_RUNS = 5
 """Of each, for a ratio of standard deviations: of three runs chance alone gives one of 6 in a twentieth."""
 _DEVIATIONS_OF = ("decode_tps", "sustained_tps")
 _PAIR = 2
+
+_Aligned = Sequence[Mapping[Load, SeriesLevel]]
 
 
 def topologies(
@@ -36,18 +41,20 @@ def topologies(
 ) -> Topologies:
     """Give a comparison of `series`; `result` tells who answered, and in which batches."""
     metrics = tuple(
-        _metric(name, list(rows), series) for name, rows in groupby(compared.rows, lambda row: row.metric)
+        _metric(name, list(rows), compared, series)
+        for name, rows in groupby(compared.rows, lambda row: row.metric)
     )
     return Topologies(
         columns=tuple(one.name for one in series),
         metrics=metrics,
         crossovers=tuple(
             f"{METRICS[one.metric].title}: {one.from_} → {one.to} between c{one.between[0]} "
-            f"and c{one.between[1]}"
+            f"and c{one.between[1]}{'' if one.significant else ' (as published)'}"
             for one in compared.crossovers
         ),
         splits=tuple(_splits(result)),
         deviations=tuple(_deviations(metrics, series)),
+        engines=tuple(engines_sentences(compared.independent_engines)),
         advice=advice(metrics),
         notes=compared.notes,
         definitions=tuple(_definitions(compared)),
@@ -66,24 +73,43 @@ def _definitions(compared: ComparisonResult) -> Iterator[str]:
             yield f"{METRICS[metric].title}{whose}: {text}"
 
 
-def _metric(name: str, rows: Sequence[ComparisonRow], series: Sequence[Series]) -> ComparedMetric:
+def _metric(
+    name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[Series]
+) -> ComparedMetric:
     metric = METRICS[name]
+    placed = aligned(series)
     return ComparedMetric(
         metric=name,
         title=metric.title,
         unit=metric.unit,
         more_is_better=metric.more_is_better,
-        levels=tuple(_level(row, name, series) for row in rows),
+        levels=tuple(_level(row, metric, placed) for row in rows),
         winner_vs=next((row.winner_vs for row in rows if row.winner_vs is not None), "runner-up"),
         decimals=metric.decimals,
+        could_show=_found(compared.could_show.get(name)),
+        noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
     )
 
 
-def _level(row: ComparisonRow, metric: str, series: Sequence[Series]) -> ComparedLevel:
+def _found(told: CouldShow | None) -> FoundDifference | None:
+    if told is None:
+        return None
+    return FoundDifference(
+        told.runs, told.levels, told.spread_percent, told.percent, told.error_rate_percent / 100
+    )
+
+
+def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLevel:
+    rival, lead = _lead(row, metric)
+    load = Load(row.concurrency, row.pp, row.tg)
     return ComparedLevel(
         concurrency=row.concurrency,
-        values=tuple(_value(one, row, metric) for one in series),
+        values=tuple(_value(one.get(load), metric.name) for one in levels),
         winner=row.winner,
+        ahead=row.ahead,
+        beats=row.beats,
+        rival=rival,
+        lead_percent=lead,
         against=row.against,
         percent=row.percent,
         significant=row.significant,
@@ -91,13 +117,23 @@ def _level(row: ComparisonRow, metric: str, series: Sequence[Series]) -> Compare
     )
 
 
-def _value(series: Series, row: ComparisonRow, metric: str) -> Measured | None:
-    for level in series.levels:
-        load = level.load
-        alike = row.pp is None or (load.pp, load.tg) == (row.pp, row.tg)
-        if load.concurrency == row.concurrency and alike and metric in level.figures:
-            return measured(level.figures[metric])
-    return None
+def _lead(row: ComparisonRow, metric: Metric) -> tuple[str | None, float | None]:
+    """Return the best of those that the one ahead does not beat for certain, and the lead in percent."""
+    left = {
+        name: value
+        for name, value in row.values.items()
+        if name != row.ahead and name not in row.beats and value is not None
+    }
+    own = row.values.get(row.ahead or "")
+    if not left or not own or row.ranges:
+        return None, None
+    rival = (max if metric.more_is_better else min)(left, key=lambda name: left[name])
+    return rival, 100 * (own / left[rival] - 1) if left[rival] > 0 else None
+
+
+def _value(level: SeriesLevel | None, metric: str) -> Measured | None:
+    figure = None if level is None else level.figures.get(metric)
+    return None if figure is None else measured(figure)
 
 
 def _splits(result: SweepResult | None) -> Iterator[SplitRow]:

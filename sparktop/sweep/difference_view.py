@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparktop.model.sweep_comparison import Difference, DifferenceRow
 from sparktop.sweep.advice import NO_DIFFERENCE, signed
-from sparktop.sweep.compare import NOISE_FLOOR_PERCENT, compare
+from sparktop.sweep.alignment import aligned, order
+from sparktop.sweep.compare import compare
+from sparktop.sweep.comparison_result import Change, ComparisonRow, CouldShow
 from sparktop.sweep.curve_view import measured
 from sparktop.sweep.definitions import METRICS
-from sparktop.sweep.ratio import ratio_of
-from sparktop.sweep.series import Figure, Load, Series
+from sparktop.sweep.findable import could_show_words
+from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
 
 SHOWN = ("decode_tps", "sustained_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
 """Figures that are laid side by side."""
@@ -51,41 +53,51 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
 
     Their names may be equal: they are the same target at two times. `labels` are shown instead of them.
     """
-    first, second = _loads(before, after), _loads(after, before)
+    names = _apart(*(labels or (before.name, after.name)))
+    pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]
+    compared = compare(pair, baseline=names[0])
+    changes = {(row.metric, _load(row)): row.changes.get(names[1]) for row in compared.rows}
+    first, second = aligned(pair)
     rows = []
     for name in SHOWN:
-        for load in sorted(first.keys() | second.keys(), key=lambda one: (one.concurrency, one.pp or 0)):
-            one, other = first.get(load, {}).get(name), second.get(load, {}).get(name)
+        for load in sorted(first.keys() | second.keys(), key=order):
+            one, other = (_figure(levels, load, name) for levels in (first, second))
             if one is not None or other is not None:
-                rows.append(_row(name, load, one, other))
-    names = _apart(*(labels or (before.name, after.name)))
+                rows.append(_row(name, load, one, other, changes.get((name, load)) or Change()))
     return Difference(
         before=names[0],
         after=names[1],
         rows=tuple(rows),
-        verdict=_verdict(rows),
-        notes=_notes(before, after, names),
+        verdict=_verdict(rows, compared.could_show),
+        notes=compared.notes,
     )
+
+
+def _renamed(series: Series, name: str) -> Series:
+    """Return a series of that name with only the figures that are laid side by side."""
+    levels = tuple(
+        replace(level, figures={one: level.figures[one] for one in SHOWN if one in level.figures})
+        for level in series.levels
+    )
+    return replace(series, name=name, levels=levels, address=None)
+
+
+def _load(row: ComparisonRow) -> Load:
+    return Load(row.concurrency, row.pp, row.tg)
+
+
+def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Figure | None:
+    level = levels.get(load)
+    return None if level is None else level.figures.get(metric)
 
 
 def _apart(before: str, after: str) -> tuple[str, str]:
     return (before, after) if before != after else (f"{before} before", f"{after} after")
 
 
-def _loads(series: Series, other: Series) -> dict[Load, dict[str, Figure]]:
-    """Give figures by load; lengths count only where one of both varies them."""
-    short = all(
-        len({level.load.concurrency for level in one.levels}) == len(one.levels) for one in (series, other)
-    )
-    return {
-        Load(level.load.concurrency) if short else level.load: dict(level.figures) for level in series.levels
-    }
-
-
-def _row(name: str, load: Load, before: Figure | None, after: Figure | None) -> DifferenceRow:
+def _row(name: str, load: Load, before: Figure | None, after: Figure | None, change: Change) -> DifferenceRow:
     metric = METRICS[name]
-    ratio = None if before is None or after is None else ratio_of(after, before)
-    low, high = (ratio.ci95 if ratio is not None else None) or (None, None)
+    low, high = change.ratio_ci95 or (None, None)
     return DifferenceRow(
         title=metric.title,
         unit=metric.unit,
@@ -93,16 +105,16 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None) -> 
         concurrency=load.concurrency,
         before=None if before is None else measured(before),
         after=None if after is None else measured(after),
-        percent=None if ratio is None else ratio.percent,
+        percent=change.percent,
         low_percent=None if low is None else 100 * (low - 1),
         high_percent=None if high is None else 100 * (high - 1),
-        significant=None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT),
+        significant=change.significant,
         decimals=metric.decimals,
     )
 
 
-def _verdict(rows: Sequence[DifferenceRow]) -> str:
-    """Say in a sentence what the rate of tokens did; where it did nothing, what else did."""
+def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow]) -> str:
+    """Return in a sentence what the rate of tokens did; where nothing is shown, what the runs could show."""
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"
@@ -122,7 +134,11 @@ def _verdict(rows: Sequence[DifferenceRow]) -> str:
     if not parts:
         elsewhere = [row for row in both if row.better is not None]
         also = f"; but {elsewhere[0].title} changed at {_where(elsewhere)}" if elsewhere else ""
-        return f"{chosen[0].title.lower()}: {NO_DIFFERENCE} at {len(chosen)} levels{also}"
+        limit = next(
+            (one for name, one in could_show.items() if METRICS[name].title == chosen[0].title), None
+        )
+        found = "" if limit is None or limit.percent is None else f" ({could_show_words(limit)})"
+        return f"{chosen[0].title.lower()}: {NO_DIFFERENCE} at {len(chosen)} levels{found}{also}"
     end = f", {NO_DIFFERENCE} at {rest} more" if rest else ""
     return f"{chosen[0].title.lower()}: {', '.join(parts)}{end}"
 
@@ -134,9 +150,3 @@ def _where(rows: Sequence[DifferenceRow]) -> str:
 def _span(percents: Sequence[float]) -> str:
     low, high = sorted((min(percents), max(percents)), key=abs)
     return signed(low) if round(low) == round(high) else f"{signed(low)} to {signed(high)}"
-
-
-def _notes(before: Series, after: Series, names: tuple[str, str]) -> tuple[str, ...]:
-    """Give what makes the two unlike, by the comparison's own rules."""
-    pair = [replace(one, name=name, address=None) for one, name in zip((before, after), names, strict=True)]
-    return compare(pair, baseline=names[0]).notes

@@ -37,6 +37,8 @@ class _Level(_Strict):
 
 class _Target(_Strict):
     name: str
+    engines: tuple[str, ...] = ()
+    """Of which targets it is made: its own name for an engine asked alone, one for each that is routed to."""
     levels: tuple[_Level, ...]
 
 
@@ -121,6 +123,33 @@ def load_reference(name: str) -> Reference:
     return _reference(_File.model_validate(read_json(FOLDER / f"{word}.json")))
 
 
+def fact_lines(facts: Mapping[str, JsonValue]) -> list[str]:
+    """Return what a reference says beside its table, a line a fact."""
+    return [f"{_fact_name(name)}: {_fact(value)}" for name, value in facts.items()]
+
+
+_PAIR = 2
+_UNITS = {"_gb_per_s": " (GB/s)", "_gb": " (GB)", "_tps": " (tok/s)", "_ms": " (ms)", "_tokens": " (tokens)"}
+
+
+def _fact_name(name: str) -> str:
+    """Return the name of a fact in words, its unit behind it."""
+    unit = next((end for end in _UNITS if name.endswith(end)), "")
+    return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, "")
+
+
+def _fact(value: JsonValue) -> str:
+    """Return a value of a fact in words: parts of an object by name, two values as before and after."""
+    if isinstance(value, dict):
+        return "; ".join(f"{_fact_name(name)} {_fact(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        words = [_fact(one) for one in value]
+        return " → ".join(words) if len(words) == _PAIR else f"{', '.join(words)} ({len(words)})"
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
 def _reference(told: _File) -> Reference:
     rule = told.winner_vs
     return Reference(
@@ -147,6 +176,8 @@ def _series(told: _File, target: _Target) -> Series:
         shape=shapes.get(told.shape or ""),
         definitions={name: text for name, text in told.definitions.items() if name in names},
         notes=told.notes,
+        published=True,
+        engines=target.engines,
     )
 
 

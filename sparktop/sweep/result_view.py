@@ -16,7 +16,7 @@ from sparktop.model.sweep_view import (
     SweepView,
     SweptTarget,
 )
-from sparktop.sweep.compare import compare
+from sparktop.sweep.compare import comparison_of
 from sparktop.sweep.comparison_view import topologies
 from sparktop.sweep.curve_view import sweep_plots
 from sparktop.sweep.plan import Order
@@ -61,7 +61,7 @@ def findings(
     rows = result_rows(result, unfinished)
     compared = None
     if len(series) >= _PAIR:
-        told = result.comparison or compare(series)
+        told = comparison_of(result.comparison, series)
         compared = topologies(told, series, result=result)
     return Findings(
         rows=rows,

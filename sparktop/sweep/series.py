@@ -8,6 +8,7 @@ from enum import StrEnum
 from statistics import fmean, stdev
 
 from sparktop.model.load import LoadMode
+from sparktop.sweep.plan import TargetKind
 from sparktop.sweep.results import LATENCIES, RATES, LevelResult, SweepResult, TargetResult
 
 
@@ -73,6 +74,10 @@ class Series:
     """Of the server; never shown."""
     simulated: bool = False
     notes: tuple[str, ...] = ()
+    published: bool = False
+    """A table of other people: its figures are means whose runs are not known."""
+    engines: tuple[str, ...] = ()
+    """Independent engines that answer its requests; its own name if it is one, none if unknown."""
 
     def at(self, load: Load) -> SeriesLevel | None:
         """Give the level of exactly this load."""
@@ -142,7 +147,14 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
         shape=LoadShape.BURST if plan.mode is LoadMode.BURST else LoadShape.CLOSED_LOOP,
         address=target.url,
         simulated=result.simulated,
+        engines=_engines(target),
     )
+
+
+def _engines(target: TargetResult) -> tuple[str, ...]:
+    if target.kind is TargetKind.ENGINE:
+        return (target.name,)
+    return tuple(sorted({name for level in target.levels for name in level.served_by}))
 
 
 def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel:

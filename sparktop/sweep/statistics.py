@@ -102,8 +102,8 @@ def least_values(share: float) -> int:
 
 
 @cache
-def student_t(share: float, freedom: int) -> float:
-    """Give the quantile of Student's t distribution with so many degrees of freedom, by bisection."""
+def student_t(share: float, freedom: float) -> float:
+    """Return the quantile of Student's t distribution with `freedom` degrees of freedom, by bisection."""
     if not 0 < share < 1 or freedom < 1:
         raise ValueError("a share between 0 and 1 and at least one degree of freedom")
     if share < 1 / 2:
@@ -122,10 +122,31 @@ def student_t(share: float, freedom: int) -> float:
     return (low + high) / 2
 
 
-def student_t_share(value: float, freedom: int) -> float:
-    """Give the share of Student's t distribution below a value, by the incomplete beta function."""
-    tail = _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5) / 2
+def student_t_share(value: float, freedom: float) -> float:
+    """Return the share of Student's t distribution below a value."""
+    tail = two_sided_t(value, freedom) / 2
     return 1 - tail if value > 0 else tail
+
+
+def two_sided_t(value: float, freedom: float) -> float:
+    """Return the share of Student's t distribution farther from 0 than `value`: the p-value of a t test.
+
+    By the incomplete beta function; freedom need not be whole.
+    """
+    return _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
+
+
+def combined_p(values: Sequence[float]) -> float:
+    """Return the p-value of independent p-values together (Fisher): that of -2 Σ ln p as chi squared.
+
+    The tail of chi squared with an even number of degrees of freedom is a finite sum.
+    """
+    half = -sum(math.log(max(value, _TINY)) for value in values)
+    term = total = 1.0
+    for count in range(1, len(values)):
+        term *= half / count
+        total += term
+    return min(1.0, math.exp(-half) * total)
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 
@@ -90,7 +90,7 @@ def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None =
 
 
 def made_series(
-    name: str, by_concurrency: dict[int, tuple[float, ...]], metric: str = "decode_tps"
+    name: str, by_concurrency: Mapping[int, tuple[float, ...]], metric: str = "decode_tps"
 ) -> Series:
     """Give a series with one metric: the values of its runs by concurrency."""
     levels = tuple(

@@ -65,6 +65,7 @@ def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) ->
         "between": [32, 64],
         "from": "cluster-tp2",
         "to": "simple-shuffle",
+        "significant": None,
     }
 
 
@@ -160,8 +161,24 @@ def test_one_bad_file_among_good_ones_is_named(capsys: pytest.CaptureFixture[str
     assert "cut.json: line 1, column" in err
 
 
-def test_one_series_has_nothing_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is said; nothing failed."""
+def test_one_reference_prints_its_table_and_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each level with its figures in its source's words, and what the source says beside the table."""
     code, out, _ = printed(capsys, "ref:spark-vllm-blog")
     assert code == 0
-    assert "Nothing to compare" in out
+    assert re.search(r"^\| c64 +\| +444.0 \| +4,158 \|$", out, flags=re.MULTILINE)
+    assert re.search(r"^\| c1 +\| +304 \| +18.0 \| +2,500 \|$", out, flags=re.MULTILINE)
+    assert "What `ref:spark-vllm-blog` also says" in out
+    assert "memory bandwidth (GB/s) 273; bytes per token (GB) 2.55; limit (tok/s) 107" in out
+    assert "- TTFT (ms): mean time to first token." in out
+
+
+def test_one_file_prints_its_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """In Markdown and, with every value of its runs, in JSON."""
+    save(tmp_path / "own.json", made_sweep())
+    code, out, _ = printed(capsys, str(tmp_path / "own.json"))
+    assert code == 0
+    assert re.search(r"^\| c2 +\| +\d", out, flags=re.MULTILINE)
+    code, out, _ = printed(capsys, str(tmp_path / "own.json"), "--format", "json")
+    (series,) = json.loads(out)["series"]
+    assert (series["name"], series["published"], series["levels"][0]["concurrency"]) == ("a", False, 2)
+    assert len(series["levels"][0]["figures"]["decode_tps"]["values"]) == 3

@@ -55,8 +55,9 @@ def recipe_table() -> Grid:
 
 
 def others_table() -> Grid:
-    found = compare(load_reference("gx10-concurrency-first").series, baseline="gx10-patched")
-    return layouts.versus(found, "decode_tps")
+    recipes = load_reference("gx10-concurrency-first").series
+    found = compare(recipes, baseline="gx10-patched")
+    return layouts.versus(found, "decode_tps", "gx10-patched", [one.name for one in recipes[1:]])
 
 
 def service_table() -> Grid:
@@ -152,7 +153,7 @@ def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[st
     table = layouts.winners(found, "decode_tps", [first.name, second.name])
     assert heads(table) == ["Concurrency", "`solo`", "`other`", "Winner"]
     assert len(table.rows) == levels
-    assert len(layouts.versus(found, "decode_tps").rows) == levels
+    assert len(layouts.versus(found, "decode_tps", first.name, [second.name]).rows) == levels
     assert len(layouts.gap(first, second, first.levels[0].load).rows) >= 8
     assert len(layouts.batch_scaling(first).rows) == levels
     assert len(layouts.interactive(first).rows) == (4 if alone else 0)
@@ -199,5 +200,5 @@ def test_an_untested_row_beside_tested_ones_is_marked() -> None:
     assert [cells(table, number)[-1] for number in range(3)] == [
         "`a` (+49%)",
         "no difference shown",
-        "`a` (+49%)*",
+        "`a` ahead (+49%)*",
     ]

@@ -122,7 +122,7 @@ def test_advice_follows_the_crossover(table: tuple[Series, ...]) -> None:
     assert compared.advice[0].why == (
         "+20 % to +44 % decode against solo, −29 % to −33 % TTFT, +40 % to +52 % prefill"
     )
-    assert "Decode: cluster-tp2 → simple-shuffle between c32 and c64" in compared.crossovers
+    assert "Decode: cluster-tp2 → simple-shuffle between c32 and c64 (as published)" in compared.crossovers
 
 
 def test_the_spread_of_the_published_runs_is_laid_side_by_side(table: tuple[Series, ...]) -> None:

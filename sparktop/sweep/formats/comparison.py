@@ -1,61 +1,193 @@
-"""A comparison as Markdown or JSON."""
+"""A comparison as Markdown or JSON; one series alone as its own tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
 
 from sparktop.report.markdown import code
+from sparktop.sweep.alignment import aligned
 from sparktop.sweep.comparison_notes import NO_TEST
-from sparktop.sweep.comparison_result import ComparisonResult
+from sparktop.sweep.comparison_result import ComparisonResult, IndependentEngines
 from sparktop.sweep.definitions import METRICS, lines
+from sparktop.sweep.findable import could_show_words
 from sparktop.sweep.formats.grid import in_markdown
-from sparktop.sweep.formats.layouts import versus, winners
-from sparktop.sweep.series import Series
+from sparktop.sweep.formats.layouts import at_best, by_concurrency, versus, winners
+from sparktop.sweep.independent import beyond_sentences, engines_sentence
+from sparktop.sweep.references import fact_lines
+from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+
+Facts = Mapping[str, Mapping[str, JsonValue]]
+"""What references say beside their tables, by the reference's name."""
 
 
-def to_json(comparison: ComparisonResult) -> str:
-    """Give a comparison as JSON: the object that a sweep's file holds under "comparison"."""
+def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: Facts | None = None) -> str:
+    """Return a comparison as JSON: the object that a sweep's file holds under "comparison".
+
+    With the series that were laid side by side, one or more, and the facts of references among them.
+    """
     values = comparison.model_dump(mode="json", by_alias=True)
+    if series:
+        values["series"] = [_series(one) for one in series]
+        values["facts"] = dict(facts or {})
     return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def to_markdown(comparison: ComparisonResult, series: Sequence[Series]) -> str:
-    """Give a comparison as Markdown: a table a metric, crossovers, notes, what each figure means."""
+def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None) -> str:
+    """Return a comparison as Markdown: a table a metric, crossovers, notes, what each figure means.
+
+    A series that shares no level with another one has a table of its own.
+    """
     names = [one.name for one in series]
     told = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     blocks = ["## sparktop compare", "\n".join(_sources(series))]
     blocks += [in_markdown(winners(comparison, metric, names)) for metric in told]
-    if comparison.baseline is not None:
-        grids = (versus(comparison, metric) for metric in told)
-        blocks += [in_markdown(grid) for grid in grids if grid.rows]
-    if not told:
-        blocks.append("Nothing to compare: no two of them have a figure under the same concurrency.")
+    blocks += _versus(comparison, series, told)
+    if not told and len(series) > 1:
+        blocks.append("No two of them have a figure under the same concurrency: each has its own table.")
+    lone = {
+        one.name: _lone_metrics(one, levels, comparison)
+        for one, levels in zip(series, aligned(series), strict=True)
+    }
+    blocks += [table for one in series for table in _lone_tables(one, lone[one.name])]
+    blocks += engines_in_markdown(comparison)
     blocks += notes_in_markdown(comparison)
-    blocks += _definitions(comparison, told)
+    blocks += _lone_notes(series) if not comparison.notes else []
+    blocks += facts_in_markdown(facts or {})
+    shown = [name for name in METRICS if name in told or any(name in names for names in lone.values())]
+    blocks += _definitions(comparison, shown, series)
     return "\n\n".join(blocks) + "\n"
 
 
+def _lone_metrics(
+    series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
+) -> list[str]:
+    """Return the figures of a series that stand in no row of the comparison at one of its levels."""
+    placed = {
+        (row.metric, Load(row.concurrency, row.pp, row.tg))
+        for row in comparison.rows
+        if series.name in row.values
+    }
+    return [
+        name
+        for name in METRICS
+        if any(name in level.figures and (name, load) not in placed for load, level in levels.items())
+    ]
+
+
+def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
+    """Return tables of figures that nothing stands beside: rates, then latencies."""
+    for better, title in ((True, "rates"), (False, "latencies")):
+        names = [name for name in metrics if METRICS[name].more_is_better is better]
+        if names:
+            yield in_markdown(by_concurrency(series, names, f"{code(series.name)}: {title}"))
+
+
+def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
+    """Return what independent engines could reach at best, routers beside it, and who does more than that."""
+    by_engines: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
+    for one in comparison.independent_engines:
+        by_engines.setdefault((one.metric, one.alone), []).append(one)
+    for group in by_engines.values():
+        lines = [engines_sentence(group)]
+        lines += dict.fromkeys(sentence for one in group for sentence in beyond_sentences(one))
+        yield in_markdown(at_best(group)) + "\n\n" + "\n".join(f"- {code(line)}" for line in lines)
+
+
 def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Give the crossovers and the notes, each as a list under a heading."""
+    """Return the crossovers and the notes, each as a list under a heading."""
     if comparison.crossovers:
         found = (
             f"- {METRICS[one.metric].title}: from {code(one.from_)} to {code(one.to)} "
-            f"between c{one.between[0]} and c{one.between[1]}"
+            f"between c{one.between[0]} and c{one.between[1]}{'' if one.significant else ' (as published)'}"
             for one in comparison.crossovers
             if one.metric in METRICS
         )
         yield "### Crossovers\n\n" + "\n".join(found)
     # All but that one hold names from outside.
     notes = [f"- {note if note == NO_TEST else code(note)}" for note in comparison.notes]
-    floor = max(comparison.noise_floor_percent.values(), default=None)
-    if floor is not None and any(row.significant is not None for row in comparison.rows):
-        notes.append(
-            f"- a difference counts where the 95 % interval of the ratio leaves out 1 and it is beyond "
-            f"{floor:.1f} % of noise; else: no difference shown"
-        )
+    notes += [f"- {line}" for line in _rules(comparison)]
     if notes:
         yield "### Notes\n\n" + "\n".join(notes)
+
+
+def _rules(comparison: ComparisonResult) -> Iterator[str]:
+    """Return when a winner is named, and what difference the runs could show."""
+    floor = max(comparison.noise_floor_percent.values(), default=None)
+    rate = comparison.error_rate_percent
+    if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
+        yield (
+            "a winner is shown to be better than every other: the larger value exceeds the smaller one by "
+            f"more than {floor:.1f} % of noise, and of tables of targets that do not differ at most "
+            f"{rate:.0f} % name one; else: no difference shown"
+        )
+    words = {METRICS[name].title: could_show_words(one) for name, one in comparison.could_show.items()}
+    for text in dict.fromkeys(words.values()):
+        titles = [title for title, one in words.items() if one == text]
+        yield f"{', '.join(titles)}: {text}"
+
+
+def _versus(comparison: ComparisonResult, series: Sequence[Series], told: Sequence[str]) -> Iterator[str]:
+    """Return what others published beside ours: with a baseline that is ours, else each measured series."""
+    if comparison.baseline is not None:
+        others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
+    else:
+        published = [one.name for one in series if one.published]
+        others = {one.name: published for one in series if not one.published}
+    for ours, theirs in others.items():
+        grids = [grid for metric in told if (grid := versus(comparison, metric, ours, theirs)).rows]
+        if grids and len(others) > 1:
+            yield f"## Ours: {code(ours)}"
+        yield from (in_markdown(grid) for grid in grids)
+
+
+def facts_in_markdown(facts: Facts) -> Iterator[str]:
+    """Return what references say beside their tables, a list for each."""
+    for name, told in facts.items():
+        if told:
+            yield f"### What {code(name)} also says\n\n" + "\n".join(f"- {line}" for line in fact_lines(told))
+
+
+def _lone_notes(series: Sequence[Series]) -> Iterator[str]:
+    notes = [f"- {code(one.name)}: {code(note)}" for one in series for note in one.notes]
+    if notes:
+        yield "### Notes\n\n" + "\n".join(notes)
+
+
+def _series(series: Series) -> dict[str, Any]:
+    """Return a series as JSON values."""
+    return {
+        "name": series.name,
+        "source": series.source,
+        "tool": series.tool,
+        "model": series.model,
+        "published": series.published,
+        "simulated": series.simulated,
+        "notes": list(series.notes),
+        "levels": [
+            {
+                "concurrency": level.load.concurrency,
+                "pp": level.load.pp,
+                "tg": level.load.tg,
+                "runs": level.runs,
+                "validity": list(level.validity),
+                "figures": {name: _figure(figure) for name, figure in level.figures.items()},
+            }
+            for level in series.levels
+        ],
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {
+        "mean": figure.mean,
+        "std": figure.std,
+        "values": list(figure.values),
+        "range": None if figure.span is None else list(figure.span),
+    }
 
 
 def _sources(series: Sequence[Series]) -> Iterator[str]:
@@ -68,10 +200,20 @@ def _sources(series: Sequence[Series]) -> Iterator[str]:
         yield f"- {who}: {' · '.join(code(part) for part in about if part)}"
 
 
-def _definitions(comparison: ComparisonResult, told: Sequence[str]) -> Iterator[str]:
+def _definitions(
+    comparison: ComparisonResult, told: Sequence[str], series: Sequence[Series]
+) -> Iterator[str]:
     if not told:
         return
-    found = [f"- {line}" for line in lines([name for name in told if name not in comparison.definitions])]
+    own = {name: one.definitions[name] for one in series for name in told if name in one.definitions}
+    apart = {name for name in told if name not in comparison.definitions and name in own}
+    found = [
+        f"- {line}"
+        for line in lines([name for name in told if name not in comparison.definitions and name not in apart])
+    ]
+    found += [
+        f"- {METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in told if name in apart
+    ]
     for metric, means in comparison.definitions.items():
         by_text: dict[str, list[str]] = {}
         for name, text in means.items():

@@ -6,12 +6,17 @@ table that it is held against.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.sweep.comparison_notes import NO_DIFFERENCE
-from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
-from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.comparison_result import (
+    ComparisonResult,
+    ComparisonRow,
+    EnginesLevel,
+    IndependentEngines,
+)
+from sparktop.sweep.definitions import METRICS, Metric
 from sparktop.sweep.formats.figure_cells import (
     change,
     figure,
@@ -22,6 +27,8 @@ from sparktop.sweep.formats.figure_cells import (
     with_unit,
 )
 from sparktop.sweep.formats.grid import Cell, Grid, Outside
+from sparktop.sweep.independent import made_of
+from sparktop.sweep.ratio import ratio_of
 from sparktop.sweep.series import Figure, Load, Series, SeriesLevel, loads
 
 THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
@@ -53,7 +60,7 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
     body = tuple(
         (
             load_words(load_of(row)),
-            *(meaning.text(row.values.get(name)) for name in shown),
+            *(_value(row, name, meaning) for name in shown),
             _winner(row, mark_untested=some),
         )
         for row in rows
@@ -64,24 +71,46 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
     return Grid(f"{meaning.title} ({meaning.unit}, {better} is better)", heads, body, left)
 
 
-def versus(comparison: ComparisonResult, metric: str) -> Grid:
-    """Source | Concurrency | Theirs | Ours | Delta: the baseline is ours."""
-    meaning, ours = METRICS[metric], comparison.baseline or ""
+def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
+    """Source | Concurrency | Theirs | Ours | Delta; of a range the end that is nearest to ours."""
+    meaning = METRICS[metric]
     rows = tuple(
         (
             Outside(name),
             load_words(load_of(row)),
-            meaning.text(value),
-            meaning.text(row.values.get(ours)),
-            change(row.values.get(ours), value),
+            _value(row, name, meaning),
+            _value(row, ours, meaning),
+            _delta(row, ours, name),
         )
         for name in dict.fromkeys(name for row in comparison.rows for name in row.values)
         for row in comparison.rows
-        if row.metric == metric and name != ours and ours in row.values
-        if (value := row.values.get(name)) is not None
+        if row.metric == metric and name in theirs and ours in row.values
+        if row.values.get(name) is not None
     )
     heads = ("Source", "Concurrency", f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
-    return Grid(f"{meaning.title} beside others", heads, rows)
+    return Grid(f"{meaning.title}: theirs and ours", heads, rows)
+
+
+def at_best(found: Sequence[IndependentEngines]) -> Grid:
+    """Concurrency | what the engines do at best | each router, of that | who does more than any routing."""
+    metric = METRICS[found[0].metric]
+    by_concurrency = {level.concurrency: level for one in found for level in one.levels}
+    rows: list[tuple[Cell, ...]] = []
+    for concurrency, level in sorted(by_concurrency.items()):
+        reached = [next((of for of in one.levels if of.concurrency == concurrency), None) for one in found]
+        beyond: Cell = Outside(", ".join(level.beyond)) if level.beyond else UNKNOWN
+        cells = (_of_bound(one, metric) for one in reached)
+        rows.append((f"c{concurrency}", metric.text(level.bound), *cells, beyond))
+    routed = [Outside(one.routed, " (of it)") for one in found]
+    heads: tuple[Cell, ...] = ("Concurrency", Outside(made_of(found[0])), *routed, "Beyond any routing")
+    title = f"{metric.title} ({metric.unit}): {len(found[0].alone)} independent engines at best"
+    return Grid(title, heads, tuple(rows), frozenset({0, len(heads) - 1}))
+
+
+def _of_bound(level: EnginesLevel | None, metric: Metric) -> str:
+    if level is None or level.percent is None:
+        return UNKNOWN
+    return f"{metric.text(level.routed)} ({level.percent:.0f} %)"
 
 
 def interactive(series: Series) -> Grid:
@@ -201,10 +230,29 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
 def _winner(row: ComparisonRow, *, mark_untested: bool) -> Cell:
     if row.significant is False:
         return NO_DIFFERENCE
-    if row.winner is None or row.percent is None:
+    best = row.winner or row.ahead
+    if best is None or row.percent is None:
         return UNKNOWN
-    mark = "*" if mark_untested and row.significant is None else ""
-    return Outside(row.winner, f" ({row.percent:+.0f}%){mark}")
+    mark = "*" if row.winner is None or (mark_untested and row.significant is None) else ""
+    ahead = " ahead" if row.winner is None else ""
+    return Outside(best, f"{ahead} ({row.percent:+.0f}%){mark}")
+
+
+def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
+    """Return a value of a row; a range as its two ends."""
+    span = row.ranges.get(name)
+    return (
+        metric.text(row.values.get(name)) if span is None else " to ".join(metric.text(end) for end in span)
+    )
+
+
+def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
+    """Return by how many percent ours is more; against a range, against its nearest end, if it is outside."""
+    values = [Figure(row.values.get(name) or 0.0, span=row.ranges.get(name)) for name in (ours, theirs)]
+    ratio = ratio_of(values[0], values[1])
+    if ratio is None:
+        return "within" if row.ranges.get(theirs) else UNKNOWN
+    return f"{ratio.percent:+.1f}%"
 
 
 def _machine(series: Sequence[Series]) -> Iterator[Cell]:

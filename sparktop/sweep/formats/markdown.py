@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.markdown import code
-from sparktop.sweep.compare import compare
+from sparktop.sweep.compare import comparison_of
 from sparktop.sweep.definitions import METRICS, lines
 from sparktop.sweep.formats.comparison import notes_in_markdown
 from sparktop.sweep.formats.figure_cells import load_words
@@ -43,7 +43,7 @@ def render(result: SweepResult) -> str:
     shown = {name for name in METRICS if any(name in one.metrics() for one in series)}
     blocks = ["\n".join(_head(result)), *(in_markdown(grid) for grid in grids if grid.rows)]
     if len(series) > 1:
-        blocks += notes_in_markdown(result.comparison or compare(series))
+        blocks += notes_in_markdown(comparison_of(result.comparison, series))
     blocks += _doubts(result)
     if shown:
         blocks.append("### What the figures mean\n\n" + "\n".join(f"- {line}" for line in lines(shown)))
@@ -92,7 +92,7 @@ def _prompts(result: SweepResult) -> str:
 
 
 def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
-    comparison = result.comparison or compare(series)
+    comparison = comparison_of(result.comparison, series)
     names = [one.name for one in series]
     for metric in _FIRST:
         yield winners(comparison, metric, names)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
@@ -32,6 +34,8 @@ class Chosen:
     """Each name is there once."""
     rule: TableRule | None
     """Of a reference that stands alone."""
+    facts: Mapping[str, Mapping[str, JsonValue]]
+    """What references say beside their tables, by their names."""
 
 
 def read_file(path: Path) -> list[Series]:
@@ -69,11 +73,13 @@ def choose(words: Sequence[str]) -> Chosen:
     parts: list[Series] = []
     named: dict[str, list[Series]] = {}
     rules: list[TableRule | None] = []
+    facts: dict[str, Mapping[str, JsonValue]] = {}
     for word in words:
         if word.startswith(PREFIX):
             reference = load_reference(word)
             parts += reference.series
             rules.append(reference.rule)
+            facts[f"{PREFIX}{reference.name}"] = reference.facts
             continue
         rules.append(None)
         name, path = _name_and_path(word)
@@ -87,7 +93,7 @@ def choose(words: Sequence[str]) -> Chosen:
                     parts.append(replace(one, name=whole))
                 named.setdefault(whole, []).append(one)
     joined = [merged(named[one.name], one.name) if one.name in named else one for one in parts]
-    return Chosen(tuple(_distinct(joined)), rules[0] if len(rules) == 1 else None)
+    return Chosen(tuple(_distinct(joined)), rules[0] if len(rules) == 1 else None, facts)
 
 
 def _name_and_path(word: str) -> tuple[str | None, Path]:

@@ -1,0 +1,331 @@
+"""How often `compare` names a winner among targets that do not differ, and how often it finds a difference.
+
+Runs are drawn from normal distributions of logarithms, with figures that share their runs' luck as real ones
+do; nothing of the comparison's own code is used to make them. Two ways in: `compare` itself, and the command
+`sparktop compare` reading result files.
+
+usage: comparing.py [--tables N] [--files N] [--seed S]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from sparktop.sweep.compare import compare
+from sparktop.sweep.comparison_result import ComparisonResult
+from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+
+LEVELS = (1, 2, 4, 8, 16, 32, 64)
+RATES = ("prefill_tps", "decode_tps", "peak_tps", "pure_decode_tps", "output_tps", "total_tps")
+TIMES = ("ttfr_ms", "ttft_ms", "itl_ms", "tpot_ms", "e2e_ms")
+_LUCK = {"prefill_tps": 1, "ttfr_ms": 1, "ttft_ms": 1}
+"""Which luck of a run moves a figure: 0 that of its decode, else that of its prefill."""
+_OWN = 0.3
+"""Share of a figure's spread that is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Targets with a known difference."""
+
+    factors: tuple[float, ...]
+    """How much faster each target is; one number a target."""
+    runs: int
+    spread: float
+    """Standard deviation of logarithms between runs of a level."""
+    at: tuple[int, ...] = LEVELS
+    """Levels at which the factors hold; elsewhere the targets do not differ."""
+    baseline: bool = False
+    """Compare against the first target."""
+    by_level: tuple[float, ...] = (1.0,) * len(LEVELS)
+    """By how much the spread of each level is larger than `spread`."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the targets."""
+        return [f"t{index}" for index in range(len(self.factors))]
+
+
+Runs = dict[str, dict[int, dict[str, list[float]]]]
+"""Values of runs by target, concurrency and metric."""
+
+
+def drawn(truth: Truth, luck: random.Random) -> Runs:
+    """Return runs of all targets at all levels."""
+    return {
+        name: {
+            level: _level(truth, factor if level in truth.at else 1.0, level, index, luck)
+            for index, level in enumerate(LEVELS)
+        }
+        for name, factor in zip(truth.names, truth.factors, strict=True)
+    }
+
+
+def _level(
+    truth: Truth, factor: float, level: int, index: int, luck: random.Random
+) -> dict[str, list[float]]:
+    spread = truth.spread * truth.by_level[index]
+    values: dict[str, list[float]] = {metric: [] for metric in RATES + TIMES}
+    for _ in range(truth.runs):
+        common = luck.gauss(0, 1), luck.gauss(0, 1)
+        for metric, found in values.items():
+            own = math.sqrt(1 - _OWN**2) * common[_LUCK.get(metric, 0)] + _OWN * luck.gauss(0, 1)
+            sign = 1 if metric in RATES else -1
+            found.append((100.0 + level) * (factor * math.exp(spread * own)) ** sign)
+    return values
+
+
+def series_of_runs(runs: Runs) -> list[Series]:
+    """Return runs as the series that a comparison takes."""
+    return [
+        Series(
+            name,
+            tuple(
+                SeriesLevel(Load(level, 1024, 128), {metric: _figure(one) for metric, one in values.items()})
+                for level, values in levels.items()
+            ),
+            source="made",
+            tool="made",
+            model="m",
+        )
+        for name, levels in runs.items()
+    ]
+
+
+def _figure(values: Sequence[float]) -> Figure:
+    return Figure(sum(values) / len(values), tuple(values))
+
+
+def sweep_json(runs: Runs) -> dict[str, object]:
+    """Return runs as a result file of a sweep."""
+    return {
+        "schema": "sparktop.sweep/1",
+        "started_at": "2026-03-22T18:00:00.000Z",
+        "sparktop": "made",
+        "status": "done",
+        "plan": {"targets": list(runs), "concurrency": list(LEVELS), "pp": 1024, "tg": 128},
+        "targets": [
+            {
+                "name": name,
+                "url": f"http://127.0.0.1/{name}",
+                "model": "m",
+                "levels": [_level_json(level, values) for level, values in levels.items()],
+            }
+            for name, levels in runs.items()
+        ],
+    }
+
+
+def _level_json(level: int, values: Mapping[str, Sequence[float]]) -> dict[str, object]:
+    figures: dict[str, object] = {"concurrency": level, "pp": 1024, "tg": 128}
+    for metric, found in values.items():
+        mean = sum(found) / len(found)
+        if metric in RATES:
+            figures[metric] = {"mean": mean, "std": None, "values": list(found), "ci95": None}
+        else:
+            figures[metric] = {
+                "mean": mean,
+                "std": None,
+                "p50": mean,
+                "max": max(found),
+                "count": len(found),
+                "run_means": list(found),
+            }
+    return figures
+
+
+@dataclass(slots=True)
+class Tally:
+    """What comparisons of one kind said, over many tables."""
+
+    tables: int = 0
+    false: int = 0
+    """Tables with a winner, a crossover or a shown difference where there is none."""
+    asked: int = 0
+    """Levels and pairs that differ, in the rate of decode."""
+    found: int = 0
+
+    @property
+    def false_percent(self) -> float:
+        """Share of tables with a false word."""
+        return 100 * self.false / self.tables
+
+    @property
+    def power_percent(self) -> float | None:
+        """Share of real differences in decode that were called."""
+        return 100 * self.found / self.asked if self.asked else None
+
+
+def judged(truth: Truth, found: Mapping[str, object], tally: Tally) -> None:
+    """Enter what a comparison said, as the JSON that a user reads."""
+    speed = {
+        level: dict(zip(truth.names, truth.factors, strict=True))
+        if level in truth.at
+        else dict.fromkeys(truth.names, 1.0)
+        for level in LEVELS
+    }
+    tally.tables += 1
+    tally.false += any(_false(claim, speed) for claim in claims(found))
+    called = {
+        (claim.concurrency, claim.better, claim.worse)
+        for claim in claims(found)
+        if claim.metric == "decode_tps"
+    }
+    for level, factors in speed.items():
+        best = max(factors, key=lambda name: factors[name])
+        for name, factor in factors.items():
+            if factor < factors[best] and list(factors.values()).count(factors[best]) == 1:
+                tally.asked += 1
+                tally.found += (level, best, name) in called
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A word of a comparison: one target is better than another."""
+
+    metric: str
+    concurrency: int
+    better: str
+    worse: str
+
+
+def claims(found: Mapping[str, object]) -> Iterator[Claim]:
+    """Return all claims of a comparison's JSON: winners, shown differences, changes against the baseline."""
+    for row in _objects(found["rows"]):
+        metric, concurrency = str(row["metric"]), int(str(row["concurrency"]))
+        ahead, values = row.get("ahead") or row["winner"], row["values"]
+        assert isinstance(values, dict)  # noqa: S101 - of the file's own schema
+        won = row["winner"] is not None and row["significant"] is not False
+        worse = [name for name in values if name != ahead] if won else row.get("beats", [])
+        for name in worse if isinstance(worse, list) else []:
+            yield Claim(metric, concurrency, str(ahead), str(name))
+        changes = row["changes"]
+        assert isinstance(changes, dict)  # noqa: S101 - as above
+        for name, change in changes.items():
+            if change["significant"]:
+                better = (change["percent"] > 0) == (metric in RATES)
+                pair = (name, str(found["baseline"]))
+                yield Claim(metric, concurrency, *(pair if better else pair[::-1]))
+    for crossing in _objects(found["crossovers"]):
+        between = crossing["between"]
+        assert isinstance(between, list)  # noqa: S101 - as above
+        for concurrency, better, worse in ((0, "from", "to"), (1, "to", "from")):
+            names = str(crossing[better]), str(crossing[worse])
+            yield Claim(str(crossing["metric"]), int(between[concurrency]), *names)
+
+
+def _objects(values: object) -> list[dict[str, object]]:
+    assert isinstance(values, list)  # noqa: S101 - of the file's own schema
+    return values
+
+
+def _false(claim: Claim, speed: Mapping[int, Mapping[str, float]]) -> bool:
+    factors = speed[claim.concurrency]
+    return factors[claim.better] <= factors[claim.worse]
+
+
+def told(found: ComparisonResult) -> Mapping[str, object]:
+    """Return a comparison as the values of its JSON."""
+    values: Mapping[str, object] = json.loads(found.model_dump_json(by_alias=True))
+    return values
+
+
+def tables(truth: Truth, count: int, seed: int) -> Tally:
+    """Compare many tables of one kind."""
+    luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
+    for _ in range(count):
+        series = series_of_runs(drawn(truth, luck))
+        judged(truth, told(compare(series, baseline="t0" if truth.baseline else None)), tally)
+    return tally
+
+
+def files(truth: Truth, count: int, seed: int) -> Tally:
+    """Compare many result files with the command, and read what it prints."""
+    from sparktop.cli import main  # late: the whole program
+
+    luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made.json"
+        words = ["compare", str(path), "--format", "json", *(["--baseline", "t0"] if truth.baseline else [])]
+        for _ in range(count):
+            path.write_text(json.dumps(sweep_json(drawn(truth, luck))), encoding="utf-8")
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                assert main(words) == 0  # noqa: S101 - a study that cannot read its files is none
+            judged(truth, json.loads(out.getvalue()), tally)
+    return tally
+
+
+LOUDER = (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)
+ONE_LOUD = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0)
+
+
+def alike() -> Iterator[tuple[str, Truth]]:
+    """Return targets that do not differ, or two of which do not."""
+    for count in (2, 3, 4):
+        for runs in (1, 2, 3, 5):
+            for spread in (0.001, 0.05, 0.10):
+                yield f"{count} alike, {runs} runs, {100 * spread:g} %", Truth((1.0,) * count, runs, spread)
+    for runs in (2, 3, 5):
+        yield (
+            f"2 alike + slow baseline, {runs} runs, 6.5 %",
+            Truth((0.6, 1.0, 1.0), runs, 0.065, baseline=True),
+        )
+        yield f"2 alike, {runs} runs, spread grows with c", Truth((1.0, 1.0), runs, 0.065, by_level=LOUDER)
+        yield f"2 alike, {runs} runs, one level 4 x louder", Truth((1.0, 1.0), runs, 0.065, by_level=ONE_LOUD)
+
+
+def different() -> Iterator[tuple[str, Truth]]:
+    """Return targets of which one is faster, everywhere or at some levels."""
+    for factor in (1.2, 1.4, 1.84):
+        for runs in (2, 3, 5):
+            yield f"+{100 * (factor - 1):.0f} % everywhere, {runs} runs", Truth((1.0, factor), runs, 0.065)
+    yield "+20 % everywhere of 4, 3 runs", Truth((1.0, 1.0, 1.0, 1.2), 3, 0.065)
+    yield "+20 % everywhere, spread grows with c, 3 runs", Truth((1.0, 1.2), 3, 0.065, by_level=LOUDER)
+    for factor in (1.2, 1.4):
+        for at in ((16, 32, 64), (64,)):
+            where = ", ".join(f"c{level}" for level in at)
+            yield f"+{100 * (factor - 1):.0f} % at {where}, 3 runs", Truth((1.0, factor), 3, 0.065, at=at)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print both tables; exit code 1 where alike targets get a winner in more than 5 % of tables."""
+    parser = argparse.ArgumentParser(description="false winners and power of sparktop compare")
+    parser.add_argument("--tables", type=int, default=400, help="of each kind (default: %(default)s)")
+    parser.add_argument("--files", type=int, default=60, help="through the command (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=20261122)
+    options = parser.parse_args(arguments)
+    bad = 0
+    print("| targets | tables with a false winner | real differences called |\n|---|---:|---:|")
+    for seed, (name, truth) in enumerate([*alike(), *different()], start=options.seed):
+        tally = tables(truth, options.tables, seed)
+        # Two standard errors of 5 % allowed.
+        limit = 5 + 200 * math.sqrt(0.05 * 0.95 / options.tables)
+        bad += truth.at == LEVELS and tally.false_percent > limit
+        print(_line(name, tally), flush=True)
+    for name, truth in (("2 alike", Truth((1.0, 1.0), 3, 0.065)), ("+20 %", Truth((1.0, 1.2), 3, 0.065))):
+        tally = files(truth, options.files, options.seed)
+        bad += tally.false_percent > 5 + 200 * math.sqrt(0.05 * 0.95 / options.files)
+        print(_line(f"files: {name}, 3 runs", tally))
+    return 1 if bad else 0
+
+
+def _line(name: str, tally: Tally) -> str:
+    power = tally.power_percent
+    return f"| {name} | {tally.false_percent:.1f} % | {'–' if power is None else f'{power:.0f} %'} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

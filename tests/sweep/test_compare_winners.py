@@ -1,0 +1,239 @@
+"""Who is named a winner: who is shown to be better than every other, at one error rate for the table."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from sparktop.sweep.alignment import aligned
+from sparktop.sweep.compare import NOISE_FLOOR_PERCENT, compare, comparison_of
+from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
+from sparktop.sweep.difference_view import difference
+from sparktop.sweep.ratio import ratio_of
+from sparktop.sweep.references import load_reference
+from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+from tests.sweep.made_results import made_series
+
+LEVELS = (1, 2, 4, 8, 16, 32, 64)
+METRICS = ("decode_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
+CLOSE = (100.0, 104.0, 99.0), (103.0, 98.0, 102.0)
+SLOW = (60.0, 61.0, 62.0)
+
+
+def drawn(name: str, luck: random.Random, runs: int, factor: float = 1.0) -> Series:
+    """Return a series whose runs spread by 6.5 %, each figure by its own luck."""
+    levels = tuple(
+        SeriesLevel(
+            Load(level, 100, 4),
+            {
+                metric: Figure(sum(values) / runs, values)
+                for metric in METRICS
+                if (values := tuple(100 * factor * math.exp(luck.gauss(0, 0.065)) for _ in range(runs)))
+            },
+        )
+        for level in LEVELS
+    )
+    return Series(name, levels, name, "t", "m")
+
+
+def names_any(found: ComparisonResult) -> bool:
+    return bool(
+        found.crossovers
+        or any(row.winner is not None or row.significant or row.beats for row in found.rows)
+        or any(change.significant for row in found.rows for change in row.changes.values())
+    )
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 5])
+def test_alike_targets_rarely_get_a_winner_anywhere_in_a_table(runs: int) -> None:
+    """Of 40 tables of 42 rows at most 5: were each row tested alone at 5 %, 35 would name one."""
+    luck = random.Random(runs)  # noqa: S311 - made values
+    tables = [compare([drawn("a", luck, runs), drawn("b", luck, runs)]) for _ in range(40)]
+    assert sum(map(names_any, tables)) <= (0 if runs == 1 else 5)
+
+
+def test_a_real_difference_is_still_found_by_three_runs() -> None:
+    """+20 % at every level with 6.5 % of spread: at least 6 of 10 rows of decode name the faster one."""
+    luck = random.Random(7)  # noqa: S311 - made values
+    rows = [
+        row
+        for _ in range(15)
+        for row in compare([drawn("a", luck, 3), drawn("b", luck, 3, 1.2)]).rows
+        if row.metric == "decode_tps"
+    ]
+    assert sum(row.winner == "b" for row in rows) >= 0.6 * len(rows)
+    assert not any(row.winner == "a" for row in rows)
+
+
+def test_two_alike_beside_a_slow_baseline_have_no_winner() -> None:
+    """Both are shown to beat the baseline, neither to beat the other; no crossover between them."""
+    first, second = CLOSE
+    runs = {level: first if level < 8 else second for level in LEVELS}
+    others = {level: second if level < 8 else first for level in LEVELS}
+    found = compare(
+        [
+            made_series("slow", dict.fromkeys(LEVELS, SLOW)),
+            made_series("x", runs),
+            made_series("y", others),
+        ],
+        baseline="slow",
+    )
+    assert {row.winner for row in found.rows} == {None}
+    assert {row.beats for row in found.rows} == {("slow",)}
+    assert {row.significant for row in found.rows} == {False}
+    assert found.crossovers == ()
+    for row in found.rows:
+        assert {change.significant for change in row.changes.values()} == {True}
+
+
+def test_a_winner_beats_every_other() -> None:
+    """Three targets apart from each other by a fifth."""
+    found = compare(
+        [
+            made_series(name, dict.fromkeys(LEVELS, (speed, speed + 1, speed + 2)))
+            for name, speed in (("a", 100.0), ("b", 120.0), ("c", 144.0))
+        ]
+    )
+    assert {(row.winner, row.ahead, row.significant) for row in found.rows} == {("c", "c", True)}
+    assert {frozenset(row.beats) for row in found.rows} == {frozenset({"a", "b"})}
+
+
+def test_single_runs_name_no_winner_and_no_crossover() -> None:
+    """Who is ahead changes with every level; that proves nothing."""
+    first = made_series("a", {level: (100.0 + 20 * (index % 2),) for index, level in enumerate(LEVELS)})
+    found = compare([first, made_series("b", dict.fromkeys(LEVELS, (110.0,)))])
+    assert {row.winner for row in found.rows} == {None}
+    assert {row.ahead for row in found.rows} == {"a", "b"}
+    assert {row.significant for row in found.rows} == {None}
+    assert found.crossovers == ()
+
+
+def test_a_crossover_of_tested_levels_is_significant() -> None:
+    """True where both sides are shown, None where published tables state them."""
+    up, down = (120.0, 121.0, 122.0), (100.0, 101.0, 102.0)
+    found = compare([made_series("a", {1: up, 8: down}), made_series("b", {1: down, 8: up})])
+    assert [(one.between, one.significant) for one in found.crossovers] == [((1, 8), True)]
+    published = compare(load_reference("spark-topologies-2026-03").series).crossovers
+    assert {one.significant for one in published} == {None}
+
+
+@pytest.mark.parametrize("percent", [2.9, 3.1])
+def test_the_floor_is_the_same_in_both_directions(percent: float) -> None:
+    """Half more and a third less are one difference: the larger over the smaller decides."""
+    one, other = Figure(100.0, (100.0,) * 3), Figure(100.0 + percent, (100.0 + percent,) * 3)
+    there, back = ratio_of(one, other), ratio_of(other, one)
+    assert there is not None
+    assert back is not None
+    assert there.significant(NOISE_FLOOR_PERCENT) is back.significant(NOISE_FLOOR_PERCENT) is (percent > 3)
+
+
+def test_the_floor_of_a_pair_is_the_larger_over_the_smaller() -> None:
+    """100 and 150 differ by 50 %, whichever is named first."""
+    pair = made_series("s", {1: (100.0, 100.0)}), made_series("t", {1: (150.0, 150.0)})
+    floors = [
+        compare(order, same=("s", "t")).noise_floor_percent["decode_tps"] for order in (pair, pair[::-1])
+    ]
+    assert floors == [pytest.approx(50), pytest.approx(50)]
+
+
+def test_what_runs_could_show_is_told() -> None:
+    """Three runs with 6.5 % of spread find about a fifth; single runs nothing."""
+    luck = random.Random(3)  # noqa: S311 - made values
+    told = compare([drawn("a", luck, 3), drawn("b", luck, 3)]).could_show["decode_tps"]
+    assert (told.runs, told.levels) == (3, 7)
+    assert told.spread_percent == pytest.approx(6.5, abs=2)
+    assert told.percent == pytest.approx(21, abs=8)
+    single = compare([drawn("a", luck, 1), drawn("b", luck, 1)]).could_show["decode_tps"]
+    assert (single.runs, single.spread_percent, single.percent) == (1, None, None)
+
+
+def test_an_older_stored_comparison_is_made_anew() -> None:
+    """One without an error rate tested each row alone."""
+    series = [made_series("a", {1: CLOSE[0]}), made_series("b", {1: CLOSE[1]})]
+    old = ComparisonResult(
+        rows=(ComparisonRow(metric="decode_tps", concurrency=1, values={"a": 1.0, "b": 2.0}, winner="b"),)
+    )
+    assert comparison_of(old, series).rows[0].winner is None
+    kept = compare(series, baseline="a")
+    assert comparison_of(kept, series) is kept
+
+
+def range_and(value: float, span: tuple[float, float]) -> ComparisonRow:
+    ranged = Series("r", (SeriesLevel(Load(1), {"output_tps": Figure(sum(span) / 2, span=span)}),), "f", "t")
+    plain = Series("p", (SeriesLevel(Load(1), {"output_tps": Figure(value)}),), "g", "t")
+    (row,) = compare([replace(ranged, published=True), replace(plain, published=True)]).rows
+    return row
+
+
+@pytest.mark.parametrize(
+    ("value", "ahead", "percent"),
+    [
+        (44.0, "r", 100 * (45 / 44 - 1)),
+        (48.0, None, None),
+        (52.0, None, None),
+        (60.0, "p", 100 * (60 / 55 - 1)),
+    ],
+)
+def test_a_range_is_beaten_or_not_by_its_nearest_end(
+    value: float, ahead: str | None, percent: float | None
+) -> None:
+    """45 to 55 beats 44 by its lower end, loses to 60 by its upper one, and leaves what lies inside open."""
+    row = range_and(value, (45.0, 55.0))
+    assert (row.winner, row.ahead) == (ahead, ahead)
+    assert row.percent == (None if percent is None else pytest.approx(percent))
+    assert row.ranges == {"r": (45.0, 55.0)}
+
+
+def test_lengths_that_are_alike_share_a_row() -> None:
+    """A preset's 20,000 tokens beside a published 19,570; c16 without a length beside c16 with one."""
+    own = [(1, 105, 256), (16, 105, 256), (1, 5000, 256), (1, 20_000, 256), (1, 39_000, 256)]
+    levels = tuple(
+        SeriesLevel(Load(*load), {"output_tps": Figure(1.0), "e2e_ms": Figure(1.0)}) for load in own
+    )
+    published = load_reference("spark-dgx-benchmark").series
+    found = compare([Series("own", levels, "f", "t", "openai/gpt-oss-120b"), *published])
+    beside = {
+        (row.metric, row.concurrency, row.pp): set(row.values) - {"own"}
+        for row in found.rows
+        if "own" in row.values
+    }
+    assert beside["e2e_ms", 1, 20_000] == {"spark-long-context", "spark-before-tuning"}
+    assert beside["e2e_ms", 1, 5000] == {"spark-long-context"}
+    assert "spark-batch-scaling" in beside["output_tps", 16, 105]
+    assert "h100-sxm-estimated" in beside["output_tps", 1, 105]
+    notes = "\n".join(found.notes)
+    assert "20,000 (own) beside 19,570 (spark-long-context)" in notes
+    assert "prompt length not told, laid beside the shortest prompts" in notes
+
+
+def test_a_series_keeps_its_own_alike_lengths_apart() -> None:
+    """5,000 and 5,200 tokens of one series are two rows."""
+    series = [
+        Series(
+            "a",
+            tuple(SeriesLevel(Load(1, pp, 8), {"decode_tps": Figure(1.0)}) for pp in (5000, 5200)),
+            "f",
+            "t",
+        ),
+        Series("b", (SeriesLevel(Load(1, 5100, 8), {"decode_tps": Figure(1.0)}),), "g", "t"),
+    ]
+    assert [sorted(load.pp or 0 for load in one) for one in aligned(series)] == [[5000, 5200], [5100]]
+
+
+def test_before_and_after_has_one_error_rate_too() -> None:
+    """Two sweeps of one server: of 30 differences at most 4 show a change; a real one is shown."""
+    luck = random.Random(11)  # noqa: S311 - made values
+    shown = [
+        any(row.significant for row in difference(drawn("a", luck, 3), drawn("a", luck, 3)).rows)
+        for _ in range(30)
+    ]
+    assert sum(shown) <= 4
+    after = difference(drawn("a", luck, 3), drawn("a", luck, 3, 1.4))
+    assert sum(row.better is True for row in after.rows if row.title == "Decode") >= 6
+    assert all((row.low_percent or 0) > 0 for row in after.rows if row.significant)
+    quiet = difference(drawn("a", luck, 3), drawn("a", luck, 3)).verdict
+    assert "3 runs that spread" in quiet
+    assert "find +" in quiet
