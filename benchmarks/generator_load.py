@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from truth import TruthProcess, go_first, ttft_s
+from truth_delivery import Delivery
 from truth_schedule import Pace, Stream
 
 from sparktop.model.load import Level, LoadMode
@@ -46,6 +47,7 @@ class Load:
     """One run as the client saw it and as the server did."""
 
     figures: LevelFigures
+    record: RunRecord
     finished: RunFinished
     traces: dict[str, RequestTrace]
     """By request, with the same keys as `streams`."""
@@ -101,9 +103,11 @@ class Generator:
                 return
             raise LoadFailedError(repr(message))
 
-    async def burst(self, concurrency: int, tokens: int, pace: Pace) -> Load:
+    async def burst(
+        self, concurrency: int, tokens: int, pace: Pace, delivery: Delivery | None = None
+    ) -> Load:
         """Make one run of a burst."""
-        return await self._make(self._load(concurrency, tokens), pace)
+        return await self._make(self._load(concurrency, tokens), pace, delivery)
 
     async def steady(self, concurrency: int, tokens: int, pace: Pace, duration_s: float) -> Load:
         """Make one run of steady load; all start within a tenth of a second."""
@@ -150,8 +154,8 @@ class Generator:
             timeouts=_LIMITS,
         )
 
-    async def _make(self, load: RunLoad, pace: Pace) -> Load:
-        self._truth.keep_to(pace)
+    async def _make(self, load: RunLoad, pace: Pace, delivery: Delivery | None = None) -> Load:
+        self._truth.keep_to(pace, delivery)
         record = RunRecord(load.id)
         cpu_began_s = cpu_s(self._worker.pid)
         async for message in self._worker.run(load):
@@ -166,6 +170,7 @@ class Generator:
         )
         return Load(
             measure_level(level, events),
+            record,
             record.finished,
             {trace.request_id: trace for trace in collect(events)},
             {stream.key: stream for stream in self._truth.streams()},
@@ -179,10 +184,13 @@ class Generator:
 
 
 @asynccontextmanager
-async def generator_on(truth: TruthProcess, core: int, *, realtime: bool = False) -> AsyncIterator[Generator]:
-    """Start a generator on one core and have it calibrated; it ends with the block."""
+async def generator_on(
+    truth: TruthProcess, core: int | None, *, realtime: bool = False
+) -> AsyncIterator[Generator]:
+    """Start a generator, on one core if given, and have it calibrated; it ends with the block."""
     async with await SweepWorker.start() as worker:
-        os.sched_setaffinity(worker.pid, {core})
+        if core is not None:
+            os.sched_setaffinity(worker.pid, {core})
         if realtime:
             go_first(worker.pid)
         found = Generator(worker, truth)

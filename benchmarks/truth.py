@@ -12,10 +12,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from truth_delivery import Delivery, delivery_fields
 from truth_schedule import Pace, Stream, pace_fields
 from truth_server import heard
 
@@ -65,9 +67,10 @@ class TruthProcess:
         """True when its process is gone."""
         return self._process.poll() is not None
 
-    def keep_to(self, pace: Pace) -> None:
-        """Have all requests forgotten and a pace kept."""
-        self._ask("POST", json.dumps(pace_fields(pace)))
+    def keep_to(self, pace: Pace, delivery: Delivery | None = None) -> None:
+        """Have all requests forgotten and a pace and a delivery kept: a token a chunk with its id if None."""
+        shown = {} if delivery is None else {"delivery": delivery_fields(delivery)}
+        self._ask("POST", json.dumps(pace_fields(pace) | shown))
 
     def streams(self) -> list[Stream]:
         """Give all requests since then, in the order of their arrival."""
@@ -99,6 +102,17 @@ class TruthProcess:
 def ttft_s(stream: Stream) -> float:
     """Give the time from the request's arrival to its first token."""
     return stream.stamps[0] - stream.arrived_at
+
+
+def tpot_s(stream: Stream) -> float:
+    """Return the mean time from one token to the next."""
+    return (stream.stamps[-1] - stream.stamps[0]) / (len(stream.stamps) - 1)
+
+
+def itl_s(streams: Iterable[Stream]) -> float:
+    """Return the mean of all gaps between consecutive tokens."""
+    gaps = [later - earlier for one in streams for earlier, later in pairwise(one.stamps)]
+    return sum(gaps) / len(gaps)
 
 
 def decode_tps(streams: Iterable[Stream]) -> float:

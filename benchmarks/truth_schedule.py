@@ -22,9 +22,11 @@ class Stream:
     made_tokens: int = 0
     """Given out by the timetable."""
     stamps: array[float] = field(default_factory=lambda: array("d"))
-    """Of each token, after its write."""
+    """Of each token, after its write; of one that is written later or never, when it was made."""
     lost_at: float | None = None
     """When its connection was closed, had it not ended by then."""
+    breaks_after: int | None = None
+    """Number of the token after which the server drops the connection."""
 
 
 class Timetable(Protocol):

@@ -2,10 +2,11 @@
 
 Speaks as much of vLLM's chat interface as a load generator asks for, on uvloop with protocols of its own.
 Truth of a request's TTFT is the stamp after the write of its first token less the stamp in `data_received`;
-nothing stands between these stamps and the socket. Reads are stamped first and looked at afterwards, so that
+nothing stands between these stamps and the socket. A token that is shown later or never (see
+`truth_delivery`) is stamped when it is made. Reads are stamped first and looked at afterwards, so that
 the last of a burst is not stamped late for the sake of the others.
 
-    POST /truth       a pace (see `truth_schedule`): forgets all requests and keeps to it from then on
+    POST /truth       a pace (see `truth_schedule`), perhaps a delivery: forgets all requests, keeps to them
     GET  /truth       all requests since then, with their stamps
     GET  /book.txt    a text to cut prompts from
 
@@ -30,9 +31,9 @@ from time import perf_counter
 from typing import Any, cast
 
 import uvloop
+from truth_delivery import Answer, Delivery, delivery_from
 from truth_schedule import FixedPace, Stream, Timetable, pace_from
 
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _BACKLOG = 4096
 _BOOK_SENTENCES = 4000
 _WORDS = (
@@ -40,11 +41,6 @@ _WORDS = (
     *("remembers", "crosses", "follows", "turns towards", "keeps", "leaves behind"),
 )
 _FIRST_PACE = FixedPace(first_token_s=0.01, token_gap_s=0.001)
-
-
-def chunk(data: bytes) -> bytes:
-    """Give a chunk of a body."""
-    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 class Connection(asyncio.Protocol):
@@ -57,8 +53,7 @@ class Connection(asyncio.Protocol):
         self._descriptor = -1
         self._buffer = b""
         self._stream: Stream | None = None
-        self._wants_usage = False
-        self._prompt_tokens = 0
+        self._stream_answer: Answer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open."""
@@ -89,42 +84,23 @@ class Connection(asyncio.Protocol):
             self._answer(method, path, body, at)
 
     def token(self, stream: Stream) -> None:
-        """Write a stream's next token and stamp it; around the first and the last what belongs there."""
-        number, last = len(stream.stamps), stream.asked_tokens - 1
-        if not number:
-            role = self._event(b'{"role":"assistant","content":""}', b"null", b"")
-            self._write(_HEAD + chunk(role))
-        finish = b'"length"' if number == last else b"null"
-        ids = b',"token_ids":[%d]' % (1000 + number)
-        self._write(chunk(self._event(b'{"content":" word"}', finish, ids)))
-        stream.stamps.append(perf_counter())
-        if number == last:
-            self._stream = None
-            self._write(self._ending(stream))
-
-    @staticmethod
-    def _event(delta: bytes, finish: bytes, ids: bytes) -> bytes:
-        return (
-            b'data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1760000000,'
-            b'"model":"truth","choices":[{"index":0,"delta":%s,"logprobs":null,"finish_reason":%s%s}]}\n\n'
-            % (delta, finish, ids)
-        )
-
-    def _ending(self, stream: Stream) -> bytes:
-        events = b""
-        if self._wants_usage:
-            usage = self._usage(stream.asked_tokens)
-            found = {"id": "chatcmpl-0", "model": "truth", "choices": [], "usage": usage}
-            events = chunk(b"data: %s\n\n" % json.dumps(found).encode())
-        return events + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
-
-    def _usage(self, generated: int) -> dict[str, int]:
-        prompt = self._prompt_tokens
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": generated,
-            "total_tokens": prompt + generated,
-        }
+        """Make a stream's next token and stamp it; write the chunk that shows it, if there is one now."""
+        answer = self._stream_answer
+        if answer is None:
+            return
+        number = len(stream.stamps)
+        data, shown = answer.token(number)
+        if data:
+            self._write(data)
+        at = perf_counter()
+        stream.stamps.append(at)
+        if self._server.delivery.together:
+            for one in shown:
+                stream.stamps[one] = at
+        if number == stream.asked_tokens - 1:
+            self._stream = self._stream_answer = None
+        elif number == stream.breaks_after and self._transport is not None:
+            self._transport.abort()
 
     def _answer(self, method: str, path: str, body: bytes, at: float) -> None:
         if path == "/v1/chat/completions":
@@ -142,14 +118,22 @@ class Connection(asyncio.Protocol):
             self._reply({"detail": "Not Found"}, status=b"404 Not Found")
 
     def _begin(self, asked: dict[str, Any], at: float) -> None:
-        self._prompt_tokens = sum(len(str(one.get("content")).split()) for one in asked["messages"])
-        self._wants_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
+        prompt_tokens = sum(len(str(one.get("content")).split()) for one in asked["messages"])
+        options = asked.get("stream_options") or {}
         if not asked.get("stream"):  # what a load generator asks before its load
             message = {"role": "assistant", "content": "word"}
             choice = {"index": 0, "message": message, "finish_reason": "length"}
-            self._reply({"id": "0", "model": "truth", "choices": [choice], "usage": self._usage(1)})
+            usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 1}
+            self._reply({"id": "0", "model": "truth", "choices": [choice], "usage": usage})
             return
         self._stream = Stream(str(asked.get("cache_salt", "")), at, int(asked["max_tokens"]))
+        self._stream_answer = Answer(
+            self._server.delivery,
+            self._stream.asked_tokens,
+            prompt_tokens,
+            usage=bool(options.get("include_usage")),
+            totals=bool(options.get("continuous_usage_stats")),
+        )
         self._server.begin(self, self._stream)
 
     def _reply(self, found: object, kind: str = "application/json", status: bytes = b"200 OK") -> None:
@@ -181,6 +165,7 @@ class TruthServer:
         """Begin with a quick pace."""
         self.streams: list[Stream] = []
         """All since the pace was set."""
+        self.delivery = Delivery(ids=True)
         self._loop = asyncio.get_running_loop()
         self._timetable: Timetable = _FIRST_PACE.timetable()
         self._connections: dict[Stream, Connection] = {}
@@ -189,8 +174,9 @@ class TruthServer:
         self._timer_at = float("inf")
 
     def keep_to(self, fields: dict[str, object]) -> None:
-        """Forget all requests and keep to a pace."""
+        """Forget all requests and keep to a pace and a delivery."""
         self._timetable = pace_from(fields).timetable()
+        self.delivery = delivery_from(fields.get("delivery"))
         self.streams.clear()
         self._connections.clear()
         gc.collect()
@@ -204,6 +190,9 @@ class TruthServer:
 
     def begin(self, connection: Connection, stream: Stream) -> None:
         """Take in a request."""
+        every = self.delivery.fail_every
+        if every is not None and len(self.streams) % every == every // 2:
+            stream.breaks_after = stream.asked_tokens // 3
         self.streams.append(stream)
         self._connections[stream] = connection
         self._timetable.add(stream)

@@ -28,10 +28,13 @@ class TokenSource(StrEnum):
     """What the number of tokens in a chunk was taken from, best first."""
 
     TOKEN_IDS = "token_ids"  # noqa: S105 - a word of the result file, no password
+    CHUNK_USAGE = "chunk_usage"
+    """The server's running total, sent with each chunk."""
     USAGE = "usage"
-    """The server's total at the end, spread over the chunks (each was told as one token while it ran)."""
+    """Each chunk is one token, checked against the server's total at the end. Where the two disagree, the
+    times of single tokens are unknown and every figure that needs them is withheld."""
     CHUNKS = "chunks"
-    """Nothing better was told: each chunk is taken for one token."""
+    """The server sends no counts: each chunk is taken for one token."""
 
 
 class EndReason(StrEnum):
@@ -130,11 +133,16 @@ class RequestEnded:
     cached_tokens: int | None = None
     """Of those, the ones that its prefix cache held."""
     generated_tokens: int | None = None
-    """As the server counted them; the token events add up to it when every token was told."""
+    """As the server counted them; the token events and `hidden_before` add up to it if every token's read is
+    known."""
     token_source: TokenSource | None = None
     """What the counts of its token events were taken from."""
     served_by: str | None = None
     """The backend that a router named in its answer."""
+    hidden_before: int = 0
+    """Tokens that the server counted before the first chunk that shows one, for example hidden reasoning."""
+    router_ms: float | None = None
+    """What a router added before the answer, in milliseconds, as it says in the answer's header."""
 
     @property
     def ok(self) -> bool:

@@ -131,8 +131,8 @@ class SplitRow:
     concurrency: int
     requests: Mapping[str, int]
     """By backend, all runs added up."""
-    overhead_ms: float | None = None
-    """What the router adds to the time to first token."""
+    overhead: str | None = None
+    """What the router adds, in words that say how that is known."""
     batches: Mapping[str, float] = field(default_factory=dict)
     """Mean batch of each backend while it computed anything."""
     runs: str | None = None

@@ -224,8 +224,8 @@ def _split_rows(one: SplitRow, width: int) -> list[Row]:
     if one.batches:
         ran = " | ".join(f"{mean:.1f}" for _, mean in sorted(one.batches.items()))
         pieces.append([label("batch "), (ran, "title")])
-    if one.overhead_ms is not None:
-        pieces.append([label("router "), (f"{one.overhead_ms:+.0f} ms".replace("-", "−"), "title")])
+    if one.overhead is not None:
+        pieces.append([label("router adds "), (one.overhead, "title")])
     if one.balance_word not in {None, BalanceWord.UNKNOWN.value}:
         pieces.append([label("balance "), (one.balance_word or "", "text")])
     start: Row = [(f"{fit(one.target, name)} ", "text"), (fit(f"c{one.concurrency}", 6), "title")]

@@ -10,8 +10,12 @@ from sparktop.sweep.endpoint import Endpoint
 from sparktop.sweep.plan import Api
 
 CACHE_SALT = "cache_salt"
-OPTIONAL_FIELDS = ("return_token_ids", CACHE_SALT, "min_tokens", "ignore_eos", "stream_options")
-"""What no OpenAI server must know; a server that refuses one is asked without it."""
+TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"
+OPTIONAL_FIELDS = (TOKEN_IDS, CACHE_SALT, "min_tokens", "ignore_eos", STREAM_OPTIONS, CHUNK_USAGE)
+"""What no OpenAI server must know; a server that refuses one is asked without it.
+
+`CHUNK_USAGE` is a part of `STREAM_OPTIONS`: the server's running total in each chunk.
+"""
 _PATHS = {Api.CHAT: "/v1/chat/completions", Api.COMPLETIONS: "/v1/completions"}
 
 
@@ -46,8 +50,9 @@ class BodyForm:
             found["prompt"] = prompt
         found |= {"max_tokens": output_tokens, "stream": True}
         optional: dict[str, object] = {
-            "stream_options": {"include_usage": True},
-            "return_token_ids": True,
+            STREAM_OPTIONS: {"include_usage": True}
+            | ({} if CHUNK_USAGE in self.dropped else {CHUNK_USAGE: True}),
+            TOKEN_IDS: True,
             "ignore_eos": True,
             "min_tokens": output_tokens,
         }

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
-from sparktop.model.load import RequestEnded
+from sparktop.model.load import RequestEnded, TokenSource
 from sparktop.model.text import clean
 from sparktop.sources.server_words import server_words
-from sparktop.sweep.body import OPTIONAL_FIELDS, BodyForm
+from sparktop.sweep.body import CHUNK_USAGE, OPTIONAL_FIELDS, STREAM_OPTIONS, BodyForm
 from sparktop.sweep.connection import ConnectionPool
 from sparktop.sweep.exchange import Exchange, Request, Terms
 from sparktop.sweep.passage import PassageSearch
@@ -85,7 +85,7 @@ class Calibration:
             )
             form = await self._accepted(form, tokens)
             prompt, length = await self._measure_length(form, tokens, is_exact=is_exact)
-            recipe = Recipe(form, prompt)
+            recipe = Recipe(self._lean(form), prompt)
         except CalibrationError as error:
             failure = error.failure
         except OSError as error:
@@ -129,12 +129,24 @@ class Calibration:
             if exchange.answer.status not in _BAD_REQUEST:
                 raise _unusable(end)
             said = bytes(exchange.words).decode("utf-8", "replace")
-            named = [name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said]
+            named = {name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said}
+            if STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
+                # The field itself is older and more widely known than this part of it.
+                named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
             words = server_words(bytes(exchange.words), self._command.target.api_key)
             if not named:
                 return await self._without_any(form, prompt, end, words)
             self._dropped |= dict.fromkeys(named, words)
             form = form.without(named)
+
+    def _lean(self, form: BodyForm) -> BodyForm:
+        """Return the form without the running totals where token ids tell the same: each costs bytes a chunk.
+
+        Behind a router other servers may answer later, so there both are asked for.
+        """
+        end = None if self._tried is None else self._tried.end
+        exact = end is not None and end.token_source is TokenSource.TOKEN_IDS
+        return form.without([CHUNK_USAGE]) if exact and not self._command.target.router else form
 
     async def _without_any(
         self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str

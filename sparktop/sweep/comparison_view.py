@@ -20,6 +20,7 @@ from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow, Co
 from sparktop.sweep.curve_view import measured
 from sparktop.sweep.definitions import METRICS, Metric
 from sparktop.sweep.independent import engines_sentences
+from sparktop.sweep.level_evidence import overhead_words
 from sparktop.sweep.level_marks import balance_word
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.run_split import split_words
@@ -146,7 +147,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
                     target=target.name,
                     concurrency=level.concurrency,
                     requests=level.served_by,
-                    overhead_ms=level.router_overhead_ms,
+                    overhead=overhead_words(level),
                     runs=split_words(level),
                     batches=level.busy_batch,
                     balance_word=balance_word(level),

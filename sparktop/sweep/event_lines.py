@@ -95,11 +95,13 @@ def _ended(event: RequestEnded) -> list[Any]:
         event.generated_tokens,
         None if event.token_source is None else event.token_source.value,
         event.served_by,
+        event.hidden_before,
+        event.router_ms,
     ]
 
 
 def _read_ended(rest: list[Any]) -> RequestEnded:
-    request_id, at, reason, error, prompt, cached, generated, source, served_by = rest
+    request_id, at, reason, error, prompt, cached, generated, source, served_by, hidden, router_ms = rest
     return RequestEnded(
         request_id=request_id,
         at=at,
@@ -110,4 +112,6 @@ def _read_ended(rest: list[Any]) -> RequestEnded:
         generated_tokens=generated,
         token_source=None if source is None else TokenSource(source),
         served_by=served_by,
+        hidden_before=hidden,
+        router_ms=router_ms,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -31,6 +32,9 @@ _TRAILING_S = 0.25
 """How long a connection may take to end its answer after the stream's last event."""
 _SPARE_TOKENS = 64
 _SERVED_BY_HEADERS = ("x-litellm-model-id", "x-litellm-model-api-base")
+_ROUTER_MS_HEADER = "x-litellm-overhead-duration-ms"
+_ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
+"""The header may also hold "None", or a negative number from two clocks that disagree: both are unknown."""
 _FAILED_FINISHES = frozenset({"error", "abort"})
 
 
@@ -81,6 +85,7 @@ class Exchange:
         self._terms = terms
         self._freed: Callable[[Exchange], None] | None = freed
         self._served_by: str | None = None
+        self._router_ms: float | None = None
         self._head_at: float | None = None
         self._most_tokens = 2 * request.output_tokens + _SPARE_TOKENS
         connection.reader = self
@@ -146,6 +151,8 @@ class Exchange:
             if value := clean(self.answer.headers.get(name, "")):
                 self._served_by = value
                 break
+        added = self.answer.headers.get(_ROUTER_MS_HEADER, "")
+        self._router_ms = float(added) if _ROUTER_MS.fullmatch(added) else None
 
     def _read_body(self, at: float, body: bytes) -> None:
         stream, log = self.stream, self._log
@@ -160,8 +167,9 @@ class Exchange:
         if count and had_tokens:
             log.later_tokens(at, count, self._served_by)
         elif count:
-            is_reasoning = stream.answer_from is None
-            log.first_token(self.request.request_id, at, count, self._served_by, reasoning=is_reasoning)
+            log.first_token(
+                self.request.request_id, at, count, self._served_by, reasoning=stream.is_reasoning
+            )
         if stream.error is not None:
             self._over(at, EndReason.ERROR, event_failure(self._blotted(stream.error), at, self._terms))
         elif stream.fault is not None:
@@ -190,7 +198,7 @@ class Exchange:
         elif not (stream.done or stream.finish_reason):
             message = f"the stream of {where} ended early, after {stream.tokens} tokens"
             self._fail(at, errors.TRUNCATED, message)
-        elif not stream.times:
+        elif not (stream.times or stream.counted().generated):
             self._fail(at, errors.NO_TOKENS, f"the stream of {where} held no token")
         else:
             reason = EndReason.LENGTH if stream.finish_reason == "length" else EndReason.STOP
@@ -207,7 +215,7 @@ class Exchange:
     def _over(self, at: float, reason: EndReason, error: RequestFailure | None) -> None:
         if self.end is not None:
             return
-        stream, usage = self.stream, self.stream.usage
+        tokens, usage = self.stream.counted(), self.stream.usage
         self.end = RequestEnded(
             request_id=self.request.request_id,
             at=at,
@@ -215,12 +223,13 @@ class Exchange:
             error=error,
             prompt_tokens=None if usage is None else usage.prompt_tokens,
             cached_tokens=None if usage is None else usage.cached_tokens,
-            generated_tokens=stream.generated_tokens(),
-            token_source=stream.token_source(),
+            generated_tokens=tokens.generated,
+            token_source=tokens.source,
             served_by=self._served_by,
+            hidden_before=tokens.hidden_before,
+            router_ms=self._router_ms,
         )
-        answer_from = len(stream.times) if stream.answer_from is None else stream.answer_from
-        self._log.request_ended(self.end, stream.times, stream.counts, answer_from)
+        self._log.request_ended(self.end, tokens.times, tokens.counts, tokens.answer_from)
         if reason is EndReason.ERROR and not self.answer.done:
             self._free(reusable=False)
 

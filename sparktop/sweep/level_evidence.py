@@ -116,8 +116,8 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     if level.error is not None:
         return
     yield from _own_facts(level)
-    if level.router_overhead_ms is not None:
-        yield "Router adds", f"{level.router_overhead_ms:.0f} ms to the median TTFT"
+    if (overhead := overhead_words(level)) is not None:
+        yield "Router adds", overhead
     if (server := _server_words(level)) is not None:
         yield "Server", server
     for name, side in level.hardware.items():
@@ -126,6 +126,16 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
     if level.padding_percent is not None:
         yield "Padding", f"{level.padding_percent:.1f} % of the batch"
+
+
+def overhead_words(level: LevelResult) -> str | None:
+    """Return what the router adds and how that is known; None where it is not."""
+    added_ms = level.own_overhead_ms
+    if added_ms is None:
+        return None
+    if level.router_overhead_from == "router":
+        return f"{added_ms:.0f} ms to a request, by its own count (median)"
+    return f"{added_ms:+.0f} ms to the median TTFT".replace("-", "−")
 
 
 def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from sparktop.model.load import Level, LoadEvent
-from sparktop.sweep.measure import LevelFigures, measure_level
+from sparktop.sweep.measure import LevelFigures, gaps_s, measure_level, timed
 from sparktop.sweep.request_errors import count_errors
 from sparktop.sweep.results import (
     LATENCIES,
@@ -62,8 +62,15 @@ def from_figures(figures: LevelFigures, events: Sequence[LoadEvent]) -> LevelRes
             cancelled=figures.cancelled,
             errors=dict(count_errors(events)),
         ),
-        tokens=TokenCounts(prompt=figures.prompt_tokens, generated=figures.generated_tokens),
+        tokens=TokenCounts(
+            prompt=figures.prompt_tokens,
+            generated=figures.generated_tokens,
+            hidden=figures.hidden_tokens,
+            hidden_requests=figures.hidden_requests,
+        ),
         tokens_from=figures.token_source,
+        router_overhead_ms=figures.router_ms,
+        router_overhead_from=None if figures.router_ms is None else "router",
         stream_tps=StreamRates.model_validate(figures.stream_tps) if figures.stream_tps else None,
         served_by=dict(figures.served_by),
         runs_split=split_by_run(told),
@@ -88,10 +95,10 @@ def _latency(name: str, figure: Distribution | None, traces: Sequence[RequestTra
 def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:
     """Give the mean of each run that has a value; of ITL over the run's gaps."""
     by_run: dict[int, list[float]] = {}
-    for trace in traces:
+    for trace in timed(traces) if name in {"itl_ms", "tpot_ms"} else traces:
         values = by_run.setdefault(trace.run, [])
         if name == "itl_ms":
-            values.extend(trace.gaps_s())
+            values.extend(gaps_s([trace]))
         elif (value := _ONE_VALUE[name](trace)) is not None:
             values.append(value)
     return tuple(1000 * fmean(by_run[run]) for run in sorted(by_run) if by_run[run])

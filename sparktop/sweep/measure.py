@@ -18,7 +18,7 @@ from operator import itemgetter
 from sparktop.model.failure import FailureKind
 from sparktop.model.load import EndReason, Level, LevelEnded, LevelStarted, LoadEvent, LoadMode, TokenSource
 from sparktop.sweep.statistics import Distribution, RateFigure, distribution, quantile, rate_figure
-from sparktop.sweep.trace import RequestTrace, collect
+from sparktop.sweep.trace import CERTAIN_SHARE, RequestTrace, collect
 
 FULL_SHARE = 0.95
 """Share of the concurrency that must be in flight in the window of `sustained_tps`."""
@@ -54,8 +54,12 @@ class LevelFigures:
     prompt_tokens: int | None
     """Of all requests that gave a token; None when one of them does not tell."""
     generated_tokens: int
+    hidden_tokens: int
+    """Of finished requests: generated tokens whose read is unknown and which a figure is withheld for."""
+    hidden_requests: int
+    """Finished requests with such tokens."""
     token_source: TokenSource | None
-    """The worst that any request had; None when none told."""
+    """The worst of the finished requests, of all where none has finished; None without any token."""
     served_by: Mapping[str, int]
     """Requests by the backend that a router named."""
     prefill_tps: RateFigure | None
@@ -69,10 +73,13 @@ class LevelFigures:
     ttft_ms: Distribution | None
     first_answer_ms: Distribution | None
     itl_ms: Distribution | None
-    """Of all gaps; with `chunks` as token source, of the gaps between reads that brought tokens."""
+    """Of all gaps between tokens; where no finished request is counted by its server, of the gaps between
+    reads that brought tokens."""
     tpot_ms: Distribution | None
     e2e_ms: Distribution | None
     stream_tps: StreamRate | None
+    router_ms: float | None
+    """Median of what a router says that it added ahead of each answer; None where it says nothing."""
 
 
 def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[LoadEvent]]]:
@@ -99,11 +106,10 @@ def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
     traces = collect(events)
     runs = _by_run(traces)
     ends = [trace.ended for trace in traces if trace.ended is not None]
-    sources = [end.token_source for end in ends if end.token_source is not None]
-    source = max(sources, key=list(TokenSource).index, default=None)
-    chunks = source is TokenSource.CHUNKS
     finished = [trace for trace in traces if trace.ok]
-    streams = sorted(tps for trace in finished if (tps := trace.stream_tps) is not None)
+    hidden = [trace for trace in finished if trace.hides_tokens]
+    streams = sorted(tps for trace in timed(finished) if (tps := trace.stream_tps) is not None)
+    added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
 
     def rate(of: Callable[[Sequence[RequestTrace]], float | None]) -> RateFigure | None:
         return rate_figure([of(run) for run in runs])
@@ -119,7 +125,9 @@ def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
         errors=Counter(end.error.kind for end in ends if end.error is not None),
         prompt_tokens=prompt_tokens(traces),
         generated_tokens=sum(trace.tokens for trace in traces),
-        token_source=source,
+        hidden_tokens=sum(trace.unplaced + trace.hidden_before for trace in hidden),
+        hidden_requests=len(hidden),
+        token_source=_worst_source(finished or traces),
         served_by=Counter(end.served_by for end in ends if end.served_by is not None),
         prefill_tps=rate(prefill_tps) if burst else None,
         decode_tps=rate(decode_tps) if burst else None,
@@ -131,11 +139,33 @@ def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
         ttfr_ms=_latency_ms(trace.ttfr_s for trace in finished),
         ttft_ms=_latency_ms(trace.ttft_s for trace in finished),
         first_answer_ms=_latency_ms(trace.first_answer_s for trace in finished),
-        itl_ms=_latency_ms(gap for trace in finished for gap in trace.gaps_s(chunks=chunks)),
-        tpot_ms=_latency_ms(trace.tpot_s for trace in finished),
+        itl_ms=_latency_ms(gaps_s(finished)),
+        tpot_ms=_latency_ms(trace.tpot_s for trace in timed(finished)),
         e2e_ms=_latency_ms(trace.e2e_s for trace in finished),
         stream_tps=StreamRate(quantile(streams, 0.1), quantile(streams, 0.5)) if streams else None,
+        router_ms=quantile(added, 0.5) if added else None,
     )
+
+
+def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
+    """Return the requests whose gaps between tokens count: those with counts by the server, if there are any.
+
+    A level in which some requests have such counts must not mix gaps of tokens with gaps of chunks.
+    """
+    return [trace for trace in finished if trace.is_counted] or finished
+
+
+def gaps_s(finished: Sequence[RequestTrace]) -> Iterator[float]:
+    """Yield the gaps between tokens of all requests whose tokens are placed (ITL)."""
+    for trace in timed(finished):
+        if trace.is_placed:
+            yield from trace.gaps_s(chunks=not trace.is_counted)
+
+
+def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
+    sources = [trace.ended.token_source for trace in traces if trace.ended is not None]
+    known = [source for source in sources if source is not None]
+    return max(known, key=list(TokenSource).index, default=None)
 
 
 def run_duration_s(run: Sequence[RequestTrace]) -> float:
@@ -151,22 +181,36 @@ def prompt_tokens(run: Sequence[RequestTrace]) -> int | None:
 
 
 def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Prompt tokens / (latest first token - earliest start)."""
-    firsts = [trace.first_token for trace in run if trace.first_token is not None]
+    """Prompt tokens / (latest first token - earliest start); None where the latest may not be a first."""
+    firsts = [(trace.first_token, trace) for trace in run if trace.first_token is not None]
     tokens = prompt_tokens(run)
     if not firsts or tokens is None:
         return None
-    return _per_second(tokens, max(firsts) - min(trace.start for trace in run))
+    latest, trace = max(firsts, key=itemgetter(0))
+    if trace.ttft_s is None:
+        return None
+    return _per_second(tokens, latest - min(trace.start for trace in run))
 
 
 def decode_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Tokens after each request's first timestamp / (latest last token - earliest first token)."""
+    """Tokens after each request's first read / (latest last token - earliest first read).
+
+    None where tokens that were made before the first read would have made another figure of it.
+    """
     streams = [trace.arrivals for trace in run if trace.arrivals]
-    if not streams:
+    if not streams or not _are_placed(run):
         return None
     tokens = sum(count for arrivals in streams for _, count in arrivals[1:])
-    window_s = max(arrivals[-1][0] for arrivals in streams) - min(arrivals[0][0] for arrivals in streams)
-    return _per_second(tokens, window_s)
+    begin = min(arrivals[0][0] for arrivals in streams)
+    end = max(arrivals[-1][0] for arrivals in streams)
+    shown = _per_second(tokens, end - begin)
+    unseen = sum(trace.hidden_before for trace in run)
+    if shown is not None and unseen:
+        # At its own pace each stream began so much earlier: the ramp is another share of that window.
+        began = min(trace.likely_first_s for trace in run if trace.likely_first_s is not None)
+        likely = (tokens + unseen) / (end - began)
+        return shown if abs(likely - shown) <= CERTAIN_SHARE * shown else None
+    return shown
 
 
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
@@ -175,6 +219,8 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
     Each stream's time is from its first to its last token within an interval: a batch's tokens come in one
     clump a step, and an interval that ends with one stream's token would lose those that follow it.
     """
+    if not _are_placed(run):
+        return None
     streams = [arrivals for trace in run if (arrivals := trace.arrivals)]
     spans = spans_with([(arrivals[0][0], arrivals[-1][0]) for arrivals in streams], concurrency)
     tokens, whole_s = 0.0, 0.0
@@ -190,13 +236,15 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
 
 def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Tokens / time while at least 95 % of the concurrency is in flight: neither ramp nor drain."""
+    if not _are_placed(run, and_first=True):
+        return None
     spans = spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency)
     return _rate_within(run, _joined(spans))
 
 
 def peak_tps(run: Sequence[RequestTrace]) -> float | None:
     """Most tokens in any second; None for a run shorter than that."""
-    if run_duration_s(run) < PEAK_WINDOW_S:
+    if run_duration_s(run) < PEAK_WINDOW_S or not _are_placed(run, and_first=True):
         return None
     times, upto = _arrivals(run)
     before = [0, *upto]
@@ -235,6 +283,15 @@ def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
                 found.append((since, at))
             since = None
     return found
+
+
+def _are_placed(run: Sequence[RequestTrace], *, and_first: bool = False) -> bool:
+    """Return whether the times of almost all tokens of a run are known.
+
+    `and_first`: also of those made before the first that a chunk shows.
+    """
+    missing = sum(trace.unplaced + (trace.hidden_before if and_first else 0) for trace in run)
+    return missing <= CERTAIN_SHARE * sum(trace.tokens for trace in run)
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:

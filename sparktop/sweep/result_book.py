@@ -24,7 +24,7 @@ from sparktop.sweep.results import (
     SweepResult,
     TargetResult,
 )
-from sparktop.sweep.router_side import router_overhead_ms
+from sparktop.sweep.router_side import direct_overhead_ms
 from sparktop.sweep.series import series_of
 from sparktop.sweep.slo import words_of
 from sparktop.sweep.slo_search import SloSearch
@@ -138,9 +138,9 @@ class ResultBook:
                 changed.append(target)
                 continue
             levels = tuple(
-                one.model_copy(
-                    update={"router_overhead_ms": router_overhead_ms(asked[target.name], one, by_name, urls)}
-                )
+                one
+                if one.router_overhead_from == "router"
+                else _with_overhead(one, direct_overhead_ms(asked[target.name], one, by_name, urls))
                 for one in target.levels
             )
             changed.append(target.model_copy(update={"levels": levels}))
@@ -175,6 +175,11 @@ class ResultBook:
             trustworthy=not reasons,
             reasons=reasons,
         )
+
+
+def _with_overhead(level: LevelResult, direct_ms: float | None) -> LevelResult:
+    source = None if direct_ms is None else "direct"
+    return level.model_copy(update={"router_overhead_ms": direct_ms, "router_overhead_from": source})
 
 
 def _plan_result(plan: Plan) -> PlanResult:

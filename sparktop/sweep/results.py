@@ -71,6 +71,10 @@ class TokenCounts(Part):
 
     prompt: Count | None = None
     generated: Count | None = None
+    hidden: Count | None = None
+    """Generated tokens that no chunk shows and whose times are unknown; None in an older file."""
+    hidden_requests: Count | None = None
+    """Finished requests with such tokens."""
 
 
 class StreamRates(Part):
@@ -196,6 +200,11 @@ class LevelResult(Part):
     busy_batch: dict[Text, Value] = Field(default_factory=dict)
     """Mean batch of each backend while it computed anything; without those where it is unknown."""
     router_overhead_ms: Number = None
+    """What a router adds to a request; `router_overhead_from` says how that is known."""
+    router_overhead_from: Literal["router", "direct"] | None = None
+    """`router`: the median of its own count, in a header of each answer. `direct`: at c = 1, its median TTFT
+    less that of its backends asked directly. None in an older file: there it was such a difference at any
+    concurrency, which holds uneven load as well."""
     server: ServerSide | None = None
     backends: dict[Text, BackendSide] = Field(default_factory=dict)
     """The servers one by one; empty in a file that is older than this part."""
@@ -209,6 +218,12 @@ class LevelResult(Part):
     """None for a level with very many requests."""
     uncounted: UncountedRequests | None = None
     """None where there is none, or very many."""
+
+    @property
+    def own_overhead_ms(self) -> float | None:
+        """What the router itself adds; None where the file's figure may hold uneven load as well."""
+        is_own = self.router_overhead_from is not None or self.concurrency == 1
+        return self.router_overhead_ms if is_own else None
 
     def rate(self, metric: str) -> Rate | None:
         """Give one of `RATES`."""

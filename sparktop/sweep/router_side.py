@@ -63,26 +63,26 @@ def router_side(
     return found
 
 
-def router_overhead_ms(
+def direct_overhead_ms(
     target: SweepTarget, level: LevelResult, others: Mapping[str, TargetResult], urls: Mapping[str, str]
 ) -> float | None:
-    """Give the router's median TTFT less its backends' own, from direct levels of the same sweep.
+    """Return a router's median TTFT at c = 1 less that of its backends at c = 1 in the same sweep.
 
-    A backend behind a router gets its share of the concurrency, so it is held against its own level of that
-    size: c = 16 over two backends against c = 8. None where no backend was measured so. `others` are the
-    targets by name, `urls` where each stands.
+    With more requests at once the difference is mostly how evenly the router spreads them, not what it takes
+    itself: None there, and where no backend was measured at c = 1. `others` are the targets by name, `urls`
+    where each stands.
     """
     behind = set(target.backends.values())
-    share, rest = divmod(level.concurrency, max(1, len(behind)))
-    wanted = max(1, share) if not rest or level.concurrency < len(behind) else None
-    if target.kind is not TargetKind.ROUTER or level.ttft_ms is None or level.ttft_ms.p50 is None:
+    if target.kind is not TargetKind.ROUTER or level.concurrency != 1:
+        return None
+    if level.ttft_ms is None or level.ttft_ms.p50 is None:
         return None
     direct = [
         one.ttft_ms.p50
         for name, result in others.items()
         if urls.get(name) in behind
         for one in result.levels
-        if (one.concurrency, one.pp, one.tg) == (wanted, level.pp, level.tg)
+        if (one.concurrency, one.pp, one.tg) == (1, level.pp, level.tg)
         and one.ttft_ms is not None
         and one.ttft_ms.p50 is not None
     ]

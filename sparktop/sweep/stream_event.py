@@ -17,8 +17,11 @@ _WORDS_LIMIT = 90
 _TOKEN_IDS = re.compile(rb'"token_ids":\s?\[([0-9, ]+)\]')
 _TEXT = re.compile(rb'"(?:content|text)":\s?"[^"]')
 _PROMPT_IDS = b'"prompt_token_ids":'
+_TOTAL = b'"completion_tokens":'
+_NUMBER = re.compile(rb"\s?([0-9]{1,9})[,}]")
 _TEXT_KEYS = ("content",)
 _REASONING_KEYS = ("reasoning_content", "reasoning")
+_CALL_KEYS = ("tool_calls", "function_call")
 
 
 class BadEventError(Exception):
@@ -39,8 +42,12 @@ class StreamEvent:
     """One event."""
 
     tokens: int = 0
-    """Told by ids, else 1 where there is text."""
+    """The number of its token ids, else 1 if it has text, reasoning or a part of a tool call."""
     has_ids: bool = False
+    total: int | None = None
+    """The server's running count of generated tokens, with `continuous_usage_stats`."""
+    is_empty: bool = False
+    """It has an empty text and no role: perhaps a token that left no text."""
     reasoning: bool = False
     """Its tokens are reasoning and nothing else."""
     finish_reason: str | None = None
@@ -54,6 +61,7 @@ class StreamEvent:
 
 _BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in range(65))
 _BY_TEXT = StreamEvent(1, is_plain=True)
+_BY_TOTAL = tuple(StreamEvent(1, total=count, is_plain=True) for count in range(4097))
 
 
 def read_event(data: bytes) -> StreamEvent:
@@ -66,18 +74,33 @@ def read_event(data: bytes) -> StreamEvent:
         len(data) < _FAST_BYTES
         and b'"reasoning' not in data
         and b'"error"' not in data
-        and b'"usage":{' not in data
-        and b'"usage": {' not in data
-        and (b'"finish_reason":null' in data or b'"finish_reason": null' in data)
+        and (
+            b'"finish_reason":null' in data
+            or b'"finish_reason": null' in data
+            or (b'"finish_reason"' not in data and b'"choices"' in data)
+        )
         and data.endswith(b"}")
     ):
+        total = data.rfind(_TOTAL)
         found = _TOKEN_IDS.search(data)
         if found is not None:
             count = found[1].count(b",") + 1
-            return _BY_IDS[count] if count < len(_BY_IDS) else StreamEvent(count, has_ids=True, is_plain=True)
+            if total < 0 and count < len(_BY_IDS):
+                return _BY_IDS[count]
+            return StreamEvent(count, has_ids=True, total=_number_at(data, total), is_plain=True)
         if _TEXT.search(data) is not None:
-            return _BY_TEXT
+            if total < 0:
+                return _BY_TEXT
+            told = _number_at(data, total)
+            if told is not None and told < len(_BY_TOTAL):
+                return _BY_TOTAL[told]
     return _read_all(data)
+
+
+def _number_at(data: bytes, key: int) -> int | None:
+    """Return the whole number after the key `completion_tokens` at offset `key`; None if it has none."""
+    found = _NUMBER.match(data, key + len(_TOTAL)) if key >= 0 else None
+    return None if found is None else int(found[1])
 
 
 def _read_all(data: bytes) -> StreamEvent:
@@ -105,17 +128,29 @@ def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None)
     fields = delta if isinstance(delta, dict) else {}
     ids = choice.get("token_ids")
     told = len(ids) if isinstance(ids, list) else 0
-    answers = any(fields.get(key) for key in _TEXT_KEYS) or bool(choice.get("text"))
+    text = bool(choice.get("text")) or any(fields.get(key) for key in _TEXT_KEYS)
+    answers = text or any(fields.get(key) for key in _CALL_KEYS)
     reasons = any(fields.get(key) for key in _REASONING_KEYS)
     finish = choice.get("finish_reason")
+    shown = told or int(answers or reasons)
+    # A usage beside no choice, or beside one that brings nothing, closes the stream: it counts no chunk.
+    is_chunk = bool(shown or finish) or _is_empty(choice)
     return StreamEvent(
-        tokens=told or int(answers or reasons),
+        tokens=shown,
         has_ids=told > 0,
+        total=usage.generated_tokens if usage is not None and is_chunk else None,
+        is_empty=not shown and not finish and "role" not in fields and _is_empty(choice),
         reasoning=reasons and not answers,
         finish_reason=clean(finish, 40) if finish else None,
         usage=usage,
         model=model,
     )
+
+
+def _is_empty(choice: dict[str, Any]) -> bool:
+    """Return whether a choice has a text, and that is empty."""
+    delta = choice.get("delta")
+    return choice.get("text") == "" or (isinstance(delta, dict) and delta.get("content") == "")
 
 
 def _without_prompt_ids(data: bytes) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from enum import StrEnum
 
-from sparktop.model.load import TokenSource
 from sparktop.sweep.sse import EventSplitter, EventTooLargeError
 from sparktop.sweep.stream_event import DONE, BadEventError, StreamEvent, Usage, read_event
+from sparktop.sweep.token_count import CountedTokens, TokenCount
 
 
 class Fault(StrEnum):
@@ -21,17 +21,14 @@ class TokenStream:
     """Takes the body of an answer, read by read."""
 
     __slots__ = (
-        "_all_ids",
+        "_count",
         "_splitter",
-        "answer_from",
-        "counts",
         "done",
         "error",
         "fault",
         "finish_reason",
         "has_begun",
         "model",
-        "times",
         "tokens",
         "usage",
     )
@@ -40,14 +37,8 @@ class TokenStream:
         """Begin with nothing."""
         self.has_begun = False
         """True once an event came, whatever it held."""
-        self.times: array[float] = array("d")
-        """Of each read that brought tokens."""
-        self.counts: list[int] = []
-        """Tokens of each of those reads."""
         self.tokens = 0
-        """All that came; where no ids are told, each chunk is one."""
-        self.answer_from: int | None = None
-        """Index of the first read with something else than reasoning."""
+        """All that came, as far as is known before the end."""
         self.done = False
         """True after the event that ends a stream."""
         self.error: str | None = None
@@ -58,11 +49,25 @@ class TokenStream:
         self.usage: Usage | None = None
         self.model: str | None = None
         """What the server says that it answers with, clean."""
-        self._all_ids = True
+        self._count = TokenCount()
         self._splitter = EventSplitter()
 
+    @property
+    def times(self) -> array[float]:
+        """Time of each read so far that certainly brought tokens."""
+        return self._count.times
+
+    @property
+    def is_reasoning(self) -> bool:
+        """True as long as all tokens were reasoning."""
+        return self._count.answer_at is None
+
     def feed(self, at: float, body: bytes) -> int:
-        """Take in what a read at `at` held; give the number of tokens."""
+        """Parse what a read at `at` held; return the number of its tokens.
+
+        The number is for live figures: of the first read it is what its chunks show, because a server that
+        hides the beginning of an answer counts all of that in the first chunk.
+        """
         try:
             found = self._splitter.feed(body)
         except EventTooLargeError:
@@ -71,53 +76,53 @@ class TokenStream:
         if not found:
             return 0
         self.has_begun = True
-        count, is_reasoning = 0, True
+        counter = self._count
+        count, shown, is_reasoning = 0, 0, True
         for data in found:
-            if data == DONE:
-                self.done = True
+            event = self._read(data)
+            if event is None:
                 break
-            try:
-                event = read_event(data)
-            except BadEventError:
-                self.fault = Fault.NO_JSON
-                break
-            if event.tokens:
-                count += event.tokens
+            stands_for = counter.chunk(event.tokens, event.total, has_ids=event.has_ids)
+            if stands_for:
+                count += stands_for
+                shown += event.tokens or 1
                 is_reasoning &= event.reasoning
-                self._all_ids &= event.has_ids
             if event.is_plain:
                 continue
+            if not stands_for:
+                self._note_silent(at, event)
             self._note(event)
-            if self.error is not None:
-                break
-        if count:
-            self._add(at, count, is_reasoning=is_reasoning)
-        return count
+        if not count:
+            return 0
+        self.tokens += count
+        is_first = not counter.times
+        counter.read(at, count, is_reasoning=is_reasoning)
+        return shown if is_first else count
 
-    def token_source(self) -> TokenSource | None:
-        """Tell what the counts can be taken for: the best that agrees with the server's own total."""
-        told = None if self.usage is None else self.usage.generated_tokens
-        if not self.times:
+    def counted(self) -> CountedTokens:
+        """Return the tokens of the answer, now that it is over."""
+        return self._count.counted(None if self.usage is None else self.usage.generated_tokens)
+
+    def _read(self, data: bytes) -> StreamEvent | None:
+        """Return an event; None after the last that counts."""
+        if data == DONE:
+            self.done = True
+        if self.done or self.error is not None:
             return None
-        if self._all_ids and told in {None, self.tokens}:
-            return TokenSource.TOKEN_IDS
-        return TokenSource.CHUNKS if told is None else TokenSource.USAGE
+        try:
+            return read_event(data)
+        except BadEventError:
+            self.fault = Fault.NO_JSON
+            return None
 
-    def generated_tokens(self) -> int | None:
-        """Give the server's total, else what its ids add up to, else None."""
-        if self.usage is not None and self.usage.generated_tokens is not None:
-            return self.usage.generated_tokens
-        return self.tokens if self._all_ids and self.times else None
+    def _note_silent(self, at: float, event: StreamEvent) -> None:
+        if event.finish_reason is not None:
+            self._count.finish(at)
+        elif event.is_empty:
+            self._count.empty(at)
 
     def _note(self, event: StreamEvent) -> None:
         self.error = event.error
         self.finish_reason = event.finish_reason or self.finish_reason
         self.usage = event.usage or self.usage
         self.model = event.model or self.model
-
-    def _add(self, at: float, count: int, *, is_reasoning: bool) -> None:
-        if self.answer_from is None and not is_reasoning:
-            self.answer_from = len(self.times)
-        self.tokens += count
-        self.times.append(at)
-        self.counts.append(count)

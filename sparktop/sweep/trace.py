@@ -15,6 +15,9 @@ from sparktop.model.load import (
     TokenSource,
 )
 
+CERTAIN_SHARE = 0.01
+"""A figure is withheld where tokens of unknown time could change it by more than this share."""
+
 
 @dataclass(slots=True, eq=False)
 class RequestTrace:
@@ -45,13 +48,59 @@ class RequestTrace:
 
     @property
     def tokens(self) -> int:
-        """Tokens that have come."""
+        """Generated tokens: by the server's count once it has finished them, before that those that came."""
+        if self.ended is not None and self.ended.ok and self.ended.generated_tokens is not None:
+            return self.ended.generated_tokens
+        return self.placed
+
+    @property
+    def placed(self) -> int:
+        """Tokens whose read is known."""
         return sum(count for _, count in self.arrivals)
 
     @property
+    def hidden_before(self) -> int:
+        """Tokens known to have been made before the first read that brought one."""
+        return 0 if self.ended is None else self.ended.hidden_before
+
+    @property
+    def unplaced(self) -> int:
+        """Tokens by which the server's count differs from all whose place is known."""
+        if self.ended is None or not self.ended.ok or self.ended.generated_tokens is None:
+            return 0
+        return abs(self.ended.generated_tokens - self.placed - self.hidden_before)
+
+    @property
+    def is_placed(self) -> bool:
+        """True when the time of almost every token after the first read is known."""
+        return self.unplaced <= CERTAIN_SHARE * self.tokens
+
+    @property
+    def is_counted(self) -> bool:
+        """True when the server's counts say how many tokens its chunks hold."""
+        return self.ended is None or self.ended.token_source is not TokenSource.CHUNKS
+
+    @property
+    def hides_tokens(self) -> bool:
+        """True when a figure of this request is withheld because the times of some tokens are unknown."""
+        return not self.is_placed or (self.unplaced + self.hidden_before > 0 and self.ttft_s is None)
+
+    @property
+    def router_ms(self) -> float | None:
+        """What a router says that it added before the answer."""
+        return None if self.ended is None else self.ended.router_ms
+
+    @property
     def first_token(self) -> float | None:
-        """When the first token came."""
+        """When the first token came that a chunk shows."""
         return self.arrivals[0][0] if self.arrivals else None
+
+    @property
+    def likely_first_s(self) -> float | None:
+        """Time of the first token if those before the first read were made at the pace of the others."""
+        if self.first_token is None:
+            return None
+        return self.first_token - self.hidden_before * (self._tpot_s or 0.0)
 
     @property
     def last_token(self) -> float | None:
@@ -72,8 +121,14 @@ class RequestTrace:
 
     @property
     def ttft_s(self) -> float | None:
-        """First token - start; reasoning counts."""
-        return None if self.first_token is None else self.first_token - self.start
+        """First token - start; reasoning counts. None where tokens may precede the first that is shown."""
+        if self.first_token is None:
+            return None
+        ttft_s = self.first_token - self.start
+        unseen = self.unplaced + self.hidden_before
+        if unseen and (self._tpot_s is None or unseen * self._tpot_s > CERTAIN_SHARE * ttft_s):
+            return None
+        return ttft_s
 
     @property
     def first_answer_s(self) -> float | None:
@@ -87,15 +142,22 @@ class RequestTrace:
 
     @property
     def tpot_s(self) -> float | None:
-        """(Last - first) / (tokens - 1); None for a single token."""
-        if len(self.arrivals) < 2 or self.tokens < 2:  # noqa: PLR2004 - a gap has two ends
-            return None
-        return (self.arrivals[-1][0] - self.arrivals[0][0]) / (self.tokens - 1)
+        """(Last - first read) / tokens after the first read; None for a single read, or if they are unknown.
+
+        With a single token in the first read, as a prefill makes it, that is (last - first) / (tokens - 1).
+        """
+        return self._tpot_s if self.is_placed else None
 
     @property
     def stream_tps(self) -> float | None:
-        """(Tokens - 1) / (last - first)."""
-        return None if self.tpot_s is None else 1 / self.tpot_s
+        """Tokens after the first read / (last - first read)."""
+        tpot_s = self.tpot_s
+        return None if tpot_s is None else 1 / tpot_s
+
+    @property
+    def _tpot_s(self) -> float | None:
+        later = self.placed - self.arrivals[0][1] if self.arrivals else 0
+        return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
     def gaps_s(self, *, chunks: bool = False) -> Iterator[float]:
         """Give the gaps between consecutive tokens (ITL); of n tokens in one read, n times an nth of its gap.
@@ -108,10 +170,7 @@ class RequestTrace:
 
 
 def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
-    """Put the events of requests together, in the order of their starts; without a start they are left out.
-
-    Where only the server told at the end how many tokens there were, they are spread over the reads.
-    """
+    """Return a trace for each request that started, in the order of their starts."""
     traces: dict[str, RequestTrace] = {}
     for event in events:
         if isinstance(event, RequestStarted):
@@ -130,8 +189,6 @@ def _add(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | Req
         trace.ended = event
         if event.prompt_tokens is not None:
             trace.prompt_tokens = event.prompt_tokens
-        if event.token_source is TokenSource.USAGE and event.generated_tokens is not None:
-            trace.arrivals = spread(trace.arrivals, event.generated_tokens)
         return
     if trace.first_event is None:
         trace.first_event = event.at
@@ -144,18 +201,3 @@ def _add(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | Req
         arrivals[-1] = (event.at, arrivals[-1][1] + event.count)
     else:
         arrivals.append((event.at, event.count))
-
-
-def spread(arrivals: list[tuple[float, int]], total: int) -> list[tuple[float, int]]:
-    """Spread so many tokens over reads by the chunks that each brought; reads left without one go."""
-    chunks = sum(count for _, count in arrivals)
-    placed, seen = 0, 0
-    result: list[tuple[float, int]] = []
-    for at, count in arrivals:
-        seen += count
-        # At least one in the first read: it was a token event.
-        upto = max(seen * total // chunks, min(1, total))
-        if upto > placed:
-            result.append((at, upto - placed))
-            placed = upto
-    return result

@@ -16,6 +16,7 @@ CLIENT_LAG, QUEUE_LIMITED, CACHE_HITS = "client_lag", "queue_limited", "cache_hi
 FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismatch", "short_output"
 TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
 ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
+HIDDEN_TOKENS = "hidden_tokens"
 
 MOST_LAG_MS = 10.0
 """p99 of the generator's own event loop."""
@@ -30,6 +31,12 @@ LEAST_LIFETIMES = 3
 LEAST_RUNS = 3
 MOST_THROTTLED_PERCENT = 1.0
 MOST_CLOCK_SHIFT = 0.03
+
+_BY_TOKEN = (
+    *(("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("tpot_ms", "TPOT")),
+    *(("decode_tps", "decode"), ("pure_decode_tps", "pure decode"), ("sustained_tps", "sustained")),
+)
+"""Figures that need the times of single tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *_queue(facts, level),
         *_cache(facts),
         *_counts(facts),
+        *_hidden(plan, level),
         *_output(plan, level),
         *_length(plan, level, facts),
         *_machines(facts),
@@ -170,6 +178,20 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
             code=COUNT_MISMATCH,
             message=f"{asked.generated} tokens came{apart}, the server counted {made:.0f}",
         )
+
+
+def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
+    """Tokens that the server counted and that no chunk shows."""
+    hidden, requests = level.tokens.hidden, level.tokens.hidden_requests
+    if not hidden or not requests:
+        return
+    of_tokens = "" if level.tokens.generated is None else f" of {level.tokens.generated}"
+    other_mode = "decode_tps" if plan.mode is LoadMode.STEADY else "sustained_tps"
+    withheld = [title for name, title in _BY_TOKEN if name != other_mode and getattr(level, name) is None]
+    cost = f"{', '.join(withheld)} cannot be measured" if withheld else "latencies leave those requests out"
+    which = f"{requests} of {level.requests.ok} requests"
+    message = f"no chunk shows {hidden}{of_tokens} tokens ({which}): {cost}"
+    yield Validity(code=HIDDEN_TOKENS, message=message)
 
 
 def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:

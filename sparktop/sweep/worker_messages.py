@@ -8,10 +8,10 @@ A calibration gives one `Calibrated`. What cannot be done at all gives one `Refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparktop.model.load import LoadEvent, LoadMode, RequestEnded, Tokens, TokenSource
+from sparktop.model.load import FirstToken, LoadEvent, LoadMode, RequestEnded, Tokens, TokenSource
 from sparktop.sweep.plan import Api, Timeouts
 from sparktop.sweep.request_errors import RequestFailure
 
@@ -178,12 +178,12 @@ class RequestTokens:
     answer_from: int = 0
     """Index of the first read that held something else than reasoning."""
 
-    def later(self, request_id: str) -> Iterable[Tokens]:
-        """Give the events of all reads but the first, which `FirstToken` told."""
+    def events(self, request_id: str) -> Iterator[FirstToken | Tokens]:
+        """Yield the event of each read."""
         pairs = zip(self.at, self.counts, strict=True)
         for index, (at, count) in enumerate(pairs):
-            if index:
-                yield Tokens(request_id, at, count, index < self.answer_from)
+            kind = Tokens if index else FirstToken
+            yield kind(request_id, at, count, index < self.answer_from)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +261,15 @@ WorkerMessage = Ready | Calibrated | Batch | TokenTimes | RunFinished | Refused 
 
 
 def with_tokens(events: Iterable[LoadEvent], tokens: Mapping[str, RequestTokens]) -> list[LoadEvent]:
-    """Put every `Tokens` event back where it belongs: before the end of its request."""
+    """Insert the exact token events of each request before its end.
+
+    They replace its `FirstToken`, which was written before the server's counts were known.
+    """
     whole: list[LoadEvent] = []
     for event in events:
+        if isinstance(event, FirstToken) and event.request_id in tokens:
+            continue
         if isinstance(event, RequestEnded) and (times := tokens.get(event.request_id)) is not None:
-            whole.extend(times.later(event.request_id))
+            whole.extend(times.events(event.request_id))
         whole.append(event)
     return whole

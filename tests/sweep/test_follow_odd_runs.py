@@ -210,7 +210,9 @@ async def test_no_file_fills_the_memory(tmp_path: Path, monkeypatch: pytest.Monk
     (told,) = [one for one in run.view().notices if "passed over" in one]
     assert told == "8 lines passed over: 8 of too many tokens"
     assert run.result is not None
-    assert [one.tokens.generated for one in run.result.targets[0].levels] == [8, 8]
+    levels = run.result.targets[0].levels
+    assert [one.tokens.generated for one in levels] == [12, 12]
+    assert all("hidden_tokens" in {one.code for one in level.validity} for level in levels)
 
 
 async def test_a_load_that_comes_again_replaces_its_level(tmp_path: Path) -> None:

@@ -258,8 +258,8 @@ def test_a_steady_level_has_no_burst_figures() -> None:
     assert figures.sustained_tps.mean == pytest.approx(1.0)
 
 
-def test_the_worst_token_source_is_the_levels() -> None:
-    """One request whose chunks were taken for tokens makes the level's gaps chunk gaps."""
+def test_a_request_without_counts_does_not_turn_token_gaps_into_chunk_gaps() -> None:
+    """The level names its worst source; its gaps are those of the requests that the server counted."""
     events: list[LoadEvent] = [
         RequestStarted("a", 0.0),
         FirstToken("a", 1.0),
@@ -276,7 +276,11 @@ def test_the_worst_token_source_is_the_levels() -> None:
     assert exact.itl_ms is not None
     assert rough.itl_ms is not None
     assert (exact.itl_ms.mean, exact.itl_ms.count) == (1000.0, 2)
-    assert (rough.itl_ms.mean, rough.itl_ms.count) == (2000.0, 1)
+    assert (rough.itl_ms.mean, rough.itl_ms.count) == (1000.0, 2)
+    uncounted = RequestEnded("a", 3.0, EndReason.STOP, token_source=TokenSource.CHUNKS)
+    chunks = measure_level(level, [*events[:3], uncounted])
+    assert chunks.itl_ms is not None
+    assert (chunks.itl_ms.mean, chunks.itl_ms.count) == (2000.0, 1)
     assert rough.served_by == {"left": 2}
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktop.model.load import (
     EndReason,
@@ -14,9 +12,8 @@ from sparktop.model.load import (
     RequestStarted,
     ResponseStarted,
     Tokens,
-    TokenSource,
 )
-from sparktop.sweep.trace import RequestTrace, collect, spread
+from sparktop.sweep.trace import RequestTrace, collect
 
 
 def one(*events: LoadEvent) -> RequestTrace:
@@ -86,24 +83,45 @@ def test_the_servers_count_of_the_prompt_wins() -> None:
     assert one(RequestEnded("a", 11.0, EndReason.STOP, prompt_tokens=9)).prompt_tokens == 9
 
 
-def test_a_total_told_at_the_end_is_spread_over_the_reads() -> None:
-    """Six tokens in three chunks: two each; token ids would have been counted already."""
-    events = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
-    end = RequestEnded("a", 13.0, EndReason.STOP, generated_tokens=6, token_source=TokenSource.USAGE)
-    assert one(*events, end).arrivals == [(11.0, 2), (12.0, 2), (13.0, 2)]
-    known = RequestEnded("a", 13.0, EndReason.STOP, generated_tokens=6, token_source=TokenSource.TOKEN_IDS)
-    assert one(*events, known).arrivals == [(11.0, 1), (12.0, 1), (13.0, 1)]
+def ended(generated: int | None, hidden_before: int = 0) -> RequestEnded:
+    return RequestEnded("a", 13.0, EndReason.STOP, generated_tokens=generated, hidden_before=hidden_before)
 
 
-@given(chunks=st.lists(st.integers(1, 5), max_size=20), total=st.integers(0, 200))
-def test_spreading_keeps_the_total(chunks: list[int], total: int) -> None:
-    """All tokens are placed, none in an empty read, and the first read keeps at least one."""
-    placed = spread([(float(at), count) for at, count in enumerate(chunks)], total)
-    assert sum(count for _, count in placed) == (total if chunks else 0)
-    assert all(count > 0 for _, count in placed)
-    assert [at for at, _ in placed] == sorted({at for at, _ in placed})
-    if chunks and total:
-        assert placed[0][0] == 0.0
+def test_a_total_that_the_chunks_do_not_add_up_to_withholds_what_needs_single_tokens() -> None:
+    """Six tokens in three chunks: nobody knows when each was made; the total and the end are known."""
+    chunks = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
+    trace = one(*chunks, ended(6))
+    assert (trace.tokens, trace.placed, trace.unplaced) == (6, 3, 3)
+    assert (trace.ttft_s, trace.tpot_s, trace.stream_tps) == (None, None, None)
+    assert trace.e2e_s == 3.0
+    assert trace.hides_tokens
+    whole = one(*chunks, ended(3))
+    assert (whole.ttft_s, whole.tpot_s, whole.hides_tokens) == (1.0, 1.0, False)
+
+
+def test_tokens_hidden_before_the_first_chunk_withhold_ttft_alone() -> None:
+    """Forty tokens of thought, then three that show: their pace is known, the first token's time is not."""
+    chunks = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
+    trace = one(*chunks, ended(43, hidden_before=40))
+    assert (trace.tokens, trace.unplaced, trace.ttft_s, trace.tpot_s) == (43, 0, None, 1.0)
+    assert trace.hides_tokens
+
+
+def test_a_token_that_cannot_move_a_figure_by_a_hundredth_withholds_nothing() -> None:
+    """One of 201 tokens unseen, at 5 ms a token after a first one at 1 s: half a percent at most."""
+    chunks = [Tokens("a", 11.0 + 0.005 * number) for number in range(200)]
+    trace = one(*chunks, ended(201))
+    assert trace.unplaced == 1
+    assert trace.ttft_s == pytest.approx(1.0)
+    assert trace.tpot_s == pytest.approx(0.005)
+    assert not trace.hides_tokens
+
+
+def test_several_tokens_in_the_first_read_are_no_part_of_the_pace() -> None:
+    """Eight tokens at once, then sixteen in two seconds: an eighth of a second each."""
+    trace = one(FirstToken("a", 11.0, 8), Tokens("a", 12.0, 8), Tokens("a", 13.0, 8), ended(24))
+    assert trace.tpot_s == pytest.approx(1 / 8)
+    assert trace.stream_tps == pytest.approx(8.0)
 
 
 def test_requests_stand_in_the_order_of_their_starts() -> None:

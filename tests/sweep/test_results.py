@@ -32,7 +32,8 @@ CONTRACT = {
     "target": "name url kind engine model error levels",
     "level": "concurrency runs duration_s requests tokens prefill_tps decode_tps pure_decode_tps "
     "sustained_tps peak_tps output_tps total_tps ttfr_ms ttft_ms itl_ms tpot_ms e2e_ms stream_tps served_by "
-    "router_overhead_ms server hardware padding_percent roofline_percent validity balance",
+    "router_overhead_ms router_overhead_from server hardware padding_percent roofline_percent validity "
+    "balance",
     "requests": "ok failed cancelled errors",
     "rate": "mean std values ci95",
     "latency": "mean std p50 p90 p95 p99 max count",
@@ -73,7 +74,8 @@ def test_what_is_unknown_is_null() -> None:
     level = as_json(made_sweep(("a", [LevelResult(concurrency=1)])))["targets"][0]["levels"][0]
     assert level["decode_tps"] is None
     assert level["server"] is None
-    assert level["tokens"] == {"prompt": None, "generated": None}
+    assert set(level["tokens"]) == {"prompt", "generated", "hidden", "hidden_requests"}
+    assert set(level["tokens"].values()) == {None}
 
 
 def test_a_file_that_is_read_is_the_result_that_was_written(tmp_path: Path) -> None:

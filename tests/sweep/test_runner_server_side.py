@@ -13,11 +13,12 @@ from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStar
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
+from sparktop.sweep.level_evidence import overhead_words
 from sparktop.sweep.level_record import LevelRecord
 from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.preparation import PreparedTarget
 from sparktop.sweep.results import LevelResult, TargetResult
-from sparktop.sweep.router_side import router_overhead_ms
+from sparktop.sweep.router_side import direct_overhead_ms
 from sparktop.sweep.server_side import (
     ServerLog,
     in_flight,
@@ -236,16 +237,29 @@ def level(concurrency: int, ttft_ms: float) -> LevelResult:
     return LevelResult.model_validate({"concurrency": concurrency, "ttft_ms": latency})
 
 
-def test_a_router_is_held_against_its_backends_share() -> None:
-    """A c of 8 over two backends against their own c of 4; without such a level it is unknown."""
+def test_a_router_is_held_against_its_backends_with_one_request_alone() -> None:
+    """At c = 1 the difference is the router's; above it most of it is how unevenly it loads them: unknown."""
     behind = {"a": "http://10.0.0.1:8000", "b": "http://10.0.0.2:8000"}
     proxy = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER, backends=behind)
     results = {
         name: TargetResult(name=name, url=url, levels=(level(1, 100.0), level(4, 200.0 + 20 * (name == "b"))))
         for name, url in behind.items()
     }
-    assert router_overhead_ms(proxy, level(8, 250.0), results, behind) == pytest.approx(40.0)
-    assert router_overhead_ms(proxy, level(1, 103.0), results, behind) == pytest.approx(3.0)
-    assert router_overhead_ms(proxy, level(16, 250.0), results, behind) is None
-    assert router_overhead_ms(proxy, level(7, 250.0), results, behind) is None
-    assert router_overhead_ms(SOLO, level(8, 250.0), results, behind) is None
+    assert direct_overhead_ms(proxy, level(1, 103.0), results, behind) == pytest.approx(3.0)
+    assert direct_overhead_ms(proxy, level(8, 250.0), results, behind) is None
+    assert direct_overhead_ms(proxy, level(2, 250.0), results, behind) is None
+    assert direct_overhead_ms(SOLO, level(1, 250.0), results, behind) is None
+
+
+def test_what_a_router_adds_is_said_with_how_it_is_known() -> None:
+    """By its own count at any load; by TTFTs at c = 1 alone, and so from an older file too."""
+    own = {"router_overhead_ms": 12.4, "router_overhead_from": "router"}
+    assert overhead_words(level(64, 900.0).model_copy(update=own)) == (
+        "12 ms to a request, by its own count (median)"
+    )
+    direct = {"router_overhead_ms": 6.2, "router_overhead_from": "direct"}
+    assert overhead_words(level(1, 900.0).model_copy(update=direct)) == "+6 ms to the median TTFT"
+    older = {"router_overhead_ms": 2573.0}
+    assert overhead_words(level(64, 900.0).model_copy(update=older)) is None
+    assert level(64, 900.0).model_copy(update=older).own_overhead_ms is None
+    assert overhead_words(level(1, 900.0)) is None

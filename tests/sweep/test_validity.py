@@ -14,6 +14,7 @@ from sparktop.sweep.results import (
     Latency,
     LevelResult,
     NodeSide,
+    Rate,
     Requests,
     TargetResult,
     TokenCounts,
@@ -201,3 +202,24 @@ def test_compared_levels_run_at_one_clock() -> None:
     assert again == marked
     cool = other.model_copy(update={"levels": (at_clock(2390.0),)})
     assert all(not level.validity for each in with_clock_shifts([marked[0], cool]) for level in each.levels)
+
+
+def test_tokens_that_no_chunk_shows_are_told_with_what_they_cost() -> None:
+    """The mark names the figures that are withheld; where the other requests give them, it says so."""
+    hidden = TokenCounts(prompt=12 * 128, generated=12 * 64, hidden=480, hidden_requests=12)
+    found = judge(PLAN, GOOD.model_copy(update={"tokens": hidden, "tpot_ms": None}), FACTS)
+    assert [one.code for one in found] == ["hidden_tokens"]
+    assert found[0].message == (
+        "no chunk shows 480 of 768 tokens (12 of 12 requests): "
+        "TTFT, ITL, TPOT, decode, pure decode cannot be measured"
+    )
+    some = TokenCounts(prompt=12 * 128, generated=12 * 64, hidden=2, hidden_requests=1)
+    latency = Latency(mean=20.0)
+    told = GOOD.model_copy(
+        update={"tokens": some}
+        | dict.fromkeys(("ttft_ms", "itl_ms"), latency)
+        | dict.fromkeys(("decode_tps", "pure_decode_tps"), Rate(mean=1.0))
+    )
+    (mark,) = judge(PLAN, told, FACTS)
+    assert mark.message.endswith("(1 of 12 requests): latencies leave those requests out")
+    assert codes(GOOD.model_copy(update={"tokens": TokenCounts(prompt=1, generated=768, hidden=0)})) == []

@@ -57,7 +57,8 @@ def _fields(
     yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
     yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
     yield "largest_run_share_percent", largest_run_share(level)
-    yield "router_overhead_ms", level.router_overhead_ms
+    yield "router_overhead_ms", level.own_overhead_ms
+    yield "router_overhead_from", level.router_overhead_from
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
     yield "error", _text(level.error or "")

@@ -1,0 +1,218 @@
+"""Tokens that a chunk does not show as one each: TTFT, ITL, TPOT, decode and pure decode against their truth.
+
+The truth is the time at which each token was made, whether a chunk showed it or not. Each behaviour meets
+three kinds of server: one that sends running totals (`continuous_usage_stats`), one that sends only the total
+at the end, and one that sends token ids with what it shows. A figure must be within 1 % or withheld with the
+mark `hidden_tokens`.
+
+The short form feeds the bytes of such servers to the generator's own parser in virtual time: exact, and the
+same on a busy machine. The long form also loads real servers over sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from generator_load import Generator, generator_on
+from truth import TruthProcess, decode_tps, itl_s, tpot_s, ttft_s
+from truth_delivery import Answer, Delivery
+from truth_schedule import FixedPace, Stream
+from truths.figure import Figure
+
+from sparktop.model.load import Level
+from sparktop.sweep.connection import Connection
+from sparktop.sweep.exchange import Exchange, Request, Terms
+from sparktop.sweep.level_results import level_result
+from sparktop.sweep.plan import Plan, Timeouts
+from sparktop.sweep.results import LevelResult
+from sparktop.sweep.run_log import RunLog
+from sparktop.sweep.run_record import RunRecord
+from sparktop.sweep.validity import HIDDEN_TOKENS, LevelFacts, judge
+
+AREA = "tokens"
+STREAMS, TOKENS = 12, 64
+PACE = FixedPace(first_token_s=0.15, token_gap_s=0.02)
+STAGGER_S = 0.0017
+"""Between the arrivals of one burst."""
+LIMIT_PERCENT, WIDE_LIMIT_PERCENT = 1.0, 2.0
+SOCKET_TTFT_MS = 3.0
+"""What the way through two processes and a socket may add to a TTFT on a busy machine."""
+BEHAVIOURS: Mapping[str, Delivery] = {
+    "one token a chunk": Delivery(),
+    "hidden thinking": Delivery(hidden_head=40),
+    "first three tokens unsent": Delivery(hidden_head=3),
+    "first three tokens empty": Delivery(empty_head=3),
+    "invisible tail": Delivery(hidden_tail=24),
+    "tool call": Delivery(calls_from=8),
+    "3 tokens a chunk": Delivery(sizes=(3,)),
+    "4 tokens a chunk": Delivery(sizes=(4,)),
+    "8 tokens a chunk": Delivery(sizes=(8,)),
+    "16 tokens a chunk": Delivery(sizes=(16,)),
+    "speculative decoding, 1 to 5": Delivery(sizes=(3, 1, 5, 2, 4, 1, 2), together=True),
+    "1 of 12 requests fails": Delivery(fail_every=12),
+    "3 tokens a chunk, 1 of 12 fails": Delivery(sizes=(3,), fail_every=12),
+}
+SERVERS: Mapping[str, Callable[[Delivery], Delivery]] = {
+    "running totals": lambda delivery: replace(delivery, totals=True),
+    "total at the end": lambda delivery: delivery,
+    "token ids": lambda delivery: replace(delivery, ids=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A figure: its truth and what a level shows."""
+
+    name: str
+    unit: str
+    truth: Callable[[Sequence[Stream]], float]
+    shown: Callable[[LevelResult], float | None]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _ended(streams: Sequence[Stream]) -> list[Stream]:
+    return [one for one in streams if len(one.stamps) == one.asked_tokens]
+
+
+def _latency(name: str) -> Callable[[LevelResult], float | None]:
+    return lambda level: None if (found := level.latency(name)) is None else found.mean
+
+
+def _rate(name: str) -> Callable[[LevelResult], float | None]:
+    return lambda level: None if (found := level.rate(name)) is None else found.mean
+
+
+KINDS = (
+    _Kind("TTFT", "ms", lambda told: 1e3 * _mean([ttft_s(one) for one in _ended(told)]), _latency("ttft_ms")),
+    _Kind("ITL", "ms", lambda told: 1e3 * itl_s(_ended(told)), _latency("itl_ms")),
+    _Kind("TPOT", "ms", lambda told: 1e3 * _mean([tpot_s(one) for one in _ended(told)]), _latency("tpot_ms")),
+    _Kind("decode", "tok/s", decode_tps, _rate("decode_tps")),
+    _Kind("pure decode", "tok/s", lambda _: STREAMS / PACE.token_gap_s, _rate("pure_decode_tps")),
+)
+
+
+class _VirtualConnection(Connection):
+    """A connection whose other end is played to it: no socket and no clock."""
+
+    def __init__(self, at: float) -> None:
+        self.reader = None
+        self.open = True
+        self._at = at
+
+    def send(self, request: bytes) -> float:
+        """Return the time of the request's arrival."""
+        del request
+        return self._at
+
+    def abort(self) -> None:
+        """Close."""
+        self.reader, self.open = None, False
+
+
+def play(delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
+    """Play a burst of answers to the generator's parser; return what it shows and what is true."""
+    log = RunLog("run")
+    terms = Terms("truth", Timeouts())
+    streams = [Stream(str(number), number * STAGGER_S, TOKENS) for number in range(STREAMS)]
+    for number, stream in enumerate(streams):
+        connection = _VirtualConnection(stream.arrived_at)
+        request = Request(stream.key, b"", None, TOKENS)
+        exchange = Exchange(request, connection, log, terms, lambda _: None)
+        fails = delivery.fail_every is not None and number % delivery.fail_every == delivery.fail_every // 2
+        _play_one(delivery, stream, exchange, TOKENS // 3 if fails else None)
+    record = RunRecord("run")
+    for message in (log.flush(0.0), *log.token_times()):
+        if message is not None:
+            record.add(message)
+    return _level(record), streams
+
+
+def _play_one(delivery: Delivery, stream: Stream, exchange: Exchange, breaks_after: int | None) -> None:
+    answer = Answer(delivery, TOKENS, 64, usage=True, totals=True)
+    at = 0.0
+    for number in range(TOKENS):
+        at = stream.arrived_at + PACE.first_token_s + number * PACE.token_gap_s
+        data, shown = answer.token(number)
+        stream.stamps.append(at)
+        if delivery.together:
+            for one in shown:
+                stream.stamps[one] = at
+        if data:
+            exchange.take(at, data)
+        if number == breaks_after:
+            exchange.lost(at, None)
+            return
+
+
+def _level(record: RunRecord) -> LevelResult:
+    level = Level("truth", STREAMS, 64, TOKENS)
+    made = level_result(level, record.events())
+    plan = Plan((), concurrency=(STREAMS,), pp=64, tg=TOKENS, runs=1)
+    return made.model_copy(update={"validity": judge(plan, made, LevelFacts())})
+
+
+async def load(generator: Generator, delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
+    """Load a real server that delivers so, over sockets; return what is shown and what is true."""
+    found = await generator.burst(STREAMS, TOKENS, PACE, delivery)
+    return _level(found.record), list(found.streams.values())
+
+
+def _figure(
+    kind: _Kind, behaviour: str, levels: Mapping[str, tuple[LevelResult, list[Stream]]], *, sockets: bool
+) -> Figure:
+    """Return one row: a figure under one behaviour, shown for each kind of server."""
+    wide = sockets or (kind.name == "ITL" and "fails" in behaviour)
+    limit = WIDE_LIMIT_PERCENT if wide else LIMIT_PERCENT
+    cells, errors, holds, truths = [], [], True, []
+    for server, (level, streams) in levels.items():
+        true, shown = kind.truth(streams), kind.shown(level)
+        truths.append(true)
+        marked = any(one.code == HIDDEN_TOKENS for one in level.validity)
+        if shown is None:
+            cells.append(f"{server} –{f' ({HIDDEN_TOKENS})' if marked else ''}")
+            holds &= marked
+            continue
+        percent = 100 * (shown / true - 1)
+        near = sockets and kind.name == "TTFT" and abs(shown - true) <= SOCKET_TTFT_MS
+        holds &= abs(percent) <= limit or near
+        cells.append(f"{server} {shown:.4g}")
+        errors.append(percent)
+    worst = max(errors, key=abs, default=None)
+    return Figure(
+        AREA,
+        f"{kind.name}, {behaviour}{' (sockets)' if sockets else ''}",
+        f"{_mean(truths):.4g} {kind.unit}",
+        " · ".join(cells),
+        "–" if worst is None else f"{worst:+.1f} %",
+        f"{limit:g} %, or null with {HIDDEN_TOKENS}",
+        holds,
+    )
+
+
+async def _over_sockets() -> list[Figure]:
+    rows = []
+    with TruthProcess() as truth:
+        for behaviour, delivery in BEHAVIOURS.items():
+            levels = {}
+            for server, sends in SERVERS.items():
+                truth.keep_to(PACE, replace(sends(delivery), fail_every=None))
+                # A generator of its own: what a calibration finds out differs from server to server.
+                async with generator_on(truth, None) as generator:
+                    levels[server] = await load(generator, sends(delivery))
+            rows += [_figure(kind, behaviour, levels, sockets=True) for kind in KINDS]
+    return rows
+
+
+def figures(*, short: bool) -> Iterator[Figure]:
+    """Yield every figure under every behaviour."""
+    for behaviour, delivery in BEHAVIOURS.items():
+        levels = {server: play(sends(delivery)) for server, sends in SERVERS.items()}
+        for kind in KINDS:
+            yield _figure(kind, behaviour, levels, sockets=False)
+    if not short:
+        yield from asyncio.run(_over_sockets())

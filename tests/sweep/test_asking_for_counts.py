@@ -1,0 +1,147 @@
+"""What a server is asked for so that tokens can be counted, and what follows when it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.model.load import Level, TokenSource
+from sparktop.sweep.measure import measure_level
+from sparktop.sweep.request_errors import count_errors
+from sparktop.sweep.worker_messages import WorkerTarget
+from tests.sweep.conftest import GOOD, InProcess, figures
+from tests.sweep.stream_server import Asked
+
+BOTH = {"include_usage": True, "continuous_usage_stats": True}
+
+
+async def two_a_chunk(asked: Asked) -> None:
+    """Answer with two tokens a chunk and, if asked for it, the running total in each."""
+    asked.start()
+    totals = (asked.body.get("stream_options") or {}).get("continuous_usage_stats")
+    made = 0
+    while made < asked.tokens:
+        step = 1 if not made else min(2, asked.tokens - made)
+        made += step
+        event = asked.token(None, text="ab" * step, finish="length" if made == asked.tokens else None)
+        asked.event(event | {"usage": asked.usage(made)["usage"]} if totals else event)
+        await asked.writer.drain()
+        await asked.server.step()
+    asked.event(asked.usage())
+    asked.end()
+
+
+async def test_running_totals_are_asked_for_where_ids_do_not_come(in_process: InProcess) -> None:
+    """A server that sends them is counted exactly: every token in its chunk."""
+    in_process.server.behave = two_a_chunk
+    loaded = await in_process.load()
+    assert all(body["stream_options"] == BOTH for body in in_process.server.bodies)
+    assert {end.token_source for end in loaded.ends} == {TokenSource.CHUNK_USAGE}
+    assert {end.hidden_before for end in loaded.ends} == {0}
+    assert figures(loaded) == GOOD
+
+
+async def test_running_totals_are_not_asked_for_where_ids_come(in_process: InProcess) -> None:
+    """Both would say the same, and each chunk would be longer; behind a router the next server may differ."""
+    loaded = await in_process.load()
+    assert all(body["stream_options"] == {"include_usage": True} for body in in_process.server.bodies)
+    assert {end.token_source for end in loaded.ends} == {TokenSource.TOKEN_IDS}
+    await in_process.load(target=WorkerTarget(in_process.server.url, "tiny", router=True))
+    assert all(body["stream_options"] == BOTH for body in in_process.server.bodies)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unknown parameter: 'stream_options.continuous_usage_stats'.",
+        "stream_options holds an unknown field",
+        "bad request",
+    ],
+)
+async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: InProcess, words: str) -> None:
+    """The part is left out, named or not; the total at the end is still asked for, and no request fails."""
+
+    async def behave(asked: Asked) -> None:
+        if "continuous_usage_stats" in (asked.body.get("stream_options") or {}):
+            asked.refuse(400, words)
+        else:
+            await asked.stream(ids=False)
+
+    in_process.server.behave = behave
+    loaded = await in_process.load()
+    assert count_errors(loaded.events) == {}
+    assert all(body["stream_options"] == {"include_usage": True} for body in in_process.server.bodies)
+    assert in_process.calibrated is not None
+    assert set(in_process.calibrated.dropped_fields) == {"continuous_usage_stats"}
+    assert {end.token_source for end in loaded.ends} == {TokenSource.USAGE}
+    assert figures(loaded) == GOOD
+
+
+async def test_a_server_that_knows_no_stream_options_is_counted_by_chunks(in_process: InProcess) -> None:
+    """First its part goes, then the field."""
+
+    async def behave(asked: Asked) -> None:
+        if "stream_options" in asked.body:
+            asked.refuse(400, "Unknown parameter: 'stream_options'.")
+        else:
+            await asked.stream(ids=False)
+
+    in_process.server.behave = behave
+    loaded = await in_process.load()
+    assert in_process.calibrated is not None
+    assert set(in_process.calibrated.dropped_fields) == {"continuous_usage_stats", "stream_options"}
+    assert {end.token_source for end in loaded.ends} == {TokenSource.CHUNKS}
+
+
+async def test_an_answer_without_a_shown_token_is_an_answer(in_process: InProcess) -> None:
+    """A server that hides all of its reasoning answers well; only the times of tokens are unknown."""
+
+    async def behave(asked: Asked) -> None:
+        asked.start()
+        asked.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
+        await asked.server.step()
+        asked.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]})
+        asked.event(asked.usage())
+        asked.end()
+
+    in_process.server.behave = behave
+    loaded = await in_process.load()
+    assert figures(loaded) == GOOD
+    found = measure_level(Level("server", 4, 40, 8), loaded.events)
+    assert (found.ttft_ms, found.decode_tps, found.hidden_requests) == (None, None, 4)
+    assert found.e2e_ms is not None
+
+
+async def test_a_broken_stream_with_running_totals_keeps_its_count(in_process: InProcess) -> None:
+    """Without a total at the end the newest running one stands."""
+
+    async def behave(asked: Asked) -> None:
+        if asked.number != 2:
+            await two_a_chunk(asked)
+            return
+        asked.start()
+        for made in (1, 3, 5):
+            asked.event(asked.token(None) | {"usage": asked.usage(made)["usage"]})
+        await asked.writer.drain()
+        asked.writer.close()
+
+    in_process.server.behave = two_a_chunk
+    loaded = await in_process.load(behave)
+    (broken,) = [end for end in loaded.ends if end.error is not None]
+    assert (broken.token_source, broken.generated_tokens) == (TokenSource.CHUNK_USAGE, 5)
+    found = measure_level(Level("server", 4, 40, 8), loaded.events)
+    assert found.token_source is TokenSource.CHUNK_USAGE
+    assert found.generated_tokens == 3 * 8 + 5
+
+
+@pytest.mark.parametrize(
+    ("header", "router_ms"), [("12.25", 12.25), ("None", None), ("-3.1", None), ("", None)]
+)
+async def test_what_a_router_says_that_it_added(
+    in_process: InProcess, header: str, router_ms: float | None
+) -> None:
+    """LiteLLM's own count comes in a header of each answer; the level has its median."""
+    loaded = await in_process.load(
+        lambda asked: asked.stream(headers=f"x-litellm-overhead-duration-ms: {header}\r\n")
+    )
+    assert {end.router_ms for end in loaded.ends} == {router_ms}
+    assert measure_level(Level("server", 4, 40, 8), loaded.events).router_ms == router_ms
