@@ -92,8 +92,8 @@ def read_event(data: bytes) -> StreamEvent:
             if total < 0:
                 return _BY_TEXT
             told = _number_at(data, total)
-            if told is not None and told < len(_BY_TOTAL):
-                return _BY_TOTAL[told]
+            if told is not None:
+                return _BY_TOTAL[told] if told < len(_BY_TOTAL) else StreamEvent(1, total=told, is_plain=True)
     return _read_all(data)
 
 

@@ -20,21 +20,29 @@ TEXTS = st.one_of(
 )
 
 
-def chunk(text: str | None, ids: list[int] | None, finish: str | None, *, chat: bool) -> dict[str, Any]:
-    choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish}
+def chunk(
+    text: str | None, ids: list[int] | None, finish: str | None, *, chat: bool, total: int | None = None
+) -> dict[str, Any]:
+    choice: dict[str, Any] = {"index": 0, "logprobs": None}
+    if finish != "absent":
+        choice["finish_reason"] = finish
     if chat:
         choice["delta"] = {"content": text}
     else:
         choice["text"] = text
     if ids is not None:
         choice["token_ids"] = ids
-    return {"id": "x", "model": "m", "choices": [choice], "prompt_token_ids": None}
+    found = {"id": "x", "model": "m", "choices": [choice], "prompt_token_ids": None}
+    if total is not None:
+        found["usage"] = {"prompt_tokens": 9, "total_tokens": 9 + total, "completion_tokens": total}
+    return found
 
 
 @given(
     TEXTS,
     st.one_of(st.none(), st.lists(st.integers(0, 200_000), max_size=80)),
-    st.sampled_from([None, "length"]),
+    st.sampled_from([None, "length", "absent"]),
+    st.one_of(st.none(), st.integers(0, 10_000)),
     st.booleans(),
     st.booleans(),
     st.booleans(),
@@ -44,21 +52,23 @@ def test_the_fast_way_counts_as_the_careful_one(
     text: str,
     ids: list[int] | None,
     finish: str | None,
+    total: int | None,
     chat: bool,  # noqa: FBT001 - drawn
     tight: bool,  # noqa: FBT001 - as above
     escaped: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Whatever a token's text holds, JSON keys and quotes too, both ways count the same."""
     separators = (",", ":") if tight else None
-    found = chunk(text, ids, finish, chat=chat)
+    found = chunk(text, ids, finish, chat=chat, total=total)
     raw = json.dumps(found, separators=separators, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     fast, careful = read_event(raw), stream_event._read_all(raw)
     assert (fast.tokens, fast.has_ids, fast.reasoning) == (careful.tokens, careful.has_ids, careful.reasoning)
-    assert (fast.finish_reason, fast.error, fast.usage) == (
+    assert (fast.finish_reason, fast.error, fast.total) == (
         careful.finish_reason,
         careful.error,
-        careful.usage,
+        careful.total,
     )
+    assert fast.is_plain or fast.usage == careful.usage
     assert fast.tokens == (len(ids) if ids else int(bool(text)))
 
 
@@ -68,6 +78,9 @@ def test_the_fast_way_is_taken() -> None:
     assert read_event(raw) == StreamEvent(1, has_ids=True, is_plain=True)
     raw = json.dumps(chunk(" word", None, None, chat=False), separators=(",", ":")).encode()
     assert read_event(raw) == StreamEvent(1, is_plain=True)
+    for total in (7, 7000):
+        raw = json.dumps(chunk(" word", None, "absent", chat=True, total=total)).encode()
+        assert read_event(raw) == StreamEvent(1, total=total, is_plain=True)
 
 
 @pytest.mark.parametrize(
