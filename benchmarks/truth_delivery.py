@@ -34,6 +34,8 @@ class Delivery:
     """Number of the first token that is a part of a tool call's arguments."""
     fail_every: int | None = None
     """One request of so many loses its connection in mid-stream."""
+    role_at_once: bool = False
+    """The first event, which has the role alone, leaves as the request arrives, not with the first token."""
     ids: bool = False
     """Chunks carry token ids."""
     totals: bool = False
@@ -75,10 +77,14 @@ class Answer:
         self._chunks = 0
         self._in_call = False
 
+    def first_event(self) -> bytes:
+        """Return the head of the answer and its first event, which has the role alone."""
+        return HEAD + chunk(self._event(_ROLE, 0))
+
     def token(self, number: int) -> tuple[bytes, list[int]]:
         """Return what is written as token `number` is made, and which tokens it shows."""
         delivery, last = self._delivery, number == self._asked - 1
-        data = b"" if number else HEAD + chunk(self._event(_ROLE, 0))
+        data = b"" if number or delivery.role_at_once else self.first_event()
         hidden = number < delivery.hidden_head or number >= self._asked - delivery.hidden_tail
         if not hidden:
             self._held.append(number)

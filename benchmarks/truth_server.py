@@ -134,6 +134,8 @@ class Connection(asyncio.Protocol):
             usage=bool(options.get("include_usage")),
             totals=bool(options.get("continuous_usage_stats")),
         )
+        if self._server.delivery.role_at_once:
+            self._write(self._stream_answer.first_event())
         self._server.begin(self, self._stream)
 
     def _reply(self, found: object, kind: str = "application/json", status: bytes = b"200 OK") -> None:

@@ -1,9 +1,10 @@
 """Tokens that a chunk does not show as one each: TTFT, ITL, TPOT, decode and pure decode against their truth.
 
 The truth is the time at which each token was made, whether a chunk showed it or not. Each behaviour meets
-three kinds of server: one that sends running totals (`continuous_usage_stats`), one that sends only the total
-at the end, and one that sends token ids with what it shows. A figure must be within 1 % or withheld with the
-mark `hidden_tokens`.
+four kinds of server: one that sends running totals (`continuous_usage_stats`), two that send only the total
+at the end, with their first event together with the first token (as vLLM does, and LiteLLM passes on) or as
+the request arrives, and one that sends token ids with what it shows. A figure must be within 1 % or withheld
+with the mark `hidden_tokens`.
 
 The short form feeds the bytes of such servers to the generator's own parser in virtual time: exact, and the
 same on a busy machine. The long form also loads real servers over sockets.
@@ -34,6 +35,8 @@ from sparktop.sweep.validity import HIDDEN_TOKENS, LevelFacts, judge
 AREA = "tokens"
 STREAMS, TOKENS = 12, 64
 PACE = FixedPace(first_token_s=0.15, token_gap_s=0.02)
+ROLE_S = 0.001
+"""From a request's arrival to a role that is sent at once."""
 STAGGER_S = 0.0017
 """Between the arrivals of one burst."""
 LIMIT_PERCENT, WIDE_LIMIT_PERCENT = 1.0, 2.0
@@ -57,6 +60,7 @@ BEHAVIOURS: Mapping[str, Delivery] = {
 SERVERS: Mapping[str, Callable[[Delivery], Delivery]] = {
     "running totals": lambda delivery: replace(delivery, totals=True),
     "total at the end": lambda delivery: delivery,
+    "the same, role at once": lambda delivery: replace(delivery, role_at_once=True),
     "token ids": lambda delivery: replace(delivery, ids=True),
 }
 
@@ -117,14 +121,14 @@ class _VirtualConnection(Connection):
 def play(delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
     """Play a burst of answers to the generator's parser; return what it shows and what is true."""
     log = RunLog("run")
-    terms = Terms("truth", Timeouts())
+    # As a calibration finds out: what the server sends when it is asked for one token.
+    single = Stream("single", 0.0, 1)
+    tried = _play_one(delivery, single, RunLog("try"), Terms("truth", Timeouts()), None)
+    terms = Terms("truth", Timeouts(), first_event_is_token=tried.came_at_once)
     streams = [Stream(str(number), number * STAGGER_S, TOKENS) for number in range(STREAMS)]
     for number, stream in enumerate(streams):
-        connection = _VirtualConnection(stream.arrived_at)
-        request = Request(stream.key, b"", None, TOKENS)
-        exchange = Exchange(request, connection, log, terms, lambda _: None)
         fails = delivery.fail_every is not None and number % delivery.fail_every == delivery.fail_every // 2
-        _play_one(delivery, stream, exchange, TOKENS // 3 if fails else None)
+        _play_one(delivery, stream, log, terms, TOKENS // 3 if fails else None)
     record = RunRecord("run")
     for message in (log.flush(0.0), *log.token_times()):
         if message is not None:
@@ -132,10 +136,16 @@ def play(delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
     return _level(record), streams
 
 
-def _play_one(delivery: Delivery, stream: Stream, exchange: Exchange, breaks_after: int | None) -> None:
-    answer = Answer(delivery, TOKENS, 64, usage=True, totals=True)
-    at = 0.0
-    for number in range(TOKENS):
+def _play_one(
+    delivery: Delivery, stream: Stream, log: RunLog, terms: Terms, breaks_after: int | None
+) -> Exchange:
+    """Play the answer to one request; return it as the generator has it at the end."""
+    request = Request(stream.key, b"", None, stream.asked_tokens)
+    exchange = Exchange(request, _VirtualConnection(stream.arrived_at), log, terms, lambda _: None)
+    answer = Answer(delivery, stream.asked_tokens, 64, usage=True, totals=True)
+    if delivery.role_at_once:
+        exchange.take(stream.arrived_at + ROLE_S, answer.first_event())
+    for number in range(stream.asked_tokens):
         at = stream.arrived_at + PACE.first_token_s + number * PACE.token_gap_s
         data, shown = answer.token(number)
         stream.stamps.append(at)
@@ -146,7 +156,8 @@ def _play_one(delivery: Delivery, stream: Stream, exchange: Exchange, breaks_aft
             exchange.take(at, data)
         if number == breaks_after:
             exchange.lost(at, None)
-            return
+            break
+    return exchange
 
 
 def _level(record: RunRecord) -> LevelResult:

@@ -141,6 +141,8 @@ class RequestEnded:
     """The backend that a router named in its answer."""
     hidden_before: int = 0
     """Tokens that the server counted before the first chunk that shows one, for example hidden reasoning."""
+    spans_all: bool = False
+    """Its first and last token events are those of its first and last token, though some between may lack."""
     router_ms: float | None = None
     """What a router added before the answer, in milliseconds, as it says in the answer's header."""
 

@@ -26,6 +26,8 @@ from sparktop.sweep.run_log import RunLog
 from sparktop.sweep.short_call import ask_json
 from sparktop.sweep.worker_messages import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
 
+_TRIED_AT_ONCE = 2
+"""Requests for one token, at most: a busy machine may delay the end of one."""
 _SHORT_CALL_S = 30.0
 _BAD_REQUEST = frozenset({400, 422})
 _CHECK_S = 0.05
@@ -49,6 +51,8 @@ class Recipe:
 
     form: BodyForm
     prompt: NewPrompt
+    first_event_is_token: bool = False
+    """The server sends the role, its first event, when it has made the first token, shown or not."""
 
 
 class Calibration:
@@ -85,7 +89,7 @@ class Calibration:
             )
             form = await self._accepted(form, tokens)
             prompt, length = await self._measure_length(form, tokens, is_exact=is_exact)
-            recipe = Recipe(self._lean(form), prompt)
+            recipe = Recipe(self._lean(form), prompt, await self._first_event_is_token(form, prompt))
         except CalibrationError as error:
             failure = error.failure
         except OSError as error:
@@ -147,6 +151,20 @@ class Calibration:
         end = None if self._tried is None else self._tried.end
         exact = end is not None and end.token_source is TokenSource.TOKEN_IDS
         return form.without([CHUNK_USAGE]) if exact and not self._command.target.router else form
+
+    async def _first_event_is_token(self, form: BodyForm, prompt: NewPrompt) -> bool:
+        """Return whether the server sends the role, its first event, with its first token, as vLLM does.
+
+        Asked for one token, it then sends the whole answer at once; others send the role when they take the
+        request. Only needed where nothing counts the tokens of a chunk.
+        """
+        end = None if self._tried is None else self._tried.end
+        if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):
+            return False
+        for _ in range(_TRIED_AT_ONCE):
+            if (await self._try(form, prompt, 1)).came_at_once:
+                return True
+        return False
 
     async def _without_any(
         self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str

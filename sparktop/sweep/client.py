@@ -37,16 +37,29 @@ class LoadClient:
     """Makes one run."""
 
     def __init__(
-        self, load: RunLoad, pool: ConnectionPool, form: BodyForm, prompt: NewPrompt, log: RunLog
+        self,
+        load: RunLoad,
+        pool: ConnectionPool,
+        form: BodyForm,
+        prompt: NewPrompt,
+        log: RunLog,
+        *,
+        first_event_is_token: bool = False,
     ) -> None:
-        """Take what to do, where to, how to ask, with what prompts, and where to note it."""
+        """Take what to do, where to, how to ask, with what prompts, and where to note it.
+
+        `first_event_is_token`: the server sends the role, its first event, with its first token.
+        """
         self.cancelled = False
         self._load = load
         self._pool = pool
         self._form = form
         self._prompt = prompt
         self._log = log
-        self._terms = Terms(pool.endpoint.where, load.timeouts, load.target.api_key, load.target.router)
+        target = load.target
+        self._terms = Terms(
+            pool.endpoint.where, load.timeouts, target.api_key, target.router, first_event_is_token
+        )
         self._active: dict[Exchange, asyncio.Future[Exchange]] = {}
         self._ready: deque[Request] = deque()
         self._made = 0

@@ -55,7 +55,12 @@ _ALL = (
     _latency("ttfr_ms", "TTFR", "first event of the stream - start of the request; mean over requests"),
     _latency("first_answer_ms", "First answer", "first token that is no reasoning - start of the request"),
     _latency("itl_ms", "ITL", "gap between consecutive tokens; mean over all gaps", 1),
-    _latency("tpot_ms", "TPOT", "(last - first token) / tokens after the first read of a request; mean over requests", 1),
+    _latency(
+        "tpot_ms",
+        "TPOT",
+        "(last - first token) / tokens after the first read; mean over requests",
+        1,
+    ),
     _latency("e2e_ms", "E2E", "end - start of the request; mean over requests"),
 )
 METRICS = {metric.name: metric for metric in _ALL}

@@ -96,12 +96,14 @@ def _ended(event: RequestEnded) -> list[Any]:
         None if event.token_source is None else event.token_source.value,
         event.served_by,
         event.hidden_before,
+        event.spans_all,
         event.router_ms,
     ]
 
 
 def _read_ended(rest: list[Any]) -> RequestEnded:
-    request_id, at, reason, error, prompt, cached, generated, source, served_by, hidden, router_ms = rest
+    request_id, at, reason, error, prompt, cached, generated, source, served_by, *more = rest
+    hidden_before, spans_all, router_ms = more
     return RequestEnded(
         request_id=request_id,
         at=at,
@@ -112,6 +114,7 @@ def _read_ended(rest: list[Any]) -> RequestEnded:
         generated_tokens=generated,
         token_source=None if source is None else TokenSource(source),
         served_by=served_by,
-        hidden_before=hidden,
+        hidden_before=hidden_before,
+        spans_all=spans_all,
         router_ms=router_ms,
     )

@@ -31,6 +31,7 @@ _WORDS_S = 2.0
 _TRAILING_S = 0.25
 """How long a connection may take to end its answer after the stream's last event."""
 _SPARE_TOKENS = 64
+_AT_ONCE_SHARE = 0.1
 _SERVED_BY_HEADERS = ("x-litellm-model-id", "x-litellm-model-api-base")
 _ROUTER_MS_HEADER = "x-litellm-overhead-duration-ms"
 _ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
@@ -59,6 +60,8 @@ class Terms:
     secret: str | None = field(default=None, repr=False)
     """Blotted out should the server repeat it."""
     router: bool = False
+    first_event_is_token: bool = False
+    """The server sends the role, its first event, when it has made the first token."""
 
 
 class Exchange:
@@ -145,6 +148,14 @@ class Exchange:
             message = f"{where} did not finish a request within {limits.whole_s:g} s"
             self._fail(now, errors.TIMEOUT_WHOLE, message)
 
+    @property
+    def came_at_once(self) -> bool:
+        """True if almost all of the time until the end of its answer passed before the role came."""
+        prelude_s = self.stream.prelude_s
+        if prelude_s is None or self.end is None or not self.end.ok:
+            return False
+        return prelude_s <= _AT_ONCE_SHARE * (self.end.at - self.started_at)
+
     def _read_head(self, at: float) -> None:
         self._head_at = at
         for name in _SERVED_BY_HEADERS:
@@ -215,7 +226,8 @@ class Exchange:
     def _over(self, at: float, reason: EndReason, error: RequestFailure | None) -> None:
         if self.end is not None:
             return
-        tokens, usage = self.stream.counted(), self.stream.usage
+        tokens = self.stream.counted(first_event_is_token=self._terms.first_event_is_token)
+        usage = self.stream.usage
         self.end = RequestEnded(
             request_id=self.request.request_id,
             at=at,
@@ -227,6 +239,7 @@ class Exchange:
             token_source=tokens.source,
             served_by=self._served_by,
             hidden_before=tokens.hidden_before,
+            spans_all=tokens.spans_all,
             router_ms=self._router_ms,
         )
         self._log.request_ended(self.end, tokens.times, tokens.counts, tokens.answer_from)

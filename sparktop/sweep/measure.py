@@ -198,9 +198,15 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     None where tokens that were made before the first read would have made another figure of it.
     """
     streams = [trace.arrivals for trace in run if trace.arrivals]
-    if not streams or not _are_placed(run):
+    if not streams or not _are_placed([trace for trace in run if not trace.spans_all]):
         return None
-    tokens = sum(count for arrivals in streams for _, count in arrivals[1:])
+    if any(trace.unplaced for trace in run) and not all(trace.is_counted for trace in run):
+        return None  # a chunk is not a token here, and of a broken stream nothing but chunks is known
+    tokens = sum(
+        trace.tokens - arrivals[0][1] if trace.spans_all else trace.placed - arrivals[0][1]
+        for trace in run
+        if (arrivals := trace.arrivals)
+    )
     begin = min(arrivals[0][0] for arrivals in streams)
     end = max(arrivals[-1][0] for arrivals in streams)
     shown = _per_second(tokens, end - begin)

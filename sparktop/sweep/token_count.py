@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from sparktop.model.load import TokenSource
 
+_SLACK = 1.5
+"""How much longer than at the mean pace the tokens before the first chunk may have taken."""
 _FINISH_SHARE = 0.5
 """A finish event is a token of its own if it comes at least this part of a mean gap after the last chunk: one
 that only ends the stream comes with that chunk."""
@@ -36,6 +38,8 @@ class CountedTokens:
     """Tokens made before the first chunk that shows one."""
     answer_from: int = 0
     """Index of the first read with something other than reasoning."""
+    spans_all: bool = False
+    """The first and the last read are those of the first and the last token."""
 
 
 @dataclass(slots=True)
@@ -57,6 +61,10 @@ class TokenCount:
     """Of each chunk with an empty text."""
     _finish_at: float | None = None
     """Of a finish event that shows no token."""
+    _role_at: float | None = None
+    """Of a first event that shows no token: the role alone."""
+    _ended_at: float | None = None
+    """Of the event with the reason of the end: it comes with the last token."""
 
     def chunk(self, tokens: int, total: int | None, *, has_ids: bool) -> int:
         """Count a chunk that shows `tokens`; return how many it stands for."""
@@ -81,28 +89,53 @@ class TokenCount:
         """Note a chunk with an empty text: a token without text, or nothing."""
         self._empty_at.append(at)
 
-    def finish(self, at: float) -> None:
-        """Note a finish event that shows no token: it may stand for the last one."""
-        self._finish_at = at
+    def begin(self, at: float, *, shows_token: bool) -> None:
+        """Note the first event, whatever it holds."""
+        if not shows_token:
+            self._role_at = at
 
-    def counted(self, reported: int | None) -> CountedTokens:
-        """Return the tokens of the answer; `reported` is the server's total at its end."""
+    def finish(self, at: float, *, shows_token: bool) -> None:
+        """Note a finish event: if it shows no token, it may stand for the last one."""
+        self._ended_at = at
+        if not shows_token:
+            self._finish_at = at
+
+    @property
+    def prelude_s(self) -> float | None:
+        """Time from a first event with the role alone to the end of the answer; None without one."""
+        begun, ended = self._role_at, self._ended_at
+        return None if begun is None or ended is None else ended - begun
+
+    def counted(self, reported: int | None, *, first_event_is_token: bool = False) -> CountedTokens:
+        """Return the tokens of the answer; `reported` is the server's total at its end.
+
+        `first_event_is_token`: this server sends the role when it has made the first token.
+        """
         times, counts, hidden = self.times, self.counts, 0
         placed = sum(counts)
         if times and self._all_ids and reported in {None, placed}:
             source, reported = TokenSource.TOKEN_IDS, placed
         elif self._all_totals and self._total:
             source = TokenSource.CHUNK_USAGE
-            reported = self._total if reported is None else reported
+            # A broken stream has no total at its end, and the first event's 0 is none.
+            reported = max(reported or 0, self._total)
             hidden = self._hidden_before()
+            begin = self._role_at
+            if hidden and first_event_is_token and begin is not None and begin < times[0]:
+                times, counts, hidden = array("d", [begin, *times]), [1, counts[0] - 1, *counts[1:]], 0
             counts = [counts[0] - hidden, *counts[1:]]
         else:
             source = TokenSource.CHUNKS if reported is None else TokenSource.USAGE
         if reported is not None and reported > placed:
             times, counts = self._with_silent(times, counts, reported - placed)
+        spans_all = False
+        if source is TokenSource.USAGE and first_event_is_token and (reported or 0) > sum(counts):
+            spanned = self._with_both_ends(times, counts, reported or 0)
+            spans_all = spanned is not None
+            times, counts = spanned or (times, counts)
         answer_from = len(times) if self.answer_at is None else bisect_left(times, self.answer_at)
         known = source if times or reported else None
-        return CountedTokens(times, counts, known, reported, hidden, answer_from)
+        return CountedTokens(times, counts, known, reported, hidden, answer_from, spans_all)
 
     def _hidden_before(self) -> int:
         """Return how many tokens of the first chunk it cannot have shown.
@@ -126,6 +159,28 @@ class TokenCount:
             return times, counts
         reads = Counter(dict(zip(times, counts, strict=True)))
         reads.update(silent)
+        ordered = sorted(reads)
+        return array("d", ordered), [reads[at] for at in ordered]
+
+    def _with_both_ends(
+        self, times: array[float], counts: list[int], reported: int
+    ) -> tuple[array[float], list[int]] | None:
+        """Return the reads with the first event as the first token and the end as the last one.
+
+        None where that cannot be: the first chunk must follow the first event as soon as the missing tokens
+        can have been made, else the first event came ahead of the first token after all.
+        """
+        begin, end = self._role_at, self._ended_at
+        if begin is None or end is None or not times or not begin <= times[0] <= end:
+            return None
+        reads = dict(zip(times, counts, strict=True))
+        for at in (begin, end):
+            if at not in reads and sum(reads.values()) < reported:
+                reads[at] = 1
+        missing = reported - sum(counts)
+        pace_s = (end - begin) / max(1, reported - reads[begin]) if begin in reads else 0.0
+        if times[0] - begin > _SLACK * (missing + 1) * pace_s:
+            return None
         ordered = sorted(reads)
         return array("d", ordered), [reads[at] for at in ordered]
 

@@ -75,33 +75,40 @@ class TokenStream:
             return 0
         if not found:
             return 0
-        self.has_begun = True
         counter = self._count
+        is_first, self.has_begun = not self.has_begun, True
         count, shown, is_reasoning = 0, 0, True
         for data in found:
             event = self._read(data)
             if event is None:
                 break
             stands_for = counter.chunk(event.tokens, event.total, has_ids=event.has_ids)
+            if is_first:
+                is_first = False
+                counter.begin(at, shows_token=stands_for > 0)
             if stands_for:
                 count += stands_for
                 shown += event.tokens or 1
                 is_reasoning &= event.reasoning
             if event.is_plain:
                 continue
-            if not stands_for:
-                self._note_silent(at, event)
-            self._note(event)
+            self._note(at, event, shows_token=stands_for > 0)
         if not count:
             return 0
         self.tokens += count
-        is_first = not counter.times
+        live = count if counter.times else shown
         counter.read(at, count, is_reasoning=is_reasoning)
-        return shown if is_first else count
+        return live
 
-    def counted(self) -> CountedTokens:
-        """Return the tokens of the answer, now that it is over."""
-        return self._count.counted(None if self.usage is None else self.usage.generated_tokens)
+    @property
+    def prelude_s(self) -> float | None:
+        """Time from a first event with the role alone to the end of the answer; None without one."""
+        return self._count.prelude_s
+
+    def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:
+        """Return the tokens of the answer, now that it is over; see `TokenCount.counted`."""
+        total = None if self.usage is None else self.usage.generated_tokens
+        return self._count.counted(total, first_event_is_token=first_event_is_token)
 
     def _read(self, data: bytes) -> StreamEvent | None:
         """Return an event; None after the last that counts."""
@@ -115,13 +122,11 @@ class TokenStream:
             self.fault = Fault.NO_JSON
             return None
 
-    def _note_silent(self, at: float, event: StreamEvent) -> None:
+    def _note(self, at: float, event: StreamEvent, *, shows_token: bool) -> None:
         if event.finish_reason is not None:
-            self._count.finish(at)
-        elif event.is_empty:
+            self._count.finish(at, shows_token=shows_token)
+        elif event.is_empty and not shows_token:
             self._count.empty(at)
-
-    def _note(self, event: StreamEvent) -> None:
         self.error = event.error
         self.finish_reason = event.finish_reason or self.finish_reason
         self.usage = event.usage or self.usage

@@ -76,6 +76,20 @@ class RequestTrace:
         return self.unplaced <= CERTAIN_SHARE * self.tokens
 
     @property
+    def spans_all(self) -> bool:
+        """True when the first and the last read are those of the first and the last token."""
+        return self.ended is not None and self.ended.spans_all
+
+    @property
+    def later_tokens(self) -> int | None:
+        """Tokens after the first read; None where too many have no place."""
+        if not self.arrivals:
+            return 0
+        if self.spans_all:
+            return self.tokens - self.arrivals[0][1]
+        return self.placed - self.arrivals[0][1] if self.is_placed else None
+
+    @property
     def is_counted(self) -> bool:
         """True when the server's counts say how many tokens its chunks hold."""
         return self.ended is None or self.ended.token_source is not TokenSource.CHUNKS
@@ -125,7 +139,7 @@ class RequestTrace:
         if self.first_token is None:
             return None
         ttft_s = self.first_token - self.start
-        unseen = self.unplaced + self.hidden_before
+        unseen = 0 if self.spans_all else self.unplaced + self.hidden_before
         if unseen and (self._tpot_s is None or unseen * self._tpot_s > CERTAIN_SHARE * ttft_s):
             return None
         return ttft_s
@@ -146,7 +160,8 @@ class RequestTrace:
 
         With a single token in the first read, as a prefill makes it, that is (last - first) / (tokens - 1).
         """
-        return self._tpot_s if self.is_placed else None
+        later = self.later_tokens if len(self.arrivals) > 1 else None
+        return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
     @property
     def stream_tps(self) -> float | None:

@@ -143,7 +143,14 @@ class Worker:
     async def _load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
         log = RunLog(load.id, load.run)
         opened_before = len(pool.connect_ms)
-        client = self._client = LoadClient(load, pool, recipe.form, recipe.prompt, log)
+        client = self._client = LoadClient(
+            load,
+            pool,
+            recipe.form,
+            recipe.prompt,
+            log,
+            first_event_is_token=recipe.first_event_is_token,
+        )
         if self._called_off:
             client.cancel()
         await client.prepare()

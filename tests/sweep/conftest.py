@@ -79,7 +79,14 @@ class InProcess:
         if behave is not None:
             self.server.behave = behave
         log = RunLog(command.id, command.run)
-        self.client = LoadClient(command, pool, recipe.form, recipe.prompt, log)
+        self.client = LoadClient(
+            command,
+            pool,
+            recipe.form,
+            recipe.prompt,
+            log,
+            first_event_is_token=recipe.first_event_is_token,
+        )
         await self.client.prepare()
         await self.client.run()
         record = RunRecord(command.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sparktop.model.load import Level, TokenSource
@@ -90,6 +92,29 @@ async def test_a_server_that_knows_no_stream_options_is_counted_by_chunks(in_pro
     assert in_process.calibrated is not None
     assert set(in_process.calibrated.dropped_fields) == {"continuous_usage_stats", "stream_options"}
     assert {end.token_source for end in loaded.ends} == {TokenSource.CHUNKS}
+
+
+async def test_a_server_whose_first_event_comes_with_its_first_token_is_known_by_one_token(
+    in_process: InProcess,
+) -> None:
+    """Asked for one token, it writes its whole answer at once: a first event says when the first was made."""
+
+    async def behave(asked: Asked) -> None:
+        asked.start()
+        role = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+        ending = [asked.token(None, finish="length"), asked.usage()]
+        events = [role, *ending] if asked.tokens == 1 else [role, asked.token(None), *ending]
+        asked.chunk("".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
+        asked.write("0\r\n\r\n")
+
+    in_process.server.behave = behave
+    loaded = await in_process.load()
+    assert {(end.token_source, end.spans_all) for end in loaded.ends} == {(TokenSource.USAGE, True)}
+    found = measure_level(Level("server", 4, 40, 8), loaded.events)
+    assert found.generated_tokens == 32
+    assert found.ttft_ms is not None
+    assert found.itl_ms is None
+    assert found.hidden_requests == 4
 
 
 async def test_an_answer_without_a_shown_token_is_an_answer(in_process: InProcess) -> None:

@@ -7,12 +7,14 @@ import pytest
 from sparktop.model.load import (
     EndReason,
     FirstToken,
+    Level,
     LoadEvent,
     RequestEnded,
     RequestStarted,
     ResponseStarted,
     Tokens,
 )
+from sparktop.sweep.measure import measure_level
 from sparktop.sweep.trace import RequestTrace, collect
 
 
@@ -115,6 +117,20 @@ def test_a_token_that_cannot_move_a_figure_by_a_hundredth_withholds_nothing() ->
     assert trace.ttft_s == pytest.approx(1.0)
     assert trace.tpot_s == pytest.approx(0.005)
     assert not trace.hides_tokens
+
+
+def test_the_pace_is_known_where_both_ends_are() -> None:
+    """Eleven tokens in ten seconds, three of them seen: a token a second, and no gap between two is known."""
+    chunks = (FirstToken("a", 11.0), Tokens("a", 14.0), Tokens("a", 21.0))
+    trace = one(*chunks, RequestEnded("a", 21.0, EndReason.STOP, generated_tokens=11, spans_all=True))
+    assert (trace.ttft_s, trace.tpot_s, trace.is_placed) == (1.0, 1.0, False)
+    assert trace.hides_tokens
+    found = measure_level(
+        Level("x", 1, 7, 11), [RequestStarted("a", 10.0), *chunks, trace.ended or chunks[0]]
+    )
+    assert found.decode_tps is not None
+    assert found.decode_tps.mean == pytest.approx(1.0)
+    assert (found.pure_decode_tps, found.itl_ms, found.hidden_tokens) == (None, None, 8)
 
 
 def test_several_tokens_in_the_first_read_are_no_part_of_the_pace() -> None:

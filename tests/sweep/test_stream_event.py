@@ -32,7 +32,7 @@ def chunk(
         choice["text"] = text
     if ids is not None:
         choice["token_ids"] = ids
-    found = {"id": "x", "model": "m", "choices": [choice], "prompt_token_ids": None}
+    found: dict[str, Any] = {"id": "x", "model": "m", "choices": [choice], "prompt_token_ids": None}
     if total is not None:
         found["usage"] = {"prompt_tokens": 9, "total_tokens": 9 + total, "completion_tokens": total}
     return found

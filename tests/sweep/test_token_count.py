@@ -33,12 +33,12 @@ def raw(found: object) -> bytes:
     return f"data: {json.dumps(found, separators=(',', ':'))}\n\n".encode()
 
 
-def counted(*reads: Sequence[Mapping[str, Any]]) -> CountedTokens:
+def counted(*reads: Sequence[Mapping[str, Any]], first_event_is_token: bool = False) -> CountedTokens:
     """Feed one read a second, from second 1 on."""
     stream = TokenStream()
     for at, events in enumerate(reads, 1):
         stream.feed(float(at), b"".join(map(raw, events)))
-    return stream.counted()
+    return stream.counted(first_event_is_token=first_event_is_token)
 
 
 def told(found: CountedTokens) -> tuple[list[float], list[int], TokenSource | None, int | None]:
@@ -140,6 +140,47 @@ def test_ids_that_hold_back_a_part_are_not_the_whole() -> None:
     both = counted([event(WORD, ids=1, total=7)], [event(WORD, ids=1, total=8)], [event(None, total=8)])
     assert told(both) == ([1.0, 2.0], [1, 1], TokenSource.CHUNK_USAGE, 8)
     assert both.hidden_before == 6
+
+
+def test_both_ends_are_known_where_the_first_event_comes_with_the_first_token() -> None:
+    """Eight tokens from second 1 to second 8, two of them shown: the pace of the whole answer is known."""
+    silent: list[Mapping[str, Any]] = []
+    ending = [event({}, finish="stop"), event(None, total=8)]
+    reads = ([event(ROLE)], silent, [event(WORD)], silent, [event(WORD)], silent, silent, ending)
+    found = counted(*reads, first_event_is_token=True)
+    assert told(found) == ([1.0, 3.0, 5.0, 8.0], [1, 1, 1, 1], TokenSource.USAGE, 8)
+    assert found.spans_all
+    assert found.answer_from == 1
+    unknown = counted(*reads)
+    assert (list(unknown.times), unknown.spans_all) == ([3.0, 5.0], False)
+
+
+def test_a_first_event_long_before_the_first_chunk_is_no_token() -> None:
+    """Two tokens are missing, and it took twelve seconds at a pace of one second: the request was waiting."""
+    silent: list[Mapping[str, Any]] = []
+    words = [[event(WORD)] for _ in range(10)]
+    ending = [event(WORD, finish="stop"), event(None, total=13)]
+    found = counted([event(ROLE)], *([silent] * 11), *words, ending, first_event_is_token=True)
+    assert (found.times[0], found.spans_all) == (13.0, False)
+
+
+def test_a_first_event_that_shows_a_token_need_not_show_the_first() -> None:
+    """Without a role ahead the first chunk may be that of a later token."""
+    found = counted(
+        [event(WORD)], [event(WORD, finish="stop")], [event(None, total=4)], first_event_is_token=True
+    )
+    assert (list(found.times), found.spans_all) == ([1.0, 2.0], False)
+
+
+def test_hidden_tokens_under_running_totals_begin_with_the_first_event() -> None:
+    """Five tokens before the second chunk, the first of them at the first event: all have their place."""
+    silent: list[Mapping[str, Any]] = []
+    words: list[list[Mapping[str, Any]]] = [[event(WORD, total=total)] for total in (5, 6, 7)]
+    reads: list[list[Mapping[str, Any]]] = [[event(ROLE, total=0)], silent, silent, silent, *words]
+    found = counted(*reads, first_event_is_token=True)
+    assert told(found) == ([1.0, 5.0, 6.0, 7.0], [1, 4, 1, 1], TokenSource.CHUNK_USAGE, 7)
+    assert found.hidden_before == 0
+    assert counted(*reads).hidden_before == 4
 
 
 def test_an_answer_that_shows_nothing_has_its_total_alone() -> None:
