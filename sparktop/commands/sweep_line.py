@@ -105,13 +105,16 @@ def level_line(target: str, level: LevelResult) -> str:
     """Give a finished level in one line."""
     if level.error is not None:
         return f"{clean(target, 40)}: c = {level.concurrency}, pp {level.pp} · ❌ {clean(level.error, 300)}"
-    decode = level.decode_tps or level.sustained_tps or level.output_tps
+    decode = level.decode_tps or level.sustained_tps
+    output = level.output_tps if decode is None else None
     prefill = level.prefill_tps
     ttft = level.ttft_ms
     parts = [
         f"{clean(target, 40)}: c = {level.concurrency}" + (f", pp {level.pp}" if level.pp else ""),
         f"prefill {_number(prefill.mean if prefill else None)} t/s",
-        f"decode {_number(decode.mean if decode else None)} t/s",
+        f"output {_number(output.mean)} t/s"
+        if output
+        else f"decode {_number(decode.mean if decode else None)} t/s",
         f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms",
     ]
     if level.requests.failed:

@@ -184,6 +184,8 @@ def test_a_finished_level_is_one_line() -> None:
         "solo: c = 16, pp 128 · prefill – t/s · decode 183 t/s · TTFT p50 – ms · 2 of 48 failed "
         "· doubts: errors"
     )
+    without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
+    assert "prefill – t/s · output 150 t/s · TTFT p50 – ms" in level_line("solo", without)
 
 
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
