@@ -92,9 +92,19 @@ def _rate(name: str) -> Callable[[LevelResult], float | None]:
 
 
 KINDS = (
-    _Kind("TTFT", "ms", lambda told: 1e3 * _mean([ttft_s(one) for one in _ended(told)]), _latency("ttft_ms")),
-    _Kind("ITL", "ms", lambda told: 1e3 * itl_s(_ended(told)), _latency("itl_ms")),
-    _Kind("TPOT", "ms", lambda told: 1e3 * _mean([tpot_s(one) for one in _ended(told)]), _latency("tpot_ms")),
+    _Kind(
+        "TTFT",
+        "ms",
+        lambda streams: 1e3 * _mean([ttft_s(one) for one in _ended(streams)]),
+        _latency("ttft_ms"),
+    ),
+    _Kind("ITL", "ms", lambda streams: 1e3 * itl_s(_ended(streams)), _latency("itl_ms")),
+    _Kind(
+        "TPOT",
+        "ms",
+        lambda streams: 1e3 * _mean([tpot_s(one) for one in _ended(streams)]),
+        _latency("tpot_ms"),
+    ),
     _Kind("decode", "tok/s", decode_tps, _rate("decode_tps")),
     _Kind("pure decode", "tok/s", lambda _: STREAMS / PACE.token_gap_s, _rate("pure_decode_tps")),
 )

@@ -134,7 +134,7 @@ def overhead_words(level: LevelResult) -> str | None:
     if added_ms is None:
         return None
     if level.router_overhead_from == "router":
-        return f"{added_ms:.0f} ms to a request, by its own count (median)"
+        return f"{added_ms:.0f} ms by its own count"
     return f"{added_ms:+.0f} ms to the median TTFT".replace("-", "−")
 
 

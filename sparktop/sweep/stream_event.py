@@ -91,9 +91,9 @@ def read_event(data: bytes) -> StreamEvent:
         if _TEXT.search(data) is not None:
             if total < 0:
                 return _BY_TEXT
-            told = _number_at(data, total)
-            if told is not None:
-                return _BY_TOTAL[told] if told < len(_BY_TOTAL) else StreamEvent(1, total=told, is_plain=True)
+            made = _number_at(data, total)
+            if made is not None:
+                return _BY_TOTAL[made] if made < len(_BY_TOTAL) else StreamEvent(1, total=made, is_plain=True)
     return _read_all(data)
 
 

@@ -13,7 +13,9 @@ from sparktop.model.load import (
     RequestStarted,
     ResponseStarted,
     Tokens,
+    TokenSource,
 )
+from sparktop.sweep.level_results import level_result
 from sparktop.sweep.measure import measure_level
 from sparktop.sweep.trace import RequestTrace, collect
 
@@ -152,3 +154,19 @@ def test_requests_stand_in_the_order_of_their_starts() -> None:
         ]
     )
     assert [(trace.request_id, trace.first_token) for trace in found] == [("a", 0.3), ("b", 0.2)]
+
+
+def test_the_means_of_runs_are_over_the_same_gaps_as_the_mean_beside_them() -> None:
+    """Of two requests one has no count of its chunks: its gaps are in neither figure."""
+    events: list[LoadEvent] = [
+        RequestStarted("a", 10.0),
+        *(FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0)),
+        RequestEnded("a", 13.0, EndReason.STOP, generated_tokens=3, token_source=TokenSource.USAGE),
+        RequestStarted("b", 10.0),
+        *(FirstToken("b", 11.0), Tokens("b", 14.0), Tokens("b", 17.0)),
+        RequestEnded("b", 17.0, EndReason.STOP, token_source=TokenSource.CHUNKS),
+    ]
+    found = level_result(Level("x", 2, 7, 3), events)
+    for latency in (found.itl_ms, found.tpot_ms):
+        assert latency is not None
+        assert (latency.mean, latency.run_means) == (1000.0, (1000.0,))

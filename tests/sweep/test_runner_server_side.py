@@ -254,9 +254,7 @@ def test_a_router_is_held_against_its_backends_with_one_request_alone() -> None:
 def test_what_a_router_adds_is_said_with_how_it_is_known() -> None:
     """By its own count at any load; by TTFTs at c = 1 alone, and so from an older file too."""
     own = {"router_overhead_ms": 12.4, "router_overhead_from": "router"}
-    assert overhead_words(level(64, 900.0).model_copy(update=own)) == (
-        "12 ms to a request, by its own count (median)"
-    )
+    assert overhead_words(level(64, 900.0).model_copy(update=own)) == "12 ms by its own count"
     direct = {"router_overhead_ms": 6.2, "router_overhead_from": "direct"}
     assert overhead_words(level(1, 900.0).model_copy(update=direct)) == "+6 ms to the median TTFT"
     older = {"router_overhead_ms": 2573.0}

@@ -41,7 +41,7 @@ def counted(*reads: Sequence[Mapping[str, Any]], first_event_is_token: bool = Fa
     return stream.counted(first_event_is_token=first_event_is_token)
 
 
-def told(found: CountedTokens) -> tuple[list[float], list[int], TokenSource | None, int | None]:
+def parts(found: CountedTokens) -> tuple[list[float], list[int], TokenSource | None, int | None]:
     return list(found.times), found.counts, found.source, found.generated
 
 
@@ -50,40 +50,40 @@ def test_one_token_a_chunk_is_what_the_total_at_the_end_says() -> None:
     found = counted(
         [event(ROLE)], [event(WORD)], [event(WORD)], [event(WORD, finish="stop"), event(None, total=3)]
     )
-    assert told(found) == ([2.0, 3.0, 4.0], [1, 1, 1], TokenSource.USAGE, 3)
+    assert parts(found) == ([2.0, 3.0, 4.0], [1, 1, 1], TokenSource.USAGE, 3)
 
 
 @pytest.mark.parametrize("delta", [CALL, {"function_call": {"arguments": "{"}}, {"reasoning": "hm"}])
 def test_parts_of_a_tool_call_are_tokens(delta: dict[str, Any]) -> None:
     """Arguments arrive in `tool_calls`, formerly in `function_call`, without any content."""
     found = counted([event(WORD)], [event(delta)], [event(delta)], [event(None, total=3)])
-    assert told(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 3)
+    assert parts(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 3)
 
 
 def test_a_finish_event_is_the_end_token_if_it_comes_a_step_later() -> None:
     """The token that ends a text has no text of its own; its step took as long as any other."""
     ending = [event({}, finish="stop"), event(None, total=4)]
     late = counted([event(WORD)], [event(WORD)], [event(WORD)], ending)
-    assert told(late) == ([1.0, 2.0, 3.0, 4.0], [1, 1, 1, 1], TokenSource.USAGE, 4)
+    assert parts(late) == ([1.0, 2.0, 3.0, 4.0], [1, 1, 1, 1], TokenSource.USAGE, 4)
     at_once = counted([event(WORD)], [event(WORD)], [event(WORD), *ending])
-    assert told(at_once) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 4)
+    assert parts(at_once) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 4)
 
 
 def test_chunks_with_an_empty_text_are_tokens_if_the_total_says_so() -> None:
     """Half a character has no text yet; the first chunk, which has a role, is no token."""
     empty = event({"content": ""})
     reads = ([event(ROLE)], [empty], [empty], [event(WORD)], [event(WORD, finish="stop")])
-    assert told(counted(*reads, [event(None, total=4)]))[:2] == ([2.0, 3.0, 4.0, 5.0], [1, 1, 1, 1])
+    assert parts(counted(*reads, [event(None, total=4)]))[:2] == ([2.0, 3.0, 4.0, 5.0], [1, 1, 1, 1])
     found = counted(*reads, [event(None, total=2)])
-    assert told(found)[:2] == ([4.0, 5.0], [1, 1])
+    assert parts(found)[:2] == ([4.0, 5.0], [1, 1])
     both = counted([empty], [event(WORD)], [event({}, finish="stop"), event(None, total=3)])
-    assert told(both)[:2] == ([1.0, 2.0, 3.0], [1, 1, 1])
+    assert parts(both)[:2] == ([1.0, 2.0, 3.0], [1, 1, 1])
 
 
 def test_a_total_that_no_reading_of_the_chunks_gives_places_nothing_more() -> None:
     """Eight tokens in three chunks: what came is kept as it came, what is missing has no place."""
     found = counted([event(WORD)], [event(WORD)], [event(WORD, finish="stop")], [event(None, total=8)])
-    assert told(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 8)
+    assert parts(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 8)
     assert found.hidden_before == 0
 
 
@@ -96,7 +96,7 @@ def test_running_totals_count_whatever_a_chunk_shows() -> None:
         [event({"content": ""}, total=6)],
         [event({}, total=9, finish="length"), event(None, total=9)],
     )
-    assert told(found) == ([2.0, 3.0, 4.0, 5.0], [1, 4, 1, 3], TokenSource.CHUNK_USAGE, 9)
+    assert parts(found) == ([2.0, 3.0, 4.0, 5.0], [1, 4, 1, 3], TokenSource.CHUNK_USAGE, 9)
     assert found.hidden_before == 0
 
 
@@ -126,19 +126,19 @@ def test_a_total_without_a_chunk_before_it_is_no_running_total() -> None:
         found = counted(
             [event(WORD, total=middle)], [event(WORD, total=middle)], [event({}, total=40, finish="stop")]
         )
-        assert told(found) == ([1.0, 2.0], [1, 1], TokenSource.USAGE, 40)
+        assert parts(found) == ([1.0, 2.0], [1, 1], TokenSource.USAGE, 40)
     found = counted([event(WORD, total=1)], [event(WORD)], [event(WORD, total=9)], [event(None, total=9)])
-    assert told(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 9)
+    assert parts(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 9)
 
 
 def test_ids_that_hold_back_a_part_are_not_the_whole() -> None:
     """Ids of what is shown do not add up to the total where reasoning is hidden."""
     found = counted([event(WORD, ids=1)], [event(WORD, ids=2)], [event(None, total=9)])
-    assert told(found) == ([1.0, 2.0], [1, 2], TokenSource.USAGE, 9)
+    assert parts(found) == ([1.0, 2.0], [1, 2], TokenSource.USAGE, 9)
     whole = counted([event({}, ids=1)], [event(WORD, ids=2)], [event(None, total=3)])
-    assert told(whole) == ([1.0, 2.0], [1, 2], TokenSource.TOKEN_IDS, 3)
+    assert parts(whole) == ([1.0, 2.0], [1, 2], TokenSource.TOKEN_IDS, 3)
     both = counted([event(WORD, ids=1, total=7)], [event(WORD, ids=1, total=8)], [event(None, total=8)])
-    assert told(both) == ([1.0, 2.0], [1, 1], TokenSource.CHUNK_USAGE, 8)
+    assert parts(both) == ([1.0, 2.0], [1, 1], TokenSource.CHUNK_USAGE, 8)
     assert both.hidden_before == 6
 
 
@@ -148,7 +148,7 @@ def test_both_ends_are_known_where_the_first_event_comes_with_the_first_token() 
     ending = [event({}, finish="stop"), event(None, total=8)]
     reads = ([event(ROLE)], silent, [event(WORD)], silent, [event(WORD)], silent, silent, ending)
     found = counted(*reads, first_event_is_token=True)
-    assert told(found) == ([1.0, 3.0, 5.0, 8.0], [1, 1, 1, 1], TokenSource.USAGE, 8)
+    assert parts(found) == ([1.0, 3.0, 5.0, 8.0], [1, 1, 1, 1], TokenSource.USAGE, 8)
     assert found.spans_all
     assert found.answer_from == 1
     unknown = counted(*reads)
@@ -178,20 +178,20 @@ def test_hidden_tokens_under_running_totals_begin_with_the_first_event() -> None
     words: list[list[Mapping[str, Any]]] = [[event(WORD, total=total)] for total in (5, 6, 7)]
     reads: list[list[Mapping[str, Any]]] = [[event(ROLE, total=0)], silent, silent, silent, *words]
     found = counted(*reads, first_event_is_token=True)
-    assert told(found) == ([1.0, 5.0, 6.0, 7.0], [1, 4, 1, 1], TokenSource.CHUNK_USAGE, 7)
+    assert parts(found) == ([1.0, 5.0, 6.0, 7.0], [1, 4, 1, 1], TokenSource.CHUNK_USAGE, 7)
     assert found.hidden_before == 0
     assert counted(*reads).hidden_before == 4
 
 
 def test_an_answer_that_shows_nothing_has_its_total_alone() -> None:
     """All of it was hidden: the server counts it and no time is known."""
-    assert told(counted([event(ROLE)], [event(None, total=9)])) == ([], [], TokenSource.USAGE, 9)
-    assert told(counted([event(ROLE)])) == ([], [], None, None)
+    assert parts(counted([event(ROLE)], [event(None, total=9)])) == ([], [], TokenSource.USAGE, 9)
+    assert parts(counted([event(ROLE)])) == ([], [], None, None)
 
 
 def test_without_any_count_a_chunk_is_a_token() -> None:
     """The result says so."""
-    assert told(counted([event(WORD)], [event(WORD)])) == ([1.0, 2.0], [1, 1], TokenSource.CHUNKS, None)
+    assert parts(counted([event(WORD)], [event(WORD)])) == ([1.0, 2.0], [1, 1], TokenSource.CHUNKS, None)
 
 
 def test_a_live_count_shows_no_burst_of_hidden_tokens() -> None:
