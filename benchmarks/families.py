@@ -2,9 +2,10 @@
 
 `load_families/` holds a simulation of its own (batching servers, routers, clients); its looks go through the
 real store in virtual time. Every run takes ten minutes of that time. Per family: runs in which oscillating or
-starved was ever announced and was not true, with the 95 % interval (Clopper and Pearson); for herding whose
-true swing is half of the mean load or more, the share found, and found within 90 s; and how far the shown
-loss of throughput is from the true one (the best split of as many requests, from the servers' own curves).
+starved was ever announced of a known router and was not true, with the 95 % interval (Clopper and Pearson);
+for herding whose true swing is half of the mean load or more, the share found, and found within 90 s; and how
+far the shown loss of throughput is from the true one (the best split of as many requests, from the servers'
+own curves).
 
 usage: families.py [--runs 100] [--seed 1000000] [--only WORDS …] [--write] [--misses]
 
@@ -120,12 +121,12 @@ def failures(family: Family, runs: Sequence[Run]) -> Iterator[str]:
             yield f"{one.seed}: {what}; swing {one.swing:.2f}; {one.about}; words {', '.join(one.words)}"
 
 
-def write(text: str, readme: Path = README) -> None:
+def write_between(marks: tuple[str, str], text: str, readme: Path = README) -> None:
     """Replace what stands between the marks of the README."""
     page = readme.read_text(encoding="utf-8")
-    head, rest = page.split(MARKS[0])
-    _, tail = rest.split(MARKS[1])
-    readme.write_text(f"{head}{MARKS[0]}\n\n{text}\n\n{MARKS[1]}{tail}", encoding="utf-8")
+    head, rest = page.split(marks[0])
+    _, tail = rest.split(marks[1])
+    readme.write_text(f"{head}{marks[0]}\n\n{text}\n\n{marks[1]}{tail}", encoding="utf-8")
 
 
 def main() -> int:
@@ -155,7 +156,7 @@ def main() -> int:
     text = "\n".join([HEAD, *rows, "", f"Seeds {options.seed} to {options.seed + options.runs - 1}."])
     print(f"\n{text}")
     if options.write:
-        write(text)
+        write_between(MARKS, text)
     return 0
 
 

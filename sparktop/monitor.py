@@ -207,7 +207,8 @@ class Monitor:
             return None
         for source in sources:
             self._sources[SourceKey(kind, source.name)] = source
-        group = PollGroup(name, sources, self._interval_s * multiple, partial(self._deliver, kind))
+        interval_s, clock = self._interval_s * multiple, asyncio.get_running_loop().time
+        group = PollGroup(name, sources, interval_s, partial(self._deliver, kind), clock=clock)
         self._groups.append((group, multiple))
         self._spawn(group.run())
         return group

@@ -68,8 +68,9 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Feed], list[str]]:
         calls: list[str] = []
 
         class FakeMonitor:
-            def __init__(self, watch: Watch, store: Store) -> None:
+            def __init__(self, watch: Watch, store: Store, ways: object) -> None:
                 assert watch is not None
+                assert ways is None
                 self.store = store
 
             async def start(self) -> None:

@@ -160,6 +160,8 @@ class Watching:
             self._compare_lost(found, now)
 
     def _is_false(self, found: Balance, now: float) -> bool:
+        if not found.bad:  # no known router: the word describes the loads and accuses nobody
+            return found.word in ALARMS and bool(found.cause or found.hint)
         if found.word is BalanceWord.OSCILLATING:
             return not self._family.herds
         if found.word is not BalanceWord.STARVED:

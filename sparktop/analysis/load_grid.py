@@ -21,6 +21,12 @@ _SILENT_S = 5.0
 _BREAK_S = 10.0
 """A gap that is longer is no gap in one history: what was before it says nothing of what is after."""
 _ENOUGH_STEPS = 64
+_PRESENT = 0.9
+"""Share of slots with a sample from which on the newest pace makes the slots."""
+_OTHER_PACE = 1.5
+"""Times a step that another pace's step is."""
+_FEW = 9
+"""Samples that show the pace at an end of the window."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,13 +129,29 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
     """Lay the samples of the last `window_s` before `now_s` on one grid; None without two backends.
 
     A backend that appears or leaves changes what an even split is, so the grid begins where the set of those
-    that answer was last changed.
+    that answer was last changed. Where the pace of looks changed, so that the newest pace leaves slots empty,
+    the slower pace of the window's two ends makes the slots: then all of them are filled.
     """
     points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
     steps = [_median_step(one.times) for one in points if len(one.times) > 1]
     if not steps:
         return None
     step = max(median(steps), 0.02)
+    grid, slower = _laid(points, now_s, step), _slowest_step(points)
+    if grid is None or min(grid.present) >= _PRESENT or slower < _OTHER_PACE * step:
+        return grid
+    coarse = _laid(points, now_s, slower)
+    return grid if coarse is None or min(coarse.present) <= min(grid.present) else coarse
+
+
+def _slowest_step(points: Sequence[_Points]) -> float:
+    """Return the longest of the median steps at the beginning and the end of each track, in seconds."""
+    ends = (part for one in points for part in (one.times[:_FEW], one.times[-_FEW:]) if len(part) > 1)
+    return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
+
+
+def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | None:
+    """Lay samples on slots of `step` seconds; None without two backends that answer."""
     silence = max(_SILENT_S, 4 * step)
     here = [one for one in points if one.times and now_s - one.times[-1] <= silence]
     gone = [one for one in points if one.times and now_s - one.times[-1] > silence]

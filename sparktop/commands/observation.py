@@ -16,6 +16,7 @@ from sparktop.model.targets import Watch
 from sparktop.monitor import Monitor
 from sparktop.store import Store
 from sparktop.store.backend import least_rate_s
+from sparktop.ways import Ways
 
 _INTERRUPTED = 130
 ENOUGH_S = 5.0
@@ -28,10 +29,13 @@ _REASONS = 3
 """Reasons that fit into one line."""
 
 
-async def observe(watch: Watch, seconds: float | None, *, simulated: bool = False) -> tuple[Snapshot, bool]:
+async def observe(
+    watch: Watch, seconds: float | None, *, simulated: bool = False, ways: Ways | None = None
+) -> tuple[Snapshot, bool]:
     """Watch for `seconds` (None: until `has_told`) or until Ctrl+C; return the snapshot and "interrupted".
 
-    Balance is judged by the monitor's timer, and once more at the end if it is due then.
+    Balance is judged by the monitor's timer, and once more at the end if it is due then. All times are the
+    event loop's; `ways` makes the sources.
     """
     if seconds is None:
         watch = replace(watch, interval_s=min(watch.interval_s, GLANCE_INTERVAL_S))
@@ -42,14 +46,15 @@ async def observe(watch: Watch, seconds: float | None, *, simulated: bool = Fals
         undo()
 
     undo = hear({signal.SIGINT: _INTERRUPTED}, interrupt)
-    store = Store(watch, simulated=simulated)
-    monitor = Monitor(watch, store)
+    clock = asyncio.get_running_loop().time
+    store = Store(watch, simulated=simulated, clock=clock)
+    monitor = Monitor(watch, store, ways=ways)
     await monitor.start()
     try:
         if seconds is None:
-            await wait_for(lambda: has_told(store.snapshot(), watch), ENOUGH_S, interrupted)
+            await wait_for(lambda: has_told(store.snapshot(), watch), ENOUGH_S, interrupted, clock=clock)
         else:
-            await wait_for(lambda: False, seconds, interrupted)
+            await wait_for(lambda: False, seconds, interrupted, clock=clock)
         store.judge()
         snapshot = store.snapshot()
     finally:

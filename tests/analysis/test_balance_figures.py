@@ -244,3 +244,19 @@ def test_a_track_comes_from_a_backend_s_history() -> None:
     assert track.waiting is None
     assert [math.isnan(value) for value in track.generation_tps or []] == [False, True, False, False]
     assert all(later - earlier == 1.0 for earlier, later in pairwise(track.running))
+
+
+def test_a_change_of_pace_leaves_no_gaps() -> None:
+    """Looks once a second, then four times: until the quick ones fill the window, slots last a second."""
+    times = [float(second) for second in range(16)] + [16 + quarter / 4 for quarter in range(160)]
+    for end, step_s in ((40.0, 1.0), (55.75, 0.25)):
+        known = [at for at in times if at <= end]
+        tracks = [LoadTrack(name, known, [8.0] * len(known)) for name in ("a", "b")]
+        grid = lay_out(tracks, end, 40.0 if step_s < 1 else 60.0)
+        assert grid is not None
+        assert grid.step_s == pytest.approx(step_s)
+        assert min(grid.present) > 0.95
+    slowed = [at / 4 for at in range(160)] + [40.0 + second for second in range(20)]
+    grid = lay_out([LoadTrack(name, slowed, [8.0] * len(slowed)) for name in ("a", "b")], 59.0, 60.0)
+    assert grid is not None
+    assert (grid.step_s, min(grid.present)) == (1.0, 1.0)

@@ -1,0 +1,185 @@
+"""The headless command on recorded loads: whether `sparktop snapshot --seconds` says what the screen says.
+
+Each recorded trace is served as the pages of two vLLM servers over real HTTP, at the pace at which it was
+recorded, beside a router that the configuration names. `sparktop snapshot --seconds N --format json` watches
+them as a process of its own. How often a loaded group is looked at follows what an answer costs, so answers
+of 0, 6 and 13 ms make for 4, 2 and 1 looks a second. All traces run at once, in real time: 4 minutes.
+
+usage: headless.py [--only NAME …] [--write]
+
+Beside it the word of the same store that the screen draws, fed with the same rows in virtual time. With
+--write the table goes into benchmarks/README.md. Exit code 1 when a word is not right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from aiohttp import web
+from families import write_between
+from trace_pages import RIGHT, trace
+
+from tests.store.fed_traces import Pair, looks
+
+MARKS = ("<!-- headless.py: begin -->", "<!-- headless.py: end -->")
+ANSWERS_S = {4: 0.0, 2: 0.006, 1: 0.013}
+"""How long a server takes to answer, by the looks a second that this leads to."""
+LONGEST_S, SPARE_S = 180.0, 2.0
+"""Most of a trace that is watched, and how much before its end watching stops."""
+STAGGER_S = 0.4
+CONFIG = """\
+interval_s = 1.0
+[[backends]]
+name = "spark-a"
+url = "{url}/a"
+engine = "vllm"
+[[backends]]
+name = "spark-b"
+url = "{url}/b"
+engine = "vllm"
+[[routers]]
+name = "proxy"
+url = "{url}/proxy"
+strategy = "{strategy}"
+backends = ["spark-a", "spark-b"]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one run of the command said."""
+
+    word: str
+    now: str
+    alerts: int
+    events: int
+    hz: float | None
+
+    @property
+    def cell(self) -> str:
+        """Return a cell of the table."""
+        words = self.word if self.word == self.now else f"{self.word} (window: {self.now})"
+        return f"{words}, {self.hz or 0:.1f} Hz, {self.alerts} alert{'s' * (self.alerts != 1)}"
+
+
+class Servers:
+    """Serves every trace at every pace, each from its own first look on."""
+
+    def __init__(self) -> None:
+        """Start with nothing asked for."""
+        self._began: dict[tuple[str, str], float] = {}
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Answer as a server of a trace would at this moment."""
+        name, hz, side = (request.match_info[key] for key in ("name", "hz", "side"))
+        began = self._began.setdefault((name, hz), time.monotonic())
+        if ANSWERS_S[int(hz)]:
+            await asyncio.sleep(ANSWERS_S[int(hz)])
+        return web.Response(body=trace(name).page(side, time.monotonic() - began), content_type="text/plain")
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes: metrics of two servers, and a proxy that is alive and says no more."""
+        return [
+            web.get("/{name}/{hz}/{side:[ab]}/metrics", self.page),
+            web.get("/{name}/{hz}/proxy/health/liveliness", lambda _: _alive()),
+        ]
+
+
+async def _alive() -> web.Response:
+    return web.json_response("I'm alive!")
+
+
+async def command(name: str, hz: int, base: str, folder: Path, delay_s: float) -> Said:
+    """Run the command on one trace."""
+    await asyncio.sleep(delay_s)
+    config = folder / f"{name}-{hz}.toml"
+    strategy = "least-busy" if name.startswith(("leastbusy", "cooldown")) else "simple-shuffle"
+    config.write_text(CONFIG.format(url=f"{base}/{name}/{hz}", strategy=strategy), encoding="utf-8")
+    seconds = min(LONGEST_S, trace(name).seconds - SPARE_S)
+    words = ("snapshot", "--config", str(config), "--seconds", f"{seconds:.1f}", "--format", "json")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sparktop", *words),
+        env={**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    data = json.loads(out)
+    (found,) = data["balance"]
+    return Said(
+        found["verdict"],
+        found["verdict_now"],
+        sum(one["id"].startswith("balance:") for one in data["alerts"]),
+        sum(one["subject"] == found["group"] and one["severity"] == "warning" for one in data["events"]),
+        found["sample_hz"],
+    )
+
+
+async def run_all(names: list[str]) -> dict[tuple[str, int], Said]:
+    """Run the command on all traces at all paces at once."""
+    app = web.Application()
+    app.add_routes(Servers().routes())
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    keys = [(name, hz) for name in names for hz in ANSWERS_S]
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = [
+            command(name, hz, f"http://127.0.0.1:{port}", Path(folder), STAGGER_S * index)
+            for index, (name, hz) in enumerate(keys)
+        ]
+        said = await asyncio.gather(*tasks)
+    await runner.cleanup()
+    return dict(zip(keys, said, strict=True))
+
+
+def screen_word(name: str, hz: int) -> str:
+    """Return the word of the store that the screen draws, fed with the same rows."""
+    seconds = min(LONGEST_S, trace(name).seconds - SPARE_S)
+    rows = [one for one in looks(name, every=4 // hz) if one.at <= seconds]
+    return [*Pair().play(rows, life_s=trace(name).life_s)][-1].balance[0].word.value
+
+
+def main() -> int:
+    """Run, print the table, and say whether every word is right and the same."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=sorted(RIGHT), default=list(RIGHT), metavar="NAME")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    options = parser.parse_args()
+    found = asyncio.run(run_all(options.only))
+    lines = [
+        "| trace | right | screen, 4 / 2 / 1 Hz | headless, 4 Hz | 2 Hz | 1 Hz | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    wrong = 0
+    for name in options.only:
+        screen = [screen_word(name, hz) for hz in ANSWERS_S]
+        said = [found[name, hz] for hz in ANSWERS_S]
+        good = all(one.word in RIGHT[name] for one in said)
+        good &= all(bool(one.alerts) == bool(one.events) == (one.word == "oscillating") for one in said)
+        same = [one.word for one in said] == screen
+        wrong += not good
+        mark = ("✓" if same else "right, not the same") if good else "**✗**"
+        cells = (name, " or ".join(RIGHT[name]), " / ".join(screen), *(one.cell for one in said), mark)
+        lines.append(f"| {' | '.join(cells)} |")
+    text = "\n".join(lines)
+    print(text)
+    if options.write:
+        write_between(MARKS, text)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

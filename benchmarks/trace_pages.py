@@ -1,0 +1,125 @@
+"""Recorded loads as the /metrics pages of two vLLM servers: captured pages with the figures of a trace."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
+ANSWER_TOKENS = 64
+"""Tokens of an answer: traces hold no finished requests, so they are counted from the generated tokens."""
+ALARM, FINE, QUIET = ("oscillating",), ("balanced", "unknown"), ("idle", "unknown")
+RIGHT: Mapping[str, tuple[str, ...]] = {
+    "leastbusy-c16": ALARM,
+    "leastbusy-c16-b": ALARM,
+    "leastbusy-c16-busy": ALARM,
+    "leastbusy-c16-busy-b": ALARM,
+    "cooldown-c64": ALARM,
+    "leastbusy-warm-c64": FINE,
+    "leastbusy-c2": QUIET,
+    "shuffle-c16": FINE,
+    "shuffle-c16-b": FINE,
+    "shuffle-c16-busy": FINE,
+    "shuffle-c16-busy-b": FINE,
+    "shuffle-c16-busy-c": FINE,
+    "shuffle-c16-busy-d": FINE,
+    "shuffle-c64": FINE,
+}
+"""The right words of each recorded trace."""
+_LIVES = (("cooldown", 19.0), ("c64", 13.0), ("busy", 4.9), ("c2", 1.5), ("", 3.5))
+"""How long a request lived, by a part of the trace's name; the first that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One recording of two servers, about four rows a second."""
+
+    name: str
+    life_s: float
+    times_s: tuple[float, ...]
+    rows: tuple[Mapping[str, float], ...]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from the first row to the last."""
+        return self.times_s[-1] - self.times_s[0]
+
+    def page(self, side: str, at_s: float) -> bytes:
+        """Return the page of server `side` ("a" or "b") `at_s` after the beginning."""
+        row = self.rows[max(0, bisect_right(self.times_s, self.times_s[0] + at_s) - 1)]
+        running, waiting, made = (row[f"{name}_{side}"] for name in ("running", "waiting", "generated"))
+        ended = math.floor(made / ANSWER_TOKENS)
+        values = {
+            "vllm:num_requests_running": running,
+            "vllm:num_requests_waiting": waiting,
+            "vllm:num_requests_waiting_by_reason|capacity": waiting,
+            "vllm:generation_tokens_total": made,
+            "vllm:request_success_total|length": ended,
+            "vllm:e2e_request_latency_seconds_sum": ended * self.life_s,
+            "vllm:e2e_request_latency_seconds_count": ended,
+            "vllm:request_generation_tokens_sum": ended * ANSWER_TOKENS,
+            "vllm:request_generation_tokens_count": ended,
+        }
+        parts = template()
+        return "".join(
+            part if key is None else f"{part}{self._value(key, values, ended)}\n" for part, key in parts
+        ).encode()
+
+    def _value(self, key: str, values: Mapping[str, float], ended: int) -> float:
+        """Return the figure of one line; a key with an edge is a bucket of a histogram."""
+        name, _, edge = key.partition("<")
+        if not edge:
+            return values[key]
+        longest = self.life_s if name.startswith("vllm:e2e") else ANSWER_TOKENS
+        return float(ended) if float(edge) >= longest else 0.0
+
+
+@cache
+def template() -> tuple[tuple[str, str | None], ...]:
+    """Return the captured page as pieces: text, and the figure that follows it, if one does."""
+    page = (DATA / "vllm-0.32" / "t009.prom").read_text(encoding="utf-8")
+    figure = re.compile(
+        r"^(vllm:(?:num_requests_running|num_requests_waiting|num_requests_waiting_by_reason"
+        r"|generation_tokens_total|request_success_total|(?:e2e_request_latency_seconds"
+        r"|request_generation_tokens)_(?:bucket|sum|count)))(\{[^}]*\}) .*$"
+    )
+    parts: list[tuple[str, str | None]] = []
+    text = ""
+    for line in page.splitlines():
+        found = figure.match(line)
+        key = None if found is None else _key(found[1], found[2])
+        if found is None or key is None:
+            text += f"{line}\n"
+        else:
+            parts.append((f"{text}{found[1]}{found[2]} ", key))
+            text = ""
+    return (*parts, (text, None))
+
+
+def _key(name: str, labels: str) -> str | None:
+    """Return what a line's figure is called; None for one that stays as captured."""
+    if name.endswith("_bucket"):
+        edge = re.search(r'le="([^"]+)"', labels)
+        return None if edge is None else f"{name.removesuffix('_bucket')}<{edge[1].replace('+', '')}"
+    for wanted in ("capacity", "length"):
+        if f'="{wanted}"' in labels:
+            return f"{name}|{wanted}"
+    kept = name in {"vllm:request_success_total", "vllm:num_requests_waiting_by_reason"}
+    return None if kept else name
+
+
+@cache
+def trace(name: str) -> Trace:
+    """Read a recorded trace."""
+    with (DATA / "traces" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        rows = tuple(
+            {key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)
+        )
+    life_s = next(seconds for part, seconds in _LIVES if part in name)
+    return Trace(name, life_s, tuple(row["t_s"] for row in rows), rows)
