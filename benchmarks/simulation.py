@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from reference_tables import CONCURRENCY, CONCURRENCY_FIRST, TOPOLOGIES
+from reference_tables import BATCH_SCALING, CONCURRENCY, CONCURRENCY_FIRST, LONG_PROMPTS, TOPOLOGIES
 
 from sparktop.model.load import Level
 from sparktop.simulation.calibration import (
@@ -30,6 +30,7 @@ from sparktop.simulation.calibration import (
     GX10_PATCHED,
     GX10_VANILLA,
     LITELLM,
+    LONG_CONTEXT,
     SOLO,
 )
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
@@ -38,7 +39,7 @@ from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.measure import measure_level
+from sparktop.sweep.measure import LevelFigures, measure_level
 
 WITHIN = {"decode_tps": 0.10, "prefill_tps": 0.15, "ttft_ms": 0.15}
 """How far a figure may be from its table's."""
@@ -196,12 +197,50 @@ def compare_routers(shuffle: Mapping[int, Figures], least_busy: Mapping[int, Fig
     return missed + (not held)
 
 
+def long_context() -> int:
+    """Print the long-context server against its two tables; return how many figures are too far off."""
+    missed = 0
+
+    def figures(concurrency: int, prompt_tokens: int, output_tokens: int) -> LevelFigures:
+        virtual = VirtualTime([Engine(LONG_CONTEXT)])
+        level = Level(LONG_CONTEXT.name, concurrency, prompt_tokens, output_tokens)
+        loop = ClosedLoop(virtual, DirectWay(virtual), level)
+        loop.start()
+        virtual.run()
+        return measure_level(level, loop.events)
+
+    def cell(simulated: float, table: float, within: float) -> str:
+        nonlocal missed
+        difference = simulated / table - 1
+        far = abs(difference) > within
+        missed += far
+        return f"{simulated:,.1f} ({100 * difference:+.1f} %{', TOO FAR' if far else ''})"
+
+    print("\nlong-context: one request\n| prompt tokens | e2e_ms | output_tps |\n|---|---|---|")
+    for prompt_tokens, table in LONG_PROMPTS.items():
+        made = figures(1, prompt_tokens, round(table["output_tps"] * table["e2e_ms"] / 1000))
+        if made.e2e_ms is None or made.output_tps is None:
+            raise SystemExit(f"long-context: no figures at {prompt_tokens}")
+        cells = (
+            cell(made.e2e_ms.mean, table["e2e_ms"], 0.03),
+            cell(made.output_tps.mean, table["output_tps"], 0.03),
+        )
+        print(f"| {prompt_tokens:,} | {' | '.join(cells)} |")
+    print("\nlong-context: 105 + 256 tokens\n| c | output_tps |\n|---|---|")
+    for concurrency, tps in BATCH_SCALING.items():
+        output_tps = figures(concurrency, 105, 256).output_tps
+        print(f"| {concurrency} | {cell(output_tps.mean if output_tps else 0.0, tps, 0.10)} |")
+    return missed
+
+
 def main() -> int:
     """Print the tables; 1 when a figure that is held is too far off."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", action="append", choices=[one.name for one in TOPOLOGIES_SIMULATED])
+    parser.add_argument(
+        "--only", action="append", choices=[*(one.name for one in TOPOLOGIES_SIMULATED), LONG_CONTEXT.name]
+    )
     options = parser.parse_args()
     began = time.perf_counter()
     missed, found = 0, dict[str, dict[int, Figures]]()
@@ -211,6 +250,8 @@ def main() -> int:
             missed += far
     if {"simple-shuffle", "least-busy"} <= found.keys():
         missed += compare_routers(found["simple-shuffle"], found["least-busy"], options.seed)
+    if options.only is None or LONG_CONTEXT.name in options.only:
+        missed += long_context()
     limits = ", ".join(f"{name} {100 * share:g} %" for name, share in WITHIN.items())
     print(f"\nheld within {limits}; {missed} too far; {time.perf_counter() - began:.1f} s of real time")
     return int(missed > 0)

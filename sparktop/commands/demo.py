@@ -21,6 +21,9 @@ SCENARIOS = {
     "faulty": "the first server restarts every 40 s, the second one drips",
     "pd-fault": "a power-delivery fault pins the second machine's clock",
     "tp2": "each server spans two machines",
+    "topologies": "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",
+    "recipes": "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",
+    "long-context": "a server that takes 131,072 tokens, and one that takes 20,480",
 }
 """What can be shown; the first one is the default. Written out: to ask for help must load no simulation."""
 _DEFAULT = next(iter(SCENARIOS))
@@ -29,7 +32,10 @@ _MAKES_WAY = (
     "and it comes back 10 s after the last of them. So a sweep measures the servers alone: s, f5 (the\n"
     "router), f6 (two routers, one server), or `sparktop sweep` on them.\n\n"
     "Before the same servers stands a second router that only sweeps load: simple-shuffle, which sends each\n"
-    "request to a server at random (round-robin, where the router itself is simple-shuffle)."
+    "request to a server at random (round-robin, where the router itself is simple-shuffle; least-busy, in\n"
+    "topologies).\n\n"
+    "In topologies, recipes and long-context, f6 compares what the scenario has: four topologies at 1 to 64\n"
+    "requests (15 minutes), two recipes at 1 to 16 (the dip at 5 and 10), prompts of 5,000 to 128,000 tokens."
 )
 STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
 """How the simulated router can choose."""

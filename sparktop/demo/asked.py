@@ -117,14 +117,16 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
     wanted = _whole(body, "max_tokens")
     if chat and (newer := _whole(body, "max_completion_tokens")) is not None:
         wanted = newer
-    default = max_model_len - len(prompt) if chat else _COMPLETION_TOKENS
-    max_tokens = default if wanted is None else wanted
+    _check_length(len(prompt), longest=max_model_len, is_text=chat or _is_text(body["prompt"]))
+    room = max_model_len - len(prompt)
+    default = room if chat else _COMPLETION_TOKENS
+    # What does not fit behind the prompt is cut off in silence; without any room it is an error.
+    max_tokens = min(room, default if wanted is None else wanted)
     min_tokens = _whole(body, "min_tokens") or 0
-    if wanted is not None and wanted < 1:
-        raise _parameter("max_tokens", wanted, f"max_tokens must be at least 1, got {wanted}.")
+    if max_tokens < 1:
+        raise _parameter("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
     if min_tokens < 0:
         raise RefusedError(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
-    _check_length(len(prompt), max_tokens, asked=wanted or 0, longest=max_model_len)
     if min_tokens > max_tokens:
         raise RefusedError(
             f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
@@ -146,15 +148,18 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
     )
 
 
-def _check_length(prompt: int, output: int, *, asked: int, longest: int) -> None:
-    if prompt < longest and prompt + output <= longest:
+def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
+    """Refuse a prompt beyond the context as vLLM 0.32 does, which counts a text only to one token beyond."""
+    if prompt <= longest:
         return
+    count = longest + 1 if is_text else prompt
+    qualifier = "at least " if count == longest + 1 else ""
     message = (
-        f"You passed {prompt} input tokens and requested {asked} output tokens. However, the model's context "
-        f"length is only {longest} tokens, resulting in a maximum input length of "
-        f"{max(0, longest - asked)} tokens. Please reduce the length of the input prompt."
+        f"This model's maximum context length is {longest} tokens. However, your prompt contains "
+        f"{qualifier}{count} input tokens, which exceeds this limit even without any output tokens. Please "
+        "reduce the length of the input prompt."
     )
-    raise _parameter("input_tokens", prompt, message)
+    raise _parameter("input_tokens", count, message)
 
 
 def _messages(found: object) -> list[tuple[str, str]]:
@@ -171,6 +176,13 @@ def _text(content: object) -> str:
         raise _invalid("messages", "string_type", "Input should be a valid string")
     texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _is_text(prompt: object) -> bool:
+    """Return True for a text, or a list that holds one."""
+    return isinstance(prompt, str) or (
+        isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
+    )
 
 
 def _prompt(found: object) -> list[int]:

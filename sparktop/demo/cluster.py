@@ -10,11 +10,12 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
 from sparktop.demo.plan import KEY, Plan
-from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, backend_name, rival_of
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario, backend_name
 from sparktop.demo.visitors import QUIET_S
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
@@ -81,6 +82,11 @@ class DemoCluster:
         """A second proxy with another strategy, for sweeps alone."""
 
     @property
+    def scenario(self) -> str:
+        """What it shows."""
+        return self._scenario.name
+
+    @property
     def pid(self) -> int:
         """The process of the engines."""
         return self.pids[0]
@@ -141,34 +147,35 @@ class DemoCluster:
     def _begin_all(self, servers: Plan, load: Plan, deadline: float) -> None:
         told = self._begin(self._children[0], servers, deadline)
         self._note_engines(told["engines"], told["agents"])
-        urls = tuple(target.url for target in self.targets)
+        urls = tuple(target.url for target in self.targets[: self._backends])
         ports = self._begin(self._children[1], replace(servers, urls=urls), deadline)["proxies"]
-        self._note_proxies([f"http://{_HOST}:{port}" for port in ports], servers.chosen().strategy)
+        self._note_proxies([f"http://{_HOST}:{port}" for port in ports], servers.chosen())
         for child in self._children[2:]:
             self._begin(child, replace(load, urls=(self.routers[0].url,)), deadline)
 
     def _note_engines(self, ports: list[int], agents: list[int]) -> None:
-        profile = self._scenario.profile
         hosts = [backend_name(index) for index in range(len(agents))]
+        free = iter(hosts)
         self.targets = tuple(
             BackendTarget(
-                backend_name(index),
+                server.name,
                 f"http://{_HOST}:{port}",
                 engine="vllm",
-                nodes=tuple(hosts[index * profile.nodes : (index + 1) * profile.nodes]),
-                slots=profile.max_num_seqs,
+                nodes=tuple(islice(free, server.profile.nodes)),
+                slots=server.profile.max_num_seqs,
+                capture_sizes=server.profile.capture_sizes,
             )
-            for index, port in enumerate(ports)
+            for server, port in zip(self._scenario.servers(self._backends), ports, strict=True)
         )
         self.nodes = tuple(
             NodeTarget(host, via="agent", url=f"http://{_HOST}:{port}")
             for host, port in zip(hosts, agents, strict=True)
         )
 
-    def _note_proxies(self, urls: list[str], strategy: str) -> None:
-        names = tuple(target.name for target in self.targets)
-        other = rival_of(strategy)
-        self.routers = (RouterTarget("proxy", urls[0], strategy, names, api_key=KEY),)
+    def _note_proxies(self, urls: list[str], scenario: Scenario) -> None:
+        names = tuple(target.name for target in self.targets[: self._backends])
+        other = scenario.second_strategy
+        self.routers = (RouterTarget("proxy", urls[0], scenario.strategy, names, api_key=KEY),)
         self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
 
     def _begin(self, child: _Child, plan: Plan, deadline: float) -> dict[str, list[int]]:

@@ -69,7 +69,7 @@ def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: fl
         interval_s=defaults.interval_s if interval_s is None else interval_s,
         theme=defaults.theme if theme is None else theme,
         source="demo",
-        sweeps=demo_sweeps(cluster.targets, cluster.routers, cluster.rivals),
+        sweeps=demo_sweeps(cluster.targets, cluster.routers, cluster.rivals, scenario=cluster.scenario),
         sweep_routers=cluster.rivals,
     )
 
@@ -95,6 +95,8 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
             yield f"slots = {backend.slots}"
         if backend.nodes:
             yield f"nodes = {_names(backend.nodes)}"
+        if backend.capture_sizes is not None:
+            yield f"cudagraph_capture_sizes = {list(backend.capture_sizes)}"
     for router in watch.routers:
         yield from _router_lines(router)
     for router in watch.sweep_routers:

@@ -13,7 +13,7 @@ from sparktop.demo.engine_server import EngineServer
 from sparktop.demo.ledger import Ledger
 from sparktop.demo.live_engine import LiveEngine
 from sparktop.demo.machine_reader import MachineReader
-from sparktop.demo.scenario import Restarts, Scenario, backend_name
+from sparktop.demo.scenario import Restarts, Server
 from sparktop.demo.visitors import Visitors
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.thermal import NodeThermal
@@ -27,18 +27,16 @@ class EngineSite:
 
     def __init__(
         self,
-        scenario: Scenario,
-        backend: int,
+        server: Server,
         thermals: Sequence[NodeThermal],
         readers: Sequence[MachineReader],
         *,
-        seed: int,
+        seed: str,
         visitors: Visitors | None = None,
     ) -> None:
-        """Prepare a backend's server on its machines; nothing listens yet."""
+        """Prepare a server on its machines; nothing listens yet."""
         self._visitors = visitors
-        self._scenario = scenario
-        self._backend = backend
+        self._server = server
         self._thermals = tuple(thermals)
         self._readers = tuple(readers)
         self._seed = seed
@@ -56,20 +54,19 @@ class EngineSite:
             OSError: the address cannot be listened on.
         """
         now = time.monotonic()
-        profile = self._scenario.profile_of(self._backend)
-        seed = f"{self._seed}/{self._backend}/{self._starts}"
+        profile = self._server.profile
+        seed = f"{self._seed}/{self._starts}"
         self._starts += 1
         ledger = Ledger(profile.max_model_len)
         engine = Engine(profile, nodes=self._thermals, seed=seed, start_s=now, on_end=ledger.finished)
         self._live = LiveEngine(engine, ledger)
         for reader in self._readers:
             reader.attach(engine)
-        name = backend_name(self._backend)
         server = EngineServer(
             self._live,
             started_unix_s=time.time(),
             seed=seed,
-            name=f"{name}-{self._starts}",
+            name=f"{self._server.name}-{self._starts}",
             visitors=self._visitors,
         )
         # A handler is cancelled when its client goes away: its request ends in the engine too.

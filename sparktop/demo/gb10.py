@@ -56,8 +56,8 @@ _BIG, _LITTLE = tuple(range(5, 10)) + tuple(range(15, 20)), tuple(range(5)) + tu
 _BUSY_CORES = {5: 1.0, 6: 0.8, 7: 0.35, 1: 0.2}
 """Cores that feed the GPU, and how busy the full load keeps each."""
 _LIMIT_C = 94
-_LINK_BITS_PER_S, _BUS_BITS_PER_S = 200e9, 126e9
-"""A QSFP port, and PCIe Gen5 x4 with its encoding: 4 x 32 GT/s x 128/130."""
+_LINK_BITS_PER_S, BUS_BITS_PER_S = 200e9, 100.8e9
+"""A QSFP port, and what its PCIe Gen5 x4 carries of data: 4 x 32 GT/s x 128/130, less a fifth for packets."""
 _PAIR_BYTES_PER_S, _ALONE_BYTES_PER_S = 2.4e9, 1.9e6
 """What a full load moves over one port: of an engine over two machines, and of one that needs no other."""
 SLOW_MHZ = 712
@@ -250,7 +250,7 @@ def _network(condition: Condition, wave: float, machine: Machine) -> tuple[Netwo
             tx if up else None,
             _LINK_BITS_PER_S if up else None,
             0.0,
-            bus_bits_per_s=_BUS_BITS_PER_S,
+            bus_bits_per_s=BUS_BITS_PER_S,
             rx_packets_per_s=rx / 4096 if up else None,
             tx_packets_per_s=tx / 4096 if up else None,
             netdev=netdev,

@@ -54,7 +54,8 @@ class MachineReader:
         self.show_processes = False
         """Whether a sample holds the process table."""
         self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}")
-        self._thermal = thermal
+        self.thermal = thermal
+        """Its heat."""
         self._machine = machine
         self._clock = clock
         self._engine: Engine | None = None
@@ -71,8 +72,8 @@ class MachineReader:
         """Put an engine on the machine, or take it off (None): its memory is free then, and the GPU cools."""
         now = self._clock()
         self._engine = engine
-        self._thermal.idle_w = BARE_W if engine is None else LOADED_W
-        self._thermal.draw(now, None)
+        self.thermal.idle_w = BARE_W if engine is None else LOADED_W
+        self.thermal.draw(now, None)
         self._at, self._marks, self._condition = now, self._read(now), None
 
     def look(self) -> NodeSample:
@@ -94,12 +95,12 @@ class MachineReader:
 
     def _read(self, now: float) -> tuple[float, float, float, int]:
         """Give what only rises: energy, throttled seconds, busy seconds, computed rows."""
-        thermal = self._thermal
+        thermal = self.thermal
         rows = 0 if self._engine is None else self._engine.tally.rows
         return thermal.energy_j(now), thermal.throttled_s(now), thermal.busy_s(now), rows
 
     def _judge(self, now: float) -> Condition:
-        thermal, engine = self._thermal, self._engine
+        thermal, engine = self.thermal, self._engine
         took_s = now - self._at
         if took_s < _SHORTEST_S:
             in_step = thermal.clock_mhz(now) > IDLE_CLOCK_MHZ

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from sparktop.demo.scenario import DEFAULT_SCENARIO
 from sparktop.model.targets import BackendTarget, RouterTarget, SweepSettings
 
 _LEVEL_S = 11.0
@@ -11,29 +13,65 @@ _LEVEL_S = 11.0
 
 
 def demo_sweeps(
-    backends: Sequence[BackendTarget], routers: Sequence[RouterTarget], rivals: Sequence[RouterTarget] = ()
+    backends: Sequence[BackendTarget],
+    routers: Sequence[RouterTarget],
+    rivals: Sequence[RouterTarget] = (),
+    *,
+    scenario: str = DEFAULT_SCENARIO,
 ) -> tuple[SweepSettings, ...]:
-    """Give the presets: the router alone in a minute, and routers beside one server in two or three."""
+    """Return the presets: the router alone in a minute (f5), and what the scenario compares (f6)."""
     if not backends or not routers:
         return ()
-    router, alone = routers[0].name, backends[0].name
-    return (
-        SweepSettings(
-            "router",
-            targets=(router,),
-            concurrency=(1, 4, 16),
-            prompt_lengths=(128,),
-            tg=32,
-            duration_s=_LEVEL_S,
-            key="f5",
-        ),
-        SweepSettings(
+    router = SweepSettings(
+        "router",
+        targets=(routers[0].name,),
+        concurrency=(1, 4, 16),
+        prompt_lengths=(128,),
+        tg=32,
+        duration_s=_LEVEL_S,
+        key="f5",
+    )
+    servers = tuple(one.name for one in backends)
+    routed = tuple(one.name for one in (*routers, *rivals))
+    return router, replace(_compared(scenario, servers, routed), key="f6")
+
+
+def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSettings:
+    """Return the sweep that compares what a scenario has; of most, routers beside one server."""
+    if scenario == "topologies":
+        # The figures of spark-topologies-2026-03: its concurrency, lengths and columns.
+        return SweepSettings(
             "topologies",
-            targets=(router, *(one.name for one in rivals), alone),
-            concurrency=(1, 8, 32),
-            prompt_lengths=(128,),
-            tg=32,
+            targets=(servers[0], servers[-1], *routers),
+            concurrency=(1, 2, 4, 8, 16, 32, 64),
+            prompt_lengths=(1024,),
+            tg=128,
             duration_s=_LEVEL_S,
-            key="f6",
-        ),
+        )
+    if scenario == "recipes":
+        return SweepSettings(
+            "recipes",
+            targets=servers,
+            concurrency=(1, 2, 4, 5, 8, 10, 16),
+            prompt_lengths=(2048,),
+            tg=128,
+            duration_s=_LEVEL_S,
+        )
+    if scenario == "long-context":
+        # Up to 39,000 as in spark-dgx-benchmark; the second server refuses what is beyond its context.
+        return SweepSettings(
+            "long-context",
+            targets=servers,
+            concurrency=(1,),
+            prompt_lengths=(5000, 20_000, 39_000, 80_000, 128_000),
+            tg=207,
+            duration_s=_LEVEL_S,
+        )
+    return SweepSettings(
+        "topologies",
+        targets=(*routers, servers[0]),
+        concurrency=(1, 8, 32),
+        prompt_lengths=(128,),
+        tg=32,
+        duration_s=_LEVEL_S,
     )

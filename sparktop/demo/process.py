@@ -18,6 +18,8 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from itertools import count
 
 from aiohttp import web
 
@@ -28,7 +30,7 @@ from sparktop.demo.engine_site import HOST, EngineSite
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.plan import Plan
 from sparktop.demo.proxy import Proxy, Upstream
-from sparktop.demo.scenario import backend_name, rival_of
+from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.demo.visitors import GivingWay, Visitors
 from sparktop.simulation.routers import make_router
 
@@ -44,18 +46,22 @@ Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
 async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
     """Serve every engine, and an agent for each of their machines."""
     scenario, now = plan.chosen(), time.monotonic()
-    span, visitors = scenario.profile.nodes, Visitors(plan.visitors)
+    visitors, places = Visitors(plan.visitors), count()
     async with AsyncExitStack() as stack:
         ports: list[int] = []
         agents: list[int] = []
-        for backend in range(plan.backends):
-            places = range(backend * span, (backend + 1) * span)
-            thermals = [scenario.thermal_of(place, start_s=now) for place in places]
+        for backend, server in enumerate(scenario.servers(plan.backends)):
             readers = [
-                MachineReader(thermal, scenario.machine_of(place, start_s=now), name=backend_name(place))
-                for place, thermal in zip(places, thermals, strict=True)
+                _machine(scenario, next(places), now, rank if server.profile.nodes > 1 else None)
+                for rank in range(server.profile.nodes)
             ]
-            site = EngineSite(scenario, backend, thermals, readers, seed=plan.seed, visitors=visitors)
+            site = EngineSite(
+                server,
+                [reader.thermal for reader in readers],
+                readers,
+                seed=f"{plan.seed}/{backend}",
+                visitors=visitors,
+            )
             stack.push_async_callback(site.close)
             await site.open()
             ports.append(site.port)
@@ -63,6 +69,13 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
             if scenario.restarts is not None and scenario.restarts.backend == backend:
                 site.keep_restarting(scenario.restarts)
         yield {"engines": ports, "agents": agents}
+
+
+def _machine(scenario: Scenario, place: int, start_s: float, rank: int | None) -> MachineReader:
+    """Make the machine at a place: of `rank` in an engine that spans several."""
+    thermal = scenario.thermal_of(place, start_s=start_s)
+    machine = replace(scenario.machine_of(place, start_s=start_s), rank=rank)
+    return MachineReader(thermal, machine, name=backend_name(place))
 
 
 def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
@@ -77,7 +90,7 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
 @asynccontextmanager
 async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
     """Serve the proxy, and its rival: another strategy before the same engines, for sweeps alone."""
-    strategies = (plan.chosen().strategy, rival_of(plan.chosen().strategy))
+    strategies = (plan.chosen().strategy, plan.chosen().second_strategy)
     async with AsyncExitStack() as stack:
         yield {"proxies": [await _serve_proxy(stack, plan, strategy) for strategy in strategies]}
 
@@ -85,7 +98,7 @@ async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
 async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
     """Serve a proxy before all engines, and give its port."""
     scenario = plan.chosen()
-    upstreams = [Upstream(backend_name(index), url) for index, url in enumerate(plan.urls)]
+    upstreams = [Upstream(scenario.name_of(index), url) for index, url in enumerate(plan.urls)]
     router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
     made = Proxy(
         upstreams,

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from sparktop.demo.gb10 import SLOW_MHZ, Machine
 from sparktop.demo.machine_reader import MachineHeat
-from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
+from sparktop.simulation.calibration import (
+    CLUSTER_TP2,
+    GX10_PATCHED,
+    GX10_VANILLA,
+    LONG_CONTEXT,
+    SHORT_CONTEXT,
+    SOLO,
+)
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import RouterSettings
@@ -17,6 +24,12 @@ from sparktop.simulation.thermal import AMBIENT_C
 _GIB = 2**30
 STALE_COUNTS = RouterSettings(increment_lag_s=0.05, decrement_lag_s=0.1)
 """Counts that show a choice 50 ms late and an end 100 ms late: requests that come together read the same."""
+BURST_COUNTS = RouterSettings(increment_lag_s=0.03)
+"""Counts that show a choice 30 ms late: about as long as a burst takes to come through loopback.
+
+So most of a burst goes to one server, as in the least-busy column of spark-topologies-2026-03. The lag that
+was fitted to that column (`LITELLM`) belongs to a burst that comes within 1.3 ms: real sockets take longer.
+"""
 _NO_FAULTS = Faults()
 _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
 
@@ -29,6 +42,14 @@ class Restarts:
     every_s: float
     down_s: float
     """Until its port is open again: a real one takes minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A simulated server: its name and its engine."""
+
+    name: str
+    profile: EngineProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +76,41 @@ class Scenario:
     slower: Mapping[int, float] = field(default_factory=dict)
     """Backends each step of which takes so many times as long."""
     restarts: Restarts | None = None
+    rival: str | None = None
+    """The strategy of the second router; None: see `rival_of`."""
+    named: tuple[Server, ...] = ()
+    """The first servers behind the router, where each is of its own kind."""
+    beside: tuple[Server, ...] = ()
+    """Servers that no router knows, to be compared with the others."""
+
+    def servers(self, backends: int) -> tuple[Server, ...]:
+        """Return all servers: so many behind the router, then those beside them."""
+        routed = (Server(self.name_of(place), self.profile_of(place)) for place in range(backends))
+        return (*routed, *self.beside)
+
+    def name_of(self, backend: int) -> str:
+        """Return the name of a server behind the router."""
+        return self.named[backend].name if backend < len(self.named) else backend_name(backend)
+
+    @property
+    def second_strategy(self) -> str:
+        """The strategy of the router that only sweeps load: never the first one's."""
+        return rival_of(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
         """Give the engine of a backend."""
         times = self.slower.get(backend, 1.0)
+        profile = self.named[backend].profile if backend < len(self.named) else self.profile
         if times == 1.0:
-            return self.profile
-        cost = self.profile.cost
+            return profile
+        cost = profile.cost
         slow = replace(
             cost,
             weights_one_s=times * cost.weights_one_s,
             weights_all_s=times * cost.weights_all_s,
             row_s=times * cost.row_s,
         )
-        return replace(self.profile, cost=slow)
+        return replace(profile, cost=slow)
 
     def machine_of(self, node: int, *, start_s: float) -> Machine:
         """Give a machine by its place; what leaks begins to at `start_s`."""
@@ -125,6 +167,34 @@ SCENARIOS = {
             machines={1: Machine(slow_clock=True)},
         ),
         Scenario("tp2", "each server spans two machines", spread=0.5, profile=CLUSTER_TP2),
+        Scenario(
+            "topologies",
+            "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",
+            strategy="simple-shuffle",
+            rival="least-busy",
+            load=16,
+            spread=0.5,
+            counts=BURST_COUNTS,
+            beside=(Server("cluster-tp2", CLUSTER_TP2),),
+        ),
+        Scenario(
+            "recipes",
+            "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",
+            load=10,
+            spread=0.5,
+            profile=GX10_PATCHED,
+            named=(Server("with-5-10", GX10_PATCHED), Server("without-5-10", GX10_VANILLA)),
+        ),
+        Scenario(
+            "long-context",
+            "a server that takes 131,072 tokens, and one that takes 20,480",
+            load=2,
+            prompt_tokens=8192,
+            output_tokens=128,
+            spread=0.5,
+            profile=LONG_CONTEXT,
+            named=(Server("spark-131k", LONG_CONTEXT), Server("spark-20k", SHORT_CONTEXT)),
+        ),
     )
 }
 """By name; the first one is the default."""

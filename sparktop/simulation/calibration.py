@@ -44,6 +44,10 @@ What it does not explain, and is not bent to:
   other causes, such as errors with cooldowns or counters that drifted, had a part in it is not excluded.
 * Only the ratio of hop to spread follows from the table. `HOP_S` itself is an assumption: short as a step
   goes.
+* The long-context table counts its tokens over the whole request: tokens per second times latency gives 205,
+  165 and 207 tokens at 4,978, 19,570 and 39,026 prompt tokens. With the batch table's step of 31.6 ms at
+  c = 1, what is left for prefill grows from 0.13 to 0.18 ms a token: a line plus a square. Both come out of
+  `LONG_CONTEXT` within 2 %; beyond 39,026 tokens nothing was measured, and the same formula goes on.
 * Padding explains a dip of 15 to 18 % at c = 5 and 10; the recipe's text says 17 to 25 %, its table, which
   compares with somebody else's machine, 32 to 35 %.
 """
@@ -148,7 +152,44 @@ GX10_VANILLA = EngineProfile(
 )
 """The same with the default list: 5 runs as 8, 10 as 16."""
 
-PROFILES = {profile.name: profile for profile in (SOLO, CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA)}
+LONG_CONTEXT = EngineProfile(
+    name="long-context",
+    model=MODEL,
+    cost=StepCost(
+        weights_one_s=0.0315,
+        weights_exponent=0.345,
+        weights_all_s=0.113,
+        row_s=0.000108,
+        context_token_s=CONTEXT_TOKEN_S,
+        attention_pair_s=0.000000003,
+    ),
+    max_model_len=131_072,
+    max_num_seqs=512,
+    max_num_batched_tokens=8192,
+    kv_blocks=KV_BLOCKS,
+    jitter=0.02,
+)
+"""One DGX Spark with vLLM 25.09 after its tuning (spark-dgx-benchmark: batch scaling and long context).
+
+Its recipe says --max-num-seqs 512 and --max-model-len 64000; the other recipes serve 131,072, as here.
+"""
+
+SHORT_CONTEXT = EngineProfile(
+    name="short-context",
+    model=MODEL,
+    cost=LONG_CONTEXT.cost,
+    max_model_len=20_480,
+    max_num_seqs=LONG_CONTEXT.max_num_seqs,
+    max_num_batched_tokens=LONG_CONTEXT.max_num_batched_tokens,
+    kv_blocks=LONG_CONTEXT.kv_blocks,
+    jitter=LONG_CONTEXT.jitter,
+)
+"""The same before its tuning: "max stable context 20k", and 40k failed (spark-dgx-benchmark)."""
+
+PROFILES = {
+    profile.name: profile
+    for profile in (SOLO, CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, LONG_CONTEXT, SHORT_CONTEXT)
+}
 """By the name of the reference target."""
 
 HOP_S = 0.002

@@ -82,11 +82,13 @@ def test_the_newer_name_of_max_tokens_wins_in_a_chat() -> None:
     assert completion(**both).max_tokens == 9
 
 
-TOO_LONG = (
-    "You passed 86 input tokens and requested 20 output tokens. However, the model's context length is only "
-    "100 tokens, resulting in a maximum input length of 80 tokens. Please reduce the length of the input "
-    "prompt. (parameter=input_tokens, value=86)"
-)
+def too_long(count: str, value: int) -> str:
+    """Return what vLLM 0.32 says of so many tokens where the context is 100."""
+    return (
+        f"This model's maximum context length is 100 tokens. However, your prompt contains {count} input "
+        "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "
+        f"input prompt. (parameter=input_tokens, value={value})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,14 @@ TOO_LONG = (
         ({"prompt": [1, 10**9]}, "Token id 1000000000 is out of vocabulary"),
         ({"prompt": ""}, "The decoder prompt cannot be empty"),
         ({"n": 2}, "the simulated engine gives one choice: n must be 1"),
-        ({"prompt": "a " * 85, "max_tokens": 20}, TOO_LONG),
+        ({"prompt": [1] * 150}, too_long("150", 150)),
+        ({"prompt": [1] * 101}, too_long("at least 101", 101)),
+        ({"prompt": "a " * 200}, too_long("at least 101", 101)),
+        ({"prompt": [1] * 100}, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
+        (
+            {"prompt": [1] * 90, "max_tokens": 20, "min_tokens": 20},
+            "min_tokens must be less than or equal to max_tokens=10, got 20.",
+        ),
     ],
 )
 def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
@@ -109,6 +118,12 @@ def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
     assert error.body() == {
         "error": {"message": words, "type": "BadRequestError", "param": error.param, "code": 400}
     }
+
+
+def test_an_answer_that_does_not_fit_is_cut() -> None:
+    """Behind a prompt of 90 tokens a context of 100 has room for 10, whatever was asked for."""
+    assert completion(prompt=[1] * 90, max_tokens=20).max_tokens == 10
+    assert completion(prompt=[1] * 90).max_tokens == 10
 
 
 @pytest.mark.parametrize("key", ["max_tokens", "stream", "seed", "ignore_eos", "messages"])

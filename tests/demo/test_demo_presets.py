@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from sparktop.demo.command import make_watch
 from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.rehearsed_sweep import RehearsedSweep
@@ -44,6 +46,27 @@ def test_without_servers_or_router_there_are_none() -> None:
     assert demo_sweeps(BACKENDS, ()) == ()
 
 
+@pytest.mark.parametrize(
+    ("scenario", "targets", "concurrency", "lengths"),
+    [
+        ("topologies", ("spark-a", "spark-b", "proxy", "simple-shuffle"), (1, 2, 4, 8, 16, 32, 64), (1024,)),
+        ("recipes", ("spark-a", "spark-b"), (1, 2, 4, 5, 8, 10, 16), (2048,)),
+        ("long-context", ("spark-a", "spark-b"), (1,), (5000, 20_000, 39_000, 80_000, 128_000)),
+    ],
+)
+def test_what_a_scenario_compares(
+    scenario: str, targets: tuple[str, ...], concurrency: tuple[int, ...], lengths: tuple[int, ...]
+) -> None:
+    """F6 sweeps the scenario's servers and routers, at the levels of the tables that they stand for."""
+    usual, compared = demo_sweeps(BACKENDS, ROUTERS, RIVALS, scenario=scenario)
+    assert (usual.key, compared.key) == ("f5", "f6")
+    assert (compared.targets, compared.concurrency, compared.prompt_lengths) == (
+        targets,
+        concurrency,
+        lengths,
+    )
+
+
 def test_the_help_says_that_the_load_makes_way() -> None:
     """`sparktop demo --help` names it, with the keys."""
     command = [sys.executable, "-m", "sparktop", "demo", "--help"]
@@ -62,8 +85,9 @@ def test_a_watch_of_a_cluster_has_them() -> None:
         targets = BACKENDS
         routers = ROUTERS
         rivals = RIVALS
+        scenario = "oscillation"
 
-    watch = make_watch(Running())  # type: ignore[arg-type]  # only these three are read
+    watch = make_watch(Running())  # type: ignore[arg-type]  # only these are read
     assert [one.name for one in watch.sweeps] == ["router", "topologies"]
     assert watch.sweeps[1].targets == ("proxy", "simple-shuffle", "spark-a")
     assert watch.sweep_routers == RIVALS

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import tomllib
+import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,6 +156,50 @@ def test_an_engine_over_two_machines_has_two_agents() -> None:
     assert names == ["VLLM::Worker_TP0", "VLLM::Worker_TP1"]
 
 
+def test_a_server_beside_the_router_has_its_own_machines() -> None:
+    """In the scenario of topologies an engine over two machines stands beside the routed one."""
+    with DemoCluster(backends=1, scenario="topologies", load=0) as cluster:
+        assert [(one.name, one.nodes) for one in cluster.targets] == [
+            ("spark-a", ("spark-a",)),
+            ("cluster-tp2", ("spark-b", "spark-c")),
+        ]
+        assert [(one.strategy, one.backends) for one in (*cluster.routers, *cluster.rivals)] == [
+            ("simple-shuffle", ("spark-a",)),
+            ("least-busy", ("spark-a",)),
+        ]
+        for target in cluster.targets:
+            assert b"vllm:" in fetch(f"{target.url}/metrics")
+        workers = [
+            (decode(fetch(f"{node.url}/v1/sample")).samples[0].gpus[0].processes or ())[0].name
+            for node in cluster.nodes
+        ]
+        assert workers == ["VLLM::EngineCore", "VLLM::Worker_TP0", "VLLM::Worker_TP1"]
+
+
+def test_a_prompt_beyond_the_context_is_refused_in_the_servers_words() -> None:
+    """The server of 20,480 tokens says its limit and the length, with status 400; the other one answers."""
+    with DemoCluster(backends=2, scenario="long-context", load=0) as cluster:
+        body = json.dumps({"model": MODEL, "prompt": [7] * 20_490, "max_tokens": 1}).encode()
+        said: dict[str, Any] = {}
+        for target in cluster.targets:
+            asked = urllib.request.Request(  # noqa: S310 - a URL of this file
+                f"{target.url}/v1/completions", body, {"Content-Type": "application/json"}
+            )
+            try:
+                with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - as above
+                    said[target.name] = json.loads(answer.read())["usage"]["prompt_tokens"]
+            except urllib.error.HTTPError as error:
+                said[target.name] = (error.code, json.loads(error.read())["error"]["message"])
+    assert said["spark-131k"] == 20_490
+    code, words = said["spark-20k"]
+    assert code == 400
+    assert words == (
+        "This model's maximum context length is 20480 tokens. However, your prompt contains 20490 input "
+        "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "
+        "input prompt. (parameter=input_tokens, value=20490)"
+    )
+
+
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_outlives_the_one_that_started_it(
     holder: subprocess.Popen[bytes], signum: signal.Signals
@@ -280,6 +326,8 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     name = 'the "big" one \\ übung'
     node = NodeTarget(name, via="agent", url="http://127.0.0.1:2")
     backend = BackendTarget(name, "http://127.0.0.1:1", engine="vllm", slots=16, nodes=(name,))
+    graphs = replace(backend, name="graphs", capture_sizes=(1, 2, 4))
+    eager = replace(backend, name="eager", capture_sizes=())
     router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=KEY)
     sweeps = (
         *demo_sweeps((backend,), (router,)),
@@ -288,7 +336,7 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     )
     watch = Watch(
         nodes=(node,),
-        backends=(backend,),
+        backends=(backend, graphs, eager),
         routers=(router,),
         interval_s=0.5,
         sweeps=sweeps,

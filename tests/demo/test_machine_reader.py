@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from sparktop.demo.gb10 import MOST_LEAK_BYTES, SLOW_MHZ, Machine
+from sparktop.demo.gb10 import MOST_LEAK_BYTES, SLOW_MHZ, Machine, node_sample
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.hardware.pcie import link_bits_per_s
 from sparktop.model.node import NodeSample
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine
@@ -150,3 +152,14 @@ def test_it_says_who_it_is(clock: Clock) -> None:
     identity = Bench(clock).reader.identity
     assert identity is not None
     assert identity == replace(identity, hostname="spark-a", boot_id="simulated-spark-a")
+
+
+def test_the_simulated_bus_is_what_the_hardware_reader_makes_of_its_link(tmp_path: Path) -> None:
+    """A Gen5 x4 link, as a Spark has for RDMA, carries the same in the demo and read from /sys."""
+    (tmp_path / "current_link_speed").write_text("32.0 GT/s PCIe\n", encoding="ascii")
+    (tmp_path / "current_link_width").write_text("4\n", encoding="ascii")
+    read = link_bits_per_s(str(tmp_path))
+    ports = [link for link in node_sample(0.0, 0.5).network if link.kind == "rdma"]
+    assert ports
+    assert all(port.bus_bits_per_s == pytest.approx(read, rel=0.001) for port in ports)
+    assert all(port.bus_bits_per_s == pytest.approx(100.8e9) for port in ports)

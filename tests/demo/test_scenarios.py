@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from sparktop.demo.plan import Plan
 from sparktop.demo.rehearsal import Rehearsal
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.snapshot import Snapshot
+from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, SOLO
 from sparktop.simulation.routers import STRATEGIES
 
 Loads = tuple[float, ...]
@@ -154,3 +156,32 @@ def test_the_judge_of_balance_has_the_word_within_75_seconds(name: str, word: st
     ]
     lives = [backend.e2e.mean_s for backend in snapshot.backends if backend.e2e.mean_s]
     assert judge(GroupLoad("proxy", tracks, e2e_s=sum(lives) / len(lives)), 75.0).word == word
+
+
+def test_the_topologies_are_those_of_the_table() -> None:
+    """Two solo engines behind two routers, and beside them one over two machines, all as calibrated."""
+    scenario = SCENARIOS["topologies"]
+    servers = scenario.servers(2)
+    assert [one.name for one in servers] == ["spark-a", "spark-b", "cluster-tp2"]
+    assert [one.profile for one in servers] == [SOLO, SOLO, CLUSTER_TP2]
+    assert (scenario.strategy, scenario.second_strategy) == ("simple-shuffle", "least-busy")
+    assert replace(scenario, strategy="least-busy").second_strategy == "simple-shuffle"
+
+
+def test_the_recipes_differ_in_the_captured_sizes_alone() -> None:
+    """The second server has no graph for 5 and 10; whoever asks for more servers gets the first recipe."""
+    servers = SCENARIOS["recipes"].servers(3)
+    assert [one.profile for one in servers] == [GX10_PATCHED, GX10_VANILLA, GX10_PATCHED]
+    alike = replace(GX10_PATCHED, name=GX10_VANILLA.name, capture_sizes=GX10_VANILLA.capture_sizes)
+    assert alike == GX10_VANILLA
+    assert [GX10_VANILLA.padded(batch) for batch in (5, 10)] == [8, 16]
+    assert [GX10_PATCHED.padded(batch) for batch in (5, 10)] == [5, 10]
+
+
+def test_the_contexts_are_long_and_short() -> None:
+    """One server takes 131,072 tokens, the other 20,480; the scenario's own load fits into both."""
+    scenario = SCENARIOS["long-context"]
+    lengths = [one.profile.max_model_len for one in scenario.servers(2)]
+    assert lengths == [131_072, 20_480]
+    longest = (1 + scenario.spread) * (scenario.prompt_tokens + scenario.output_tokens)
+    assert longest < min(lengths)

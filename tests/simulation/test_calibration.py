@@ -11,7 +11,9 @@ from sparktop.simulation.calibration import (
     CLUSTER_TP2,
     GX10_PATCHED,
     GX10_VANILLA,
+    LONG_CONTEXT,
     PROFILES,
+    SHORT_CONTEXT,
     SOLO,
 )
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
@@ -22,9 +24,11 @@ from sparktop.sweep.measure import LevelFigures, measure_level
 from sparktop.sweep.statistics import RateFigure
 
 
-def burst(profile: EngineProfile, concurrency: int, prompt_tokens: int = 1024) -> LevelFigures:
+def burst(
+    profile: EngineProfile, concurrency: int, prompt_tokens: int = 1024, output_tokens: int = 128
+) -> LevelFigures:
     time = VirtualTime([Engine(profile)])
-    level = Level(profile.name, concurrency, prompt_tokens, 128)
+    level = Level(profile.name, concurrency, prompt_tokens, output_tokens)
     loop = ClosedLoop(time, DirectWay(time), level)
     loop.start()
     time.run()
@@ -56,6 +60,42 @@ def test_the_topologies_are_as_fast_as_their_table(
     assert mean(figures.prefill_tps) == pytest.approx(prefill_tps, rel=0.15)
     assert figures.ttft_ms is not None
     assert figures.ttft_ms.mean == pytest.approx(ttft_ms, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "latency_ms", "tokens_per_s"),
+    [(4978, 7237, 28.3), (19_570, 8773, 18.8), (39_026, 14_702, 14.1)],
+)
+def test_long_prompts_take_as_long_as_their_table_says(
+    prompt_tokens: int, latency_ms: float, tokens_per_s: float
+) -> None:
+    """Latency and tokens per second of the whole request within 3 %; the table implies the tokens made."""
+    output_tokens = round(tokens_per_s * latency_ms / 1000)
+    figures = burst(LONG_CONTEXT, 1, prompt_tokens, output_tokens)
+    assert figures.e2e_ms is not None
+    assert figures.e2e_ms.mean == pytest.approx(latency_ms, rel=0.03)
+    assert mean(figures.output_tps) == pytest.approx(tokens_per_s, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "output_tps"), [(1, 31.6), (2, 55.0), (4, 83.9), (8, 127.0), (16, 183.4)]
+)
+def test_the_long_context_server_is_as_fast_as_its_batch_table(concurrency: int, output_tps: float) -> None:
+    """105 prompt tokens and 256 generated ones: within 10 % at each batch size."""
+    figures = burst(LONG_CONTEXT, concurrency, 105, 256)
+    assert mean(figures.output_tps) == pytest.approx(output_tps, rel=0.10)
+
+
+def test_prefill_of_131072_tokens_fits_and_grows_faster_than_its_length() -> None:
+    """A token of 128,000 costs more than half as much again as one of 39,026; the cache holds them."""
+    times = []
+    for prompt_tokens in (39_026, 128_000):
+        figures = burst(LONG_CONTEXT, 1, prompt_tokens, 1)
+        assert figures.ttft_ms is not None
+        times.append(figures.ttft_ms.mean / prompt_tokens)
+    assert 1.5 < times[1] / times[0] < 2.0
+    assert LONG_CONTEXT.kv_capacity_tokens > LONG_CONTEXT.max_model_len == 131_072
+    assert 20_000 < SHORT_CONTEXT.max_model_len < 39_026
 
 
 def test_missing_capture_sizes_cost_what_padding_costs() -> None:
