@@ -1,4 +1,9 @@
-"""One word for a backend, and the rule that gave it."""
+"""One word for a backend, the rule that gave it, and the window that it holds for.
+
+A word may be judged over the last seconds while the figures beside it are of this moment: requests waited in
+most of the window, none waits now. Such a word carries its window, so that a reader never sees "queueing"
+beside 0 waiting, or "idle" beside a token rate, without an explanation.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,16 @@ from dataclasses import dataclass
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
+
+_LEAST_WINDOW_S = 1.0
+"""A window of one look is still called a second."""
+_FAILED = {
+    FailureKind.LOADING: BackendState.LOADING,
+    FailureKind.ENGINE_DEAD: BackendState.ENGINE_DEAD,
+    # It serves, it only reports nothing: "unreachable" would send people after the wrong fault.
+    FailureKind.METRICS_DISABLED: BackendState.UNKNOWN,
+}
+"""The state of a backend whose newest poll failed so; any other failure makes it unreachable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,68 +36,97 @@ class LoadFigures:
     preemptions: float | None = None
     """Counted in the window."""
     window_s: float = 0.0
-    """The time that `preemptions` and `waiting_share` really span."""
+    """Seconds from the first look of the window to the newest."""
     kv_cache_percent: float | None = None
     waiting: float | None = None
     waiting_share: float | None = None
     """Share of the window's samples with requests waiting, 0 to 1."""
     running: float | None = None
+    running_mean: float | None = None
+    """Mean of the window's samples."""
+    tokens_moved: bool = False
+    """True while a token rate that is shown beside the word is above 0."""
     slots: int | None = None
     note: str | None = None
     """Why the server tells no more, in its source's words."""
 
 
-def backend_state(load: LoadFigures, thresholds: StateThresholds) -> tuple[BackendState, str]:
-    """Give the first state of the list whose rule holds, and that rule in words with its numbers.
+@dataclass(frozen=True, slots=True)
+class JudgedState:
+    """The word for a backend."""
 
-    The order: unreachable, loading, asleep, preempting, KV-full, queueing, busy, bored, idle.
+    state: BackendState
+    rule: str
+    """What gave it, in words with its numbers."""
+    window_s: float | None = None
+    """The seconds that it holds for, where the newest figures alone would give another word; else None."""
+
+
+def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
+    """Return the first state of the list whose rule holds.
+
+    The order: unreachable, engine dead, loading, asleep, preempting, KV-full, queueing, busy, bored, idle.
     """
     if load.failure is not None:
-        return _failed(load.failure)
+        return JudgedState(_FAILED.get(load.failure.kind, BackendState.UNREACHABLE), load.failure.message)
     if not load.seen:
-        return BackendState.CONNECTING, "no answer yet"
+        return JudgedState(BackendState.CONNECTING, "no answer yet")
     if load.asleep:
-        return BackendState.ASLEEP, "the engine sleeps"
-    if load.running is None and load.note is not None:
-        return _short_of_room(load, thresholds) or (BackendState.UNKNOWN, load.note)
-    return _short_of_room(load, thresholds) or _by_running(load.running, load.slots, thresholds)
+        return JudgedState(BackendState.ASLEEP, "the engine sleeps")
+    short = _short_of_room(load, thresholds)
+    if short is not None:
+        return short
+    if load.running is None:
+        reason = load.note or "it does not tell how many requests run"
+        return JudgedState(BackendState.UNKNOWN, reason)
+    return _by_requests(load.running, load, thresholds)
 
 
-def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> tuple[BackendState, str] | None:
-    window = f"the last {max(load.window_s, 1.0):.0f} s"
+def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedState | None:
+    """Return preempting, KV-full or queueing, where one of them holds."""
+    window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
     if load.preemptions is not None and load.preemptions > 0:
         plural = "" if load.preemptions == 1 else "s"
-        return BackendState.PREEMPTING, f"{load.preemptions:.0f} preemption{plural} in {window}"
+        return JudgedState(BackendState.PREEMPTING, f"{load.preemptions:.0f} preemption{plural} in {window}")
     kv_percent = load.kv_cache_percent
     if kv_percent is not None and kv_percent >= thresholds.kv_full_percent:
         rule = f"KV cache {kv_percent:.1f} % full, at or above {thresholds.kv_full_percent:g} %"
-        return BackendState.KV_FULL, rule
+        return JudgedState(BackendState.KV_FULL, rule)
     if load.waiting_share and load.waiting_share >= thresholds.queueing_share:
         now = "" if load.waiting is None else f", {load.waiting:.0f} now"
-        return BackendState.QUEUEING, f"requests waited in {100 * load.waiting_share:.0f} % of {window}{now}"
+        rule = f"requests waited in {100 * load.waiting_share:.0f} % of {window}{now}"
+        return JudgedState(BackendState.QUEUEING, rule, None if load.waiting else load.window_s)
     return None
 
 
-def _failed(failure: Failure) -> tuple[BackendState, str]:
-    if failure.kind is FailureKind.LOADING:
-        return BackendState.LOADING, failure.message
-    if failure.kind is FailureKind.METRICS_DISABLED:
-        # It serves; it only tells nothing. "Unreachable" would send people after the wrong fault.
-        return BackendState.UNKNOWN, failure.message
-    return BackendState.UNREACHABLE, failure.message
+def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
+    """Return busy or bored by the requests of now; without any, what the window held, else idle."""
+    if running > 0:
+        state, rule = _busy_or_bored(running, load.slots, thresholds)
+        return JudgedState(state, rule)
+    window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
+    if load.running_mean:
+        state, rule = _busy_or_bored(load.running_mean, load.slots, thresholds)
+        return JudgedState(state, f"{rule}, on average over {window}; none now", load.window_s)
+    if load.tokens_moved:
+        rule = f"tokens came in {window}, in requests too short to be seen running"
+        return JudgedState(BackendState.BORED, rule, load.window_s)
+    return JudgedState(BackendState.IDLE, f"no request ran in {window}")
 
 
-def _by_running(
-    running: float | None, slots: int | None, thresholds: StateThresholds
+def _busy_or_bored(
+    running: float, slots: int | None, thresholds: StateThresholds
 ) -> tuple[BackendState, str]:
-    if running is None:
-        return BackendState.UNKNOWN, "it does not tell how many requests run"
-    if running <= 0:
-        return BackendState.IDLE, "no request runs"
+    """Return busy or bored by the requests that run, of the known slots or against a fixed number."""
     if slots:
         enough = slots * thresholds.busy_share
-        rule = f"running {running:.0f} of {slots} slots, {100 * thresholds.busy_share:g} % is busy"
+        rule = f"running {_count(running)} of {slots} slots, {100 * thresholds.busy_share:g} % is busy"
     else:
         enough = thresholds.busy_running
-        rule = f"running {running:.0f}, {enough:g} is busy (slots unknown)"
+        rule = f"running {_count(running)}, {enough:g} is busy (slots unknown)"
     return (BackendState.BUSY if running >= enough else BackendState.BORED), rule
+
+
+def _count(value: float) -> str:
+    """Return a mean with one decimal, a count without."""
+    return f"{value:.0f}" if value == round(value) else f"{value:.1f}"

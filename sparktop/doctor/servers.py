@@ -41,6 +41,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.MALFORMED: "correct the port: something else listens there",
     FailureKind.UNSUPPORTED: "correct url or engine in the configuration",
     FailureKind.LOADING: "wait: loading a large model takes minutes",
+    FailureKind.ENGINE_DEAD: "restart the server; its log says why the engine died",
 }
 
 
@@ -59,6 +60,7 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
             _check_version(target, engine, identity),
             _check_model(target, sample, identity),
             _check_slots(target, identity),
+            *await visit.check_health(engine),
         ]
     if visit.answered:
         checks.append(check_clock(target.name, visit.dated or Reply(_OK)))
@@ -147,6 +149,19 @@ class _Visit:
             except (AnswerError, PageError):
                 continue
         return engine.identify(answers)
+
+    async def check_health(self, engine: Engine) -> list[Check]:
+        """Ask whether the engine lives, where that makes it no work; a line only where it does not."""
+        if engine.health is None:
+            return []
+        try:
+            await self._get(engine.health)
+        except AnswerError as error:
+            if error.kind is FailureKind.LOADING:
+                seen = f"503 of {engine.health}: the engine has died, only its HTTP server answers"
+                advice = _ADVICE[FailureKind.ENGINE_DEAD]
+                return [Check(f"{self._target.name} engine", Status.FAIL, seen, advice)]
+        return []
 
     async def _get(self, path: str) -> Reply:
         api_key = self._target.api_key

@@ -41,6 +41,9 @@ class Engine:
     """How its names on a metrics page begin; None: its page is JSON."""
     silent: str = ""
     """Why a metrics page may have none of its names."""
+    health: str | None = None
+    """Route that answers 503 once the engine process has died, and only then. None where there is no such
+    route, or where asking makes work: SGLang's and TGI's `/health` run a token through the model."""
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -52,6 +55,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             document.identify,
             prefix="vllm:",
             silent="--disable-log-stats",
+            health="/health",
         ),
         "sglang": Engine(
             "SGLang",

@@ -33,7 +33,10 @@ class FailureKind(StrEnum):
     METRICS_DISABLED = "metrics_disabled"
     """A metrics page without one name of the engine's (vLLM's --disable-log-stats)."""
     LOADING = "loading"
-    """HTTP 503: the server is there and says that it is not ready."""
+    """HTTP 503 of a server that answers so while it loads (SGLang, llama.cpp, TGI), or of an unknown one."""
+    ENGINE_DEAD = "engine_dead"
+    """HTTP 503 of vLLM: its API server answers, its engine process has died. (While it loads, vLLM refuses
+    connections.)"""
     UNSUPPORTED = "unsupported"
     """This version of sparktop, or this machine, cannot read that."""
     HOST_KEY = "host_key"

@@ -23,6 +23,8 @@ class BackendState(StrEnum):
     CONNECTING = "connecting"
     """Not asked yet, or no answer yet."""
     UNREACHABLE = "unreachable"
+    ENGINE_DEAD = "engine dead"
+    """Its HTTP server answers that the engine behind it has died (vLLM's 503)."""
     LOADING = "loading"
     ASLEEP = "asleep"
     PREEMPTING = "preempting"
@@ -141,6 +143,9 @@ class BackendView:
     state: BackendState = BackendState.CONNECTING
     state_rule: str = "no answer yet"
     """The rule that gave the state, in words with its numbers."""
+    state_window_s: float | None = None
+    """Seconds that the state is judged over, where the figures of this moment alone would give another word;
+    else None."""
     failure: Failure | None = None
     """Why the newest poll gave nothing; None while it is fine."""
     failing_since: datetime | None = None
@@ -229,6 +234,12 @@ class BackendView:
     def ok(self) -> bool:
         """True while its newest poll gave a sample."""
         return self.failure is None and self.age_s is not None
+
+    @property
+    def state_text(self) -> str:
+        """The state, with its window where the figures beside it are of another: "queueing 10s"."""
+        window_s = self.state_window_s
+        return self.state.value if window_s is None else f"{self.state.value} {window_s:.0f}s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sparktop.panels.rows import Row, Run, fit_row, in_role
 STATE_ROLES = {
     BackendState.CONNECTING: "muted",
     BackendState.UNREACHABLE: "bad",
+    BackendState.ENGINE_DEAD: "bad",
     BackendState.LOADING: "warn",
     BackendState.ASLEEP: "muted",
     BackendState.PREEMPTING: "bad",
@@ -217,7 +218,7 @@ def headline(view: BackendView) -> tuple[Row, Row]:
         title += [("─ ", "border")]
         title += [(engine, "muted"), ("  ", "muted")] if engine else []
         title += [(view.model or "", "text"), (" ", "text")]
-    status: Row = [("┐", "border"), (view.state.value, STATE_ROLES[view.state]), ("┌", "border")]
+    status: Row = [("┐", "border"), (view.state_text, STATE_ROLES[view.state]), ("┌", "border")]
     return title, status
 
 

@@ -48,7 +48,7 @@ def backend_detail(
 
 def _state(view: BackendView) -> Row:
     """Give the state with the rule that gave it."""
-    return [(view.state.value, STATE_ROLES[view.state]), label(" because "), (view.state_rule, "text")]
+    return [(view.state_text, STATE_ROLES[view.state]), label(" because "), (view.state_rule, "text")]
 
 
 def _graphs(view: BackendView) -> list[Graph]:

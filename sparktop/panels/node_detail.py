@@ -113,7 +113,7 @@ def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
         if view.name in backend.nodes:
             row += [
                 (f" {backend.name} ", "title"),
-                (backend.state.value, STATE_ROLES[backend.state]),
+                (backend.state_text, STATE_ROLES[backend.state]),
                 figure(f" {numbers.rate(backend.generation_tps, 6).strip()}", role="text"),
                 label(" t/s  "),
             ]

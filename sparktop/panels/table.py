@@ -33,7 +33,7 @@ def _known(text: str, value: float | None, role: str = "title") -> tuple[str, st
 
 
 _COLUMNS = (
-    Column("state", 12, lambda v: (v.state.value, STATE_ROLES[v.state])),
+    Column("state", 12, lambda v: (v.state_text, STATE_ROLES[v.state])),
     Column("gen t/s", 8, lambda v: _known(numbers.rate(v.generation_tps, 7), v.generation_tps)),
     Column("run", 5, lambda v: _known(numbers.count(v.running, 5), v.running)),
     Column(

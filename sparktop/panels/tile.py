@@ -50,7 +50,7 @@ def tile_panel(
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
-    status: Row = [("┐", "border"), (view.state.value, STATE_ROLES[view.state]), ("┌", "border")]
+    status: Row = [("┐", "border"), (view.state_text, STATE_ROLES[view.state]), ("┌", "border")]
     footnote: Row = [(f" {view.failure.message} ", "bad")] if view.failure else []
     role = "selected" if selected else "bad" if view.failure is not None else "border"
     return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote)

@@ -31,7 +31,7 @@ def backend_load(backends: Sequence[BackendView]) -> Table:
     rows = (
         (
             cell.name(one.name),
-            one.state.value,
+            one.state_text,
             cell.rate(one.generation_tps),
             cell.rate(one.prompt_tps),
             cell.count(one.running),

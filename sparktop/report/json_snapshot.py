@@ -52,6 +52,7 @@ _FIGURE_KEYS = (
     "restarts",
     "uptime_s",
     "state_rule",
+    "state_window_s",
 )
 _ROUTER_KEYS = ("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals")
 _QUANTILES = ("p50", "p90", "p95", "p99")

@@ -34,7 +34,7 @@ _NODE_COLUMNS = (
 )
 _BACKEND_COLUMNS = (
     ("backend", -16),
-    ("state", -11),
+    ("state", -12),
     ("gen t/s", 7),
     ("prompt", 7),
     ("run", 4),
@@ -163,7 +163,7 @@ def _backend_lines(backends: Iterable[BackendView]) -> Iterator[str]:
             _BACKEND_COLUMNS,
             (
                 one.name,
-                one.state.value,
+                one.state_text,
                 numbers.rate(one.generation_tps, 7),
                 numbers.rate(one.prompt_tps, 7),
                 _whole(one.running),

@@ -22,6 +22,10 @@ from sparktop.sources.http_session import SharedSession
 _IDENTITY_DEADLINE_S = 5.0
 _IDENTITY_AGAIN_S = 60.0
 """How long to wait before an incomplete identity is asked for again."""
+_HEALTH_AGAIN_S = 10.0
+"""How often an engine that has a route for it is asked whether it lives; at every poll while it is dead."""
+_GONE = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.UNREACHABLE})
+"""Failures after which another server may answer at this address."""
 
 
 class EngineSource:
@@ -51,6 +55,12 @@ class EngineSource:
         self._start_time: float | None = None
         self._engine = ""
         """Whose identity was asked for last."""
+        self._known_engine = target.engine
+        """Whose page was read last at this address; "auto" before the first."""
+        self._health_at = -_HEALTH_AGAIN_S
+        """When the engine was asked last whether it lives."""
+        self._dead: str | None = None
+        """What the server said of its dead engine; None while it lives."""
         self._closed = False
 
     async def poll(self, deadline_s: float) -> EngineSample | Failure:
@@ -60,9 +70,15 @@ class EngineSource:
             sample = await self._finder.read(self._read, deadline_s)
         except (AnswerError, PageError) as error:
             self._identity_due = True
+            if error.kind in _GONE:
+                self._known_engine, self._dead = self._target.engine, None
+            elif error.kind is FailureKind.LOADING and self._has_health:
+                return self._engine_dead(error.message)
             return Failure(error.kind, clean(error.message), self._clock())
-        self._refresh_identity(sample)
-        return sample
+        self._known_engine = sample.engine
+        self._ask_in_background(sample)
+        # What a page counts of a dead engine never changes again: its figures are not those of now.
+        return sample if self._dead is None else self._engine_dead(self._dead)
 
     async def close(self) -> None:
         """Stop asking and leave the session."""
@@ -100,23 +116,59 @@ class EngineSource:
             done, self._asking = self._asking, None
             done.result()
 
-    def _refresh_identity(self, sample: EngineSample) -> None:
-        """Ask for the identity in the background where it is unknown, incomplete or may have changed."""
+    @property
+    def _has_health(self) -> bool:
+        """True where the engine at this address tells by 503 that it has died."""
+        return self._known_engine in ENGINES and ENGINES[self._known_engine].health is not None
+
+    def _engine_dead(self, said: str) -> Failure:
+        title = ENGINES[self._known_engine].title
+        message = f"503: the engine of {self._where} has died ({title}): restart it; its log says why"
+        words = said.partition("not ready: ")[2]
+        return Failure(
+            FailureKind.ENGINE_DEAD, clean(f"{message}: {words}" if words else message), self._clock()
+        )
+
+    def _ask_in_background(self, sample: EngineSample) -> None:
+        """Ask for the identity where it is unknown, incomplete or may have changed, and whether it lives."""
         same_server = sample.engine == self._engine
         same_process = same_server and sample.start_time is not None and sample.start_time == self._start_time
         if not same_server or sample.start_time != self._start_time:
             self._identity_due = True
-        known = self.identity
+        known, now = self.identity, self._clock()
         tells = ENGINES[sample.engine].tells
         incomplete = known is None or any(getattr(known, part) is None for part in tells)
-        again = incomplete and self._clock() - self._asked_at >= _IDENTITY_AGAIN_S
-        if self._asking is not None or not (self._identity_due or again):
+        again = incomplete and now - self._asked_at >= _IDENTITY_AGAIN_S
+        identity_due = self._identity_due or again
+        health_due = self._has_health and (
+            self._dead is not None or now - self._health_at >= _HEALTH_AGAIN_S or self._identity_due
+        )
+        if self._asking is not None or not (identity_due or health_due):
             return
-        self._identity_due = False
-        self._engine, self._start_time = sample.engine, sample.start_time
-        self._asked_at = self._clock()
         known = (self.identity if same_process else None) or EngineIdentity()
-        self._asking = asyncio.get_running_loop().create_task(self._ask_identity(sample.engine, known))
+        if identity_due:
+            self._identity_due = False
+            self._engine, self._start_time, self._asked_at = sample.engine, sample.start_time, now
+        self._asking = asyncio.get_running_loop().create_task(
+            self._ask(sample.engine, known if identity_due else None, health=health_due)
+        )
+
+    async def _ask(self, engine: str, known: EngineIdentity | None, *, health: bool) -> None:
+        """Ask for what is due, one question after the other; `known` is None where no identity is."""
+        if known is not None:
+            await self._ask_identity(engine, known)
+        if health:
+            await self._ask_health(engine)
+
+    async def _ask_health(self, engine: str) -> None:
+        """Ask whether the engine lives; only its 503 says that it does not."""
+        self._health_at = self._clock()
+        try:
+            await self._get(ENGINES[engine].health or "", _IDENTITY_DEADLINE_S)
+        except AnswerError as error:
+            self._dead = error.message if error.kind is FailureKind.LOADING else None
+        else:
+            self._dead = None
 
     async def _ask_identity(self, engine: str, known: EngineIdentity) -> None:
         """Ask the routes of `engine` that tell it; what stays unanswered keeps the value of `known`."""

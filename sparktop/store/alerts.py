@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import Alert, Severity
 from sparktop.model.targets import StateThresholds
 from sparktop.store.backend import BackendTrack
@@ -19,6 +19,8 @@ PREEMPTING_CLEARS_AFTER_S = 30.0
 _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED})
 """Failures that say that we cannot see, not that something is down."""
+_OUTLIVES = frozenset({"restarts"})
+"""Alerts that hold although their source does not answer at present."""
 
 
 class AlertBook:
@@ -49,10 +51,12 @@ class AlertBook:
         alert = self._alerts.get(alert_id)
         return alert.severity if alert else None
 
-    def clear_source(self, key: SourceKey) -> None:
-        """Drop all alerts about a source."""
-        for alert_id in [one for one in self._alerts if one.startswith(f"{key.label}:")]:
-            self.clear(alert_id)
+    def clear_source(self, key: SourceKey, *, but: frozenset[str] = frozenset()) -> None:
+        """Drop all alerts about a source, but those of these names."""
+        of_it = [one for one in self._alerts if one.startswith(f"{key.label}:")]
+        for alert_id in of_it:
+            if alert_id.removeprefix(f"{key.label}:") not in but:
+                self.clear(alert_id)
 
     def view(self) -> tuple[Alert, ...]:
         """Give them all, the gravest first, then the oldest."""
@@ -62,22 +66,27 @@ class AlertBook:
         return self._sorted
 
 
-def unreachable_id(key: SourceKey) -> str:
-    """Give the id of the alert that a source does not answer."""
-    return f"{key.label}:unreachable"
+def failure_id(key: SourceKey, failure: Failure) -> str:
+    """Return the id of the alert that a source fails in this way: a dead engine still answers."""
+    return f"{key.label}:{'engine-dead' if failure.kind is FailureKind.ENGINE_DEAD else 'unreachable'}"
 
 
 def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime) -> bool | None:
-    """Hold or clear "unreachable"; True when it went down just now, False when it came back, else None."""
-    alert_id = unreachable_id(key)
+    """Hold or clear "unreachable" and "engine dead".
+
+    Return True when the source went down just now, or in another way than before; False when it came back,
+    else None.
+    """
     failure = health.failure
+    ids = (f"{key.label}:unreachable", f"{key.label}:engine-dead")
     if failure is None or failure.kind is FailureKind.LOADING:
-        return False if book.clear(alert_id) else None
+        return False if [one for one in ids if book.clear(one)] else None
     if not health.down:
         return None
     severity = Severity.WARNING if failure.kind in _MILD else Severity.CRITICAL
+    alert_id = failure_id(key, failure)
     if book.severity(alert_id) is None:
-        book.clear_source(key)  # what was known before is no longer known to hold
+        book.clear_source(key, but=_OUTLIVES)  # what was known before is no longer known to hold
     since = health.failing_since or now
     return True if book.hold(alert_id, severity, key.name, failure.message, since) else None
 

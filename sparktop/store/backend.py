@@ -45,6 +45,8 @@ _AS_SHOWN = (
     "estimated_read_gb_per_s",
 )
 """Histories of figures of the view under the same name."""
+_TOKEN_RATES = ("generation_tps", "generation_tps_1s", "prompt_tps", "prompt_cached_tps")
+"""Rates shown beside the state word: none of them moves beside "idle"."""
 _QUICK_SHARE = 0.6
 """Of the interval: samples closer than this come from a group that is looked at more often than asked."""
 _STEADY = 0.15
@@ -77,7 +79,8 @@ class BackendTrack:
         self._identity = EngineIdentity()
         self._lineage = Lineage()
         self._window = Window()
-        self._waiting: deque[tuple[float, float]] = deque()
+        self._held: deque[tuple[float, float | None, float | None]] = deque()
+        """Time, running and waiting requests of every look in the window of the state word."""
         self._histories = HistoryTable(_REMEMBERED)
         self._drawn_at: float | None = None
         """The newest sample in the histories; None after a failure."""
@@ -112,15 +115,16 @@ class BackendTrack:
         self._drawn_at = None
         self.load.gap(failure.at)
         self.lanes.gap(failure.at)
-        self._waiting.clear()
+        self._held.clear()
         self._running.clear()
         self._baseline.pause()
         self.step_pace = None
-        state, rule = backend_state(LoadFigures(failure=failure), self._thresholds)
+        judged = backend_state(LoadFigures(failure=failure), self._thresholds)
         self.view = replace(
             self.view,
-            state=state,
-            state_rule=rule,
+            state=judged.state,
+            state_rule=judged.rule,
+            state_window_s=None,
             failure=failure,
             failing_since=self.health.failing_since,
             poll_ms=took_ms,
@@ -144,12 +148,13 @@ class BackendTrack:
         figures = self._gauge(sample, took_ms) | self._rate(interval_s) | self._name_parts()
         figures["step_ms"] = self._step_ms(sample, figures, interval_s)
         self._log_load(sample, figures, interval_s, continues=kind is LinkKind.CONTINUES)
-        state, rule = backend_state(self._load(sample, figures), self._thresholds)
+        judged = backend_state(self._load(sample, figures), self._thresholds)
         # One `replace` for all: each costs as much as two rates.
         self.view = replace(
             self.view,
-            state=state,
-            state_rule=rule,
+            state=judged.state,
+            state_rule=judged.rule,
+            state_window_s=judged.window_s,
             failure=None,
             failing_since=None,
             history=self._remember(sample.at, figures, interval_s),
@@ -163,7 +168,7 @@ class BackendTrack:
         self._lineage, link = follow(self._lineage, sample, wall_at)
         if link.kind is not LinkKind.CONTINUES:
             self._window.clear()
-            self._waiting.clear()
+            self._held.clear()
             self._running.clear()
             self._baseline.clear()
             if link.baseline is not None:
@@ -298,22 +303,23 @@ class BackendTrack:
     def _load(self, sample: EngineSample, figures: Mapping[str, Any]) -> LoadFigures:
         """Give what the state word is judged by."""
         window_s = self._thresholds.window_s
-        if figures["waiting"] is not None:
-            self._waiting.append((sample.at, figures["waiting"]))
-        while self._waiting and self._waiting[0][0] < sample.at - window_s:
-            self._waiting.popleft()
-        told = len(self._waiting)
+        self._held.append((sample.at, figures["running"], figures["waiting"]))
+        while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:
+            self._held.popleft()
+        waiting = [count for _, _, count in self._held if count is not None]
         preempted = self._window.counted("preemptions", window_s)
         asleep = [lane.asleep for lane in sample.lanes if lane.asleep is not None]
         return LoadFigures(
             seen=True,
             asleep=all(asleep) if asleep else None,
             preemptions=preempted[0] if preempted else None,
-            window_s=preempted[1] if preempted else 0.0,
+            window_s=sample.at - self._held[0][0],
             kv_cache_percent=kv_fullest_percent(sample.lanes),
             waiting=figures["waiting"],
-            waiting_share=sum(waiting > 0 for _, waiting in self._waiting) / told if told else None,
+            waiting_share=sum(count > 0 for count in waiting) / len(waiting) if waiting else None,
             running=figures["running"],
+            running_mean=_mean(count for _, count, _ in self._held),
+            tokens_moved=any(figures[name] for name in _TOKEN_RATES),
             slots=figures["slots"],
             note=sample.note,
         )

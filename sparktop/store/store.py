@@ -18,7 +18,7 @@ from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import BackendView, Event, SelfView, Severity, Snapshot, Totals
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.rates import LinkKind
-from sparktop.store.alerts import AlertBook, judge_backend, judge_health, unreachable_id
+from sparktop.store.alerts import AlertBook, failure_id, judge_backend, judge_health
 from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
@@ -307,7 +307,7 @@ class Store:
     def _note_health(self, key: SourceKey, health: Health, now: datetime) -> None:
         went_down = judge_health(self._alerts, key, health, now)
         if went_down is True and health.failure is not None:
-            severity = self._alerts.severity(unreachable_id(key)) or Severity.CRITICAL
+            severity = self._alerts.severity(failure_id(key, health.failure)) or Severity.CRITICAL
             words = "router down: " if key.kind is SourceKind.ROUTER else ""
             self._events.append(Event(now, severity, key.name, f"{words}{health.failure.message}"))
         elif went_down is False:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from sparktop.analysis.state import LoadFigures, backend_state
+from sparktop.analysis.state import JudgedState, LoadFigures, backend_state
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.targets import StateThresholds
@@ -40,9 +41,9 @@ def test_the_words_come_in_serving_s_order() -> None:
         {"running": None},
         {"seen": False},
     ):
-        words.append(backend_state(load, LIMITS)[0])
+        words.append(backend_state(load, LIMITS).state)
         load = replace(load, **cure)
-    words.append(backend_state(load, LIMITS)[0])
+    words.append(backend_state(load, LIMITS).state)
     assert words == [
         Is.UNREACHABLE,
         Is.ASLEEP,
@@ -61,15 +62,16 @@ def test_the_words_come_in_serving_s_order() -> None:
     ("kind", "word"),
     [
         (FailureKind.LOADING, Is.LOADING),
+        (FailureKind.ENGINE_DEAD, Is.ENGINE_DEAD),
         (FailureKind.METRICS_DISABLED, Is.UNKNOWN),
         (FailureKind.REFUSED, Is.UNREACHABLE),
         (FailureKind.UNAUTHORIZED, Is.UNREACHABLE),
     ],
 )
 def test_a_failure_s_kind_decides(kind: FailureKind, word: Is) -> None:
-    """503 is loading, a page without the engine's names is unknown, all else unreachable."""
+    """Loading, a dead engine and a page without figures have their words; all else is unreachable."""
     failure = Failure(kind, "why it failed", 0.0)
-    assert backend_state(LoadFigures(failure=failure), LIMITS) == (word, "why it failed")
+    assert backend_state(LoadFigures(failure=failure), LIMITS) == JudgedState(word, "why it failed")
 
 
 @pytest.mark.parametrize(
@@ -85,20 +87,42 @@ def test_a_failure_s_kind_decides(kind: FailureKind, word: Is) -> None:
 def test_busy_is_half_of_the_slots_or_eight(running: float, slots: int | None, word: Is, rule: str) -> None:
     """Known slots decide by share, unknown ones by number; the sentence names both."""
     load = LoadFigures(seen=True, running=running, slots=slots)
-    assert backend_state(load, LIMITS) == (word, rule)
+    assert backend_state(load, LIMITS) == JudgedState(word, rule)
 
 
 def test_the_other_sentences_name_their_numbers() -> None:
     """Preemptions, cache and queue: each rule with what was measured."""
     load = replace(EVERYTHING, failure=None, asleep=None)
-    assert backend_state(load, LIMITS)[1] == "3 preemptions in the last 10 s"
+    assert backend_state(load, LIMITS).rule == "3 preemptions in the last 10 s"
     load = replace(load, preemptions=None)
-    assert backend_state(load, LIMITS)[1] == "KV cache 99.0 % full, at or above 98 %"
+    assert backend_state(load, LIMITS).rule == "KV cache 99.0 % full, at or above 98 %"
     load = replace(load, kv_cache_percent=None)
-    assert backend_state(load, LIMITS)[1] == "requests waited in 100 % of the last 10 s, 4 now"
+    assert backend_state(load, LIMITS).rule == "requests waited in 100 % of the last 10 s, 4 now"
 
 
 def test_thresholds_come_from_outside() -> None:
     """A lower limit makes the same cache full."""
     load = LoadFigures(seen=True, kv_cache_percent=91.0, running=1.0)
-    assert backend_state(load, StateThresholds(kv_full_percent=90.0))[0] is Is.KV_FULL
+    assert backend_state(load, StateThresholds(kv_full_percent=90.0)).state is Is.KV_FULL
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        ({"waiting": 0.0, "waiting_share": 0.5, "running": 2.0}, (Is.QUEUEING, 10.0)),
+        ({"waiting": 2.0, "waiting_share": 0.5, "running": 2.0}, (Is.QUEUEING, None)),
+        ({"running": 0.0, "running_mean": 5.0, "slots": 8}, (Is.BUSY, 10.0)),
+        ({"running": 0.0, "running_mean": 0.4, "slots": 8}, (Is.BORED, 10.0)),
+        ({"running": 0.0, "running_mean": 0.0, "tokens_moved": True}, (Is.BORED, 10.0)),
+        ({"running": 0.0, "running_mean": 0.0}, (Is.IDLE, None)),
+        ({"running": 0.0}, (Is.IDLE, None)),
+        ({"running": 3.0, "running_mean": 0.1, "tokens_moved": True}, (Is.BORED, None)),
+    ],
+)
+def test_a_word_that_this_moment_contradicts_carries_its_window(
+    load: dict[str, Any], expected: tuple[Is, float | None]
+) -> None:
+    """Queueing with nothing waiting now and busy with nothing running now are words of the window."""
+    judged = backend_state(replace(LoadFigures(seen=True, window_s=10.0), **load), LIMITS)
+    assert (judged.state, judged.window_s) == expected
+    assert judged.window_s is None or "10 s" in judged.rule

@@ -16,7 +16,16 @@ from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.targets import BackendTarget, RouterTarget
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
-READING = {"/metrics", "/version", "/v1/models", "/api/ps", "/api/version", "/prometheus/metrics", "/props"}
+READING = {
+    "/metrics",
+    "/version",
+    "/v1/models",
+    "/health",
+    "/api/ps",
+    "/api/version",
+    "/prometheus/metrics",
+    "/props",
+}
 """The only routes that may be asked of these servers."""
 
 
@@ -39,7 +48,7 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm:
     assert checks["clock"].status is Status.SKIP
     assert {check.status for name, check in checks.items() if name != "clock"} == {Status.OK}
     assert server.methods == {b"GET"}
-    assert set(server.paths) == {"/metrics", "/version", "/v1/models"}
+    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health"}
 
 
 async def test_a_port_that_nobody_listens_on_fails(network: RealNetwork) -> None:
@@ -99,6 +108,17 @@ async def test_loading_is_no_failure(
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["metrics"].status is Status.WARN
     assert checks["metrics"].advice.startswith("wait")
+
+
+async def test_a_dead_engine_is_a_failure(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
+) -> None:
+    """A vLLM whose page still answers, yet whose /health is 503, has lost its engine."""
+    server = await serve({**vllm, "/health": http_answer(b"", "503 Service Unavailable")})
+    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
+    assert checks["engine"].status is Status.FAIL
+    assert "the engine has died" in checks["engine"].message
+    assert checks["metrics"].status is Status.OK
 
 
 @pytest.mark.parametrize(

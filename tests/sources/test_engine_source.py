@@ -112,11 +112,16 @@ async def test_a_path_prefix_is_kept(serve: Serve) -> None:
     source = EngineSource(BackendTarget("server", f"{server.url}/vllm1"))
     await poll(source)
     await source.close()
-    assert server.paths == ["/vllm1/metrics", "/vllm1/version", "/vllm1/v1/models"]
+    assert server.paths == [
+        "/vllm1/metrics",
+        "/vllm1/version",
+        "/vllm1/v1/models",
+        "/vllm1/health",
+    ]
 
 
 async def test_only_reading_routes_are_asked(serve: Serve) -> None:
-    """Through failures, restarts and returns, all requests are GETs of three routes."""
+    """Through failures, restarts and returns, all requests are GETs of four routes."""
     table = replies()
     server: RawServer = await serve(table)
     source = EngineSource(server.target())
@@ -126,7 +131,7 @@ async def test_only_reading_routes_are_asked(serve: Serve) -> None:
     table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
     await poll(source)
     await source.close()
-    assert set(server.paths) == {"/metrics", "/version", "/v1/models"}
+    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health"}
     assert all(head.startswith(b"GET ") for head in server.heads)
 
 

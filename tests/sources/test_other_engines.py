@@ -68,7 +68,7 @@ LOOK = ["/metrics", "/prometheus/metrics", "/api/ps", "/v1/models"]
 """The questions to a server of which nothing is known."""
 IDENTITIES = {
     "sglang": (["/get_server_info", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 48)),
-    "vllm": (["/version", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096)),
+    "vllm": (["/version", "/v1/models", "/health"], EngineIdentity("1.2.3", "tiny", 4096)),
     "llamacpp": (["/props", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 4)),
     "trtllm": (["/version", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096)),
     "tgi": (["/info"], EngineIdentity("1.2.3", "tiny", 4096)),

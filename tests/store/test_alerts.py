@@ -10,7 +10,7 @@ import pytest
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, NodeSample
-from sparktop.model.snapshot import Severity
+from sparktop.model.snapshot import BackendState, Severity
 from sparktop.model.targets import NodeTarget, Watch
 from sparktop.store import SourceKey
 
@@ -58,6 +58,24 @@ def test_not_every_failure_is_an_outage(world: World, kind: FailureKind, expecte
         world.fail(at, kind)
     assert [alert.severity for alert in world.snapshot().alerts] == expected
     assert [event.severity for event in world.snapshot().events] == expected
+
+
+def test_a_dead_engine_is_an_alert_of_its_own(world: World) -> None:
+    """It is not "unreachable", for it answers; when its server goes too the one alert follows the other."""
+    for at in range(1000, 1004):
+        world.fail(at, FailureKind.ENGINE_DEAD)
+    assert alerts(world) == [("backend:b:engine-dead", Severity.CRITICAL)]
+    assert world.view().state is BackendState.ENGINE_DEAD
+    for at in range(1004, 1008):
+        world.fail(at, FailureKind.REFUSED)
+    assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
+    world.feed(lane(1009))
+    assert alerts(world) == []
+    assert [event.severity for event in world.snapshot().events] == [
+        Severity.CRITICAL,
+        Severity.CRITICAL,
+        Severity.INFO,
+    ]
 
 
 def test_a_full_cache_does_not_flap(world: World) -> None:

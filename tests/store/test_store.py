@@ -176,7 +176,7 @@ def test_memory_stays_bounded(world: World) -> None:
         history = track.view.history
         return (
             len(track._window),
-            len(track._waiting),
+            len(track._held),
             len(history.running),
             len(world.store._events),
             len(track._lineage.left_behind),

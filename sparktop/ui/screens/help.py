@@ -17,14 +17,16 @@ from sparktop.keys import KEYS, Key
 
 _WORDS = (
     ("unreachable", "no answer; the lower edge of its panel says why and since when"),
-    ("loading", "it answers 503: a model is being loaded (3 to 30 minutes)"),
+    ("engine dead", "vLLM's HTTP server answers, its engine has died: restart it"),
+    ("loading", "503 of SGLang, llama.cpp or TGI: a model is being loaded"),
     ("asleep", "its weights are put away"),
     ("preempting", "requests were thrown out of the KV cache in the last 10 s"),
     ("KV-full", "98 % of the KV cache or more is used"),
     ("queueing", "requests waited for half of the last 10 s or more"),
     ("busy", "half of its slots or more are running (8 requests where slots are unknown)"),
     ("bored", "it runs something, but would take more at once"),
-    ("idle", "nothing to do"),
+    ("idle", "nothing to do for 10 s"),
+    ("… 10s", "a word of the last 10 s, where the figures of this moment say another"),
 )
 _BALANCE_WORDS = (
     ("oscillating", "the load swings from one backend to another, more than chance would have it"),

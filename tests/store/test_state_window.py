@@ -1,0 +1,51 @@
+"""The state word beside the figures of a backend: never of another window without saying so."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import pytest
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.snapshot import BackendState, BackendView
+
+World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
+
+
+def look(world: World, at: float, running: float, waiting: float, tokens: float) -> BackendView:
+    """Feed one look and return the backend as it is shown then."""
+    lane = LaneSample("0", running=running, waiting=waiting, generation_tokens=tokens)
+    view: BackendView = world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
+    return view
+
+
+def test_idle_never_stands_beside_a_rate(world: World) -> None:
+    """Twenty seconds of work, then none: idle only once the rate beside it is 0, and then it is."""
+    words: list[tuple[str, bool]] = []
+    for second in range(45):
+        busy = 5 <= second < 25
+        tokens = 128.0 * min(20, max(0, second - 4))
+        view = look(world, 1000 + second, 2.0 if busy else 0.0, 0.0, tokens)
+        words.append((view.state_text, bool(view.generation_tps)))
+    assert all(not moving for word, moving in words if word.startswith("idle"))
+    assert {word for word, _ in words[35:]} == {"idle"}
+    assert (words[24][0], words[30][0], words[40][0]) == ("bored", "bored 10s", "idle")
+
+
+def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
+    """Tokens flow and no look ever meets a running request."""
+    for second in range(12):
+        view = look(world, 1000 + second, 0.0, 0.0, 128.0 * second)
+    assert view.generation_tps == pytest.approx(128.0)
+    assert (view.state, view.state_text) == (BackendState.BORED, "bored 10s")
+    assert "too short" in view.state_rule
+
+
+def test_queueing_beside_nothing_waiting_says_its_window(world: World) -> None:
+    """Requests wait in two looks of three: the word holds, and of which time it is stands with it."""
+    seen = set()
+    for second in range(24):
+        view = look(world, 1000 + second, 4.0, float(second % 3 > 0), 100.0 * second)
+        if second >= 10:
+            seen.add((view.state_text, view.waiting))
+    assert seen == {("queueing", 1.0), ("queueing 10s", 0.0)}
