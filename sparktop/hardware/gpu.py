@@ -13,7 +13,7 @@ from sparktop.hardware.gpu_process import GpuProcessReader
 from sparktop.hardware.mig import MigReader
 from sparktop.hardware.nvml import GpuLostError, Nvml, NvmlModule
 from sparktop.hardware.throttling import ThrottleShares, reason_words, throttle_fields
-from sparktop.model.node import GpuProcess, GpuReading
+from sparktop.model.node import GpuProcess, GpuReading, LostGpu
 from sparktop.model.text import clean
 
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN, _CLOCK_SM = 0, 1, 1
@@ -42,6 +42,8 @@ class GpuPicture:
     gpus: tuple[GpuReading, ...] = ()
     note: str | None = None
     """Why a GPU is missing; None when none is."""
+    lost: tuple[LostGpu, ...] = ()
+    """GPUs that the driver lists or listed, and that it calls lost or in need of a reset."""
     unified: bool | None = None
     """True when a GPU lives in the machine's memory; None when no GPU told."""
     processes_bytes: int | None = None
@@ -68,6 +70,8 @@ class GpuReader:
         self._processes = GpuProcessReader(root)
         self._devices: dict[int, _Device] = {}
         self._generation = 0
+        self._named: dict[int, tuple[str | None, str | None]] = {}
+        """Name and UUID of each GPU that answered, by index: a lost one tells neither any more."""
         self._unified: bool | None = None  # a machine stays what it is when its driver goes away
 
     @property
@@ -87,11 +91,12 @@ class GpuReader:
             try:
                 device = self._devices.get(index) or self._meet(index, handle)
                 reading, shares_memory = self._read_one(now, device, machine_bytes)
-            except GpuLostError:
+            except GpuLostError as error:
                 self._devices.pop(index, None)
-                self._nvml.lose(now, index)
+                self._nvml.lose(now, index, error.code)
                 continue
             readings.append(reading)
+            self._named[index] = (reading.name, reading.uuid)
             if shares_memory is not None:
                 unified.append(shares_memory)
             if shares_memory and reading.processes is not None:
@@ -101,6 +106,10 @@ class GpuReader:
         return GpuPicture(
             gpus=tuple(readings),
             note=self._nvml.note or _silent_note(readings),
+            lost=tuple(
+                LostGpu(index, *self._named.get(index, (None, None)), reason)
+                for index, reason in sorted(self._nvml.lost.items())
+            ),
             unified=self._unified,
             processes_bytes=sum(held) if held else None,
         )

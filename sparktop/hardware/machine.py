@@ -69,6 +69,7 @@ class Machine:
             memory=memory,
             gpus=picture.gpus,
             gpu_note=picture.note,
+            gpus_lost=picture.lost,
             network=network,
             sensors=sensors,
             rails=rails,

@@ -91,8 +91,21 @@ class NvmlModule(Protocol):
         ...
 
 
+_DRIVER_GONE = frozenset({NvmlReturn.UNINITIALIZED, NvmlReturn.DRIVER_NOT_LOADED})
+"""Answers that speak of the whole driver, whichever GPU was asked."""
+_LOST_WORDS: dict[int | None, str] = {
+    NvmlReturn.GPU_IS_LOST: "the driver lost it: its log (dmesg, Xid) says why, a restart may bring it back",
+    NvmlReturn.RESET_REQUIRED: "it needs a reset (nvidia-smi --gpu-reset) or a restart of the machine",
+}
+
+
 class GpuLostError(Exception):
     """A GPU, or the whole driver, went away while it was asked."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        """Keep the driver's return code."""
+        super().__init__(message)
+        self.code = code
 
 
 class Nvml:
@@ -102,6 +115,8 @@ class Nvml:
         """Use `module`; nvidia-ml-py, imported at the first reading, when there is none."""
         self.note: str | None = None
         """Why a GPU is missing, in one line; None when none is."""
+        self.lost: dict[int, str] = {}
+        """Why each GPU that is lost does not answer, by index."""
         self.driver: str | None = None
         """The driver's version."""
         self.generation = 0
@@ -177,11 +192,15 @@ class Nvml:
         """A constant of the module; None where this version has none of that name."""
         return getattr(self._module, name, None)
 
-    def lose(self, now: float, index: int) -> None:
+    def lose(self, now: float, index: int, code: int | None = None) -> None:
         """Stop asking a GPU; the library is opened anew in a while."""
         if self._handles is not None:
             self._handles.pop(index, None)
-        self.note = f"GPU {index} does not answer any more: the driver lost it"
+        if code in _DRIVER_GONE:
+            self.note = "the NVIDIA driver does not answer any more: it was unloaded or is being restarted"
+        else:
+            self.lost[index] = _LOST_WORDS.get(code, _LOST_WORDS[NvmlReturn.GPU_IS_LOST])
+            self.note = f"GPU {index} does not answer any more: the driver lost it"
         self._open_again_at = now + _OPEN_AGAIN_S
 
     def close(self) -> None:
@@ -196,7 +215,7 @@ class Nvml:
 
     def _open(self, now: float) -> None:
         """Open the library and find its GPUs; leaves a note where one is missing."""
-        self.note, self.driver, self._unknown, self._kept = None, None, {}, {}
+        self.note, self.driver, self._unknown, self._kept, self.lost = None, None, {}, {}, {}
         self.generation += 1
         try:
             module = self._load()
@@ -220,6 +239,10 @@ class Nvml:
                 self._handles = {**(self._handles or {}), index: module.nvmlDeviceGetHandleByIndex(index)}
             except self._errors as error:
                 self.note = clean(f"GPU {index} does not answer: {error}")
+                code = getattr(error, "value", None)
+                # One that we may not ask is not lost: in a container it belongs to another one.
+                if code != NvmlReturn.NO_PERMISSION:
+                    self.lost[index] = _LOST_WORDS.get(code) or clean(f"it does not answer: {error}")
         if not count:
             self.note = _NO_DEVICE
         if self.note is not None:
@@ -247,7 +270,7 @@ class Nvml:
         # An error without a number is nvidia-ml-py's own: its function is newer than the driver.
         code = getattr(error, "value", NvmlReturn.FUNCTION_NOT_FOUND)
         if code in _LOST:
-            raise GpuLostError(clean(error)) from error
+            raise GpuLostError(clean(error), code) from error
         if code in _UNKNOWN_FIELD:
             self._unknown[field] = (now + _ASK_AGAIN_S, code)
         elif field in self._unknown:

@@ -148,6 +148,23 @@ class GpuReading:
 
 
 @dataclass(frozen=True, slots=True)
+class LostGpu:
+    """A GPU that was there, or that the driver lists, and that does not answer."""
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    reason: str | None = None
+    """Why, as far as the driver tells."""
+
+    @property
+    def label(self) -> str:
+        """The GPU in words: "GPU 3 (NVIDIA H200, GPU-1111…)"."""
+        known = ", ".join(part for part in (self.name, self.uuid) if part)
+        return f"GPU {self.index} ({known})" if known else f"GPU {self.index}"
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkReading:
     """One network interface."""
 
@@ -229,6 +246,8 @@ class NodeSample:
     gpus: tuple[GpuReading, ...] = ()
     gpu_note: str | None = None
     """One honest line when there is no GPU to show: no driver, no device, driver lost."""
+    gpus_lost: tuple[LostGpu, ...] = ()
+    """GPUs that the driver lists or listed, and that it calls lost or in need of a reset."""
     network: tuple[NetworkReading, ...] = ()
     sensors: tuple[SensorReading, ...] = ()
     cost_ms: float | None = None

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from sparktop.model.balance import Balance
 from sparktop.model.failure import Failure
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 
@@ -327,6 +327,8 @@ class NodeView:
     engine_processes: tuple[EngineProcess, ...] = ()
     throttled_percent: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
     """Share of the last minute by reason, of its worst GPU."""
+    gpus_lost: tuple[LostGpu, ...] = ()
+    """GPUs that were seen here, or that the driver lists, and that do not answer."""
 
     @property
     def ok(self) -> bool:

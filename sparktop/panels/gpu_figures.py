@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
-from sparktop.model.node import GpuReading, MigInstance
+from sparktop.model.node import GpuReading, LostGpu, MigInstance
 from sparktop.model.snapshot import SpeedState
 from sparktop.panels.figures import bar_runs, figure, label
-from sparktop.panels.rows import Row
+from sparktop.panels.rows import Row, Run, fit_row
 
 TAIL = 22
 """Cells of the figures behind a GPU's bars."""
@@ -59,6 +61,22 @@ def energy_text(energy_j: float) -> str:
 def clock_role(speed: SpeedState) -> str:
     """Give the role of the clock: it stands out where it is what is slow."""
     return "bad" if speed.word == "slow clock" else "title"
+
+
+def lost_run(lost: Sequence[LostGpu]) -> Run:
+    """Return which GPUs are lost in a few words: "GPU 3 lost", "GPUs 3, 5 lost"."""
+    numbers_lost = ", ".join(str(gpu.index) for gpu in lost)
+    return f"GPU{'s' if len(lost) > 1 else ''} {numbers_lost} lost", "bad"
+
+
+def lost_rows(lost: Sequence[LostGpu], width: int) -> list[Row]:
+    """Return a row for each lost GPU, with its name and the reason."""
+    return [
+        fit_row(
+            [(f"{gpu.index:>2} lost ", "bad"), (f"{gpu.name or '–'}: {gpu.reason or '–'}", "text")], width
+        )
+        for gpu in lost
+    ]
 
 
 def mig_rows(gpu: GpuReading, width: int) -> list[Row]:

@@ -13,6 +13,7 @@ from sparktop.panels.gpu_figures import (
     TAIL,
     clock_role,
     energy_text,
+    lost_rows,
     margin_of,
     margin_role,
     mig_rows,
@@ -36,9 +37,10 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
     gpus = sample.gpus if sample is not None else ()
     if not gpus:
         note = sample.gpu_note if sample is not None else None
-        return [Section("GPU", [[label(note or "–")]])]
-    if len(gpus) > 1:
-        return [Section(f"GPUs · {fleet_name(gpus)}", gpu_table(gpus, view.throttled_percent, width), NOW)]
+        return [Section("GPU", [[label(note or "–")], *lost_rows(view.gpus_lost, width)])]
+    if len(gpus) > 1 or view.gpus_lost:
+        rows = [*gpu_table(gpus, view.throttled_percent, width), *lost_rows(view.gpus_lost, width)]
+        return [Section(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
     window = "now · throttled of 60 s" if view.throttled_percent else NOW
     return [Section(f"GPU · {gpus[0].name or '–'}", _gpu(gpus[0], view, width), window)]
 

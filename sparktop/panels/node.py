@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.scale import nice_ceiling
-from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeSample
+from sparktop.model.node import GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.backend import MIN_GRAPH_WIDTH, WIDE_FIGURES_WIDTH, figures_width
 from sparktop.panels.figures import bar_runs, figure, label, share_role
 from sparktop.panels.frame import framed
-from sparktop.panels.gpu_figures import clock_role, margin_of, margin_role, short_reason, speed_role
+from sparktop.panels.gpu_figures import clock_role, lost_run, margin_of, margin_role, short_reason, speed_role
 from sparktop.panels.gpu_sections import fleet_name
 from sparktop.panels.graph import TimeAxis, area_rows, caption
 from sparktop.panels.memory_bar import trend_runs, used_percent
@@ -98,9 +98,10 @@ def _swap_rates(memory: MemoryReading) -> Row:
 def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     """Give two rows: of the one GPU, or of all together; or the one honest line why there is none."""
     if not sample.gpus:
-        return [[label("GPU", 4), (sample.gpu_note or "–", "muted")]]
-    if len(sample.gpus) > 1:
-        return _gpus(sample.gpus, width)
+        missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
+        return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
+    if len(sample.gpus) > 1 or view.gpus_lost:
+        return _gpus(sample.gpus, view.gpus_lost, width)
     gpu = sample.gpus[0]
     margin = margin_of(gpu)
     first: Row = [
@@ -131,8 +132,11 @@ def _slowed(gpu: GpuReading, view: NodeView) -> Run:
     return ("throttle ?" if reasons is None else "no throttle"), "muted"
 
 
-def _gpus(gpus: Sequence[GpuReading], width: int) -> list[Row]:
-    """Give several GPUs in two rows: the mean, the sum and the hottest; then each as a small bar."""
+def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
+    """Give several GPUs in two rows: the mean, the sum and the hottest; then each as a small bar.
+
+    A lost GPU stands before the small bars: it is what a reader must not miss.
+    """
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
     first: Row = [
@@ -148,7 +152,7 @@ def _gpus(gpus: Sequence[GpuReading], width: int) -> list[Row]:
     ]
     shown = min(len(gpus), max(1, width - 31))
     bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
-    second: Row = [label("    "), (bars, "gpu"), label(" ")]
+    second: Row = [label("    "), *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), label(" ")]
     used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
     total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
     if len(used) == len(total) == len(gpus):
@@ -280,6 +284,8 @@ def footnote(view: NodeView) -> Row:
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         return [(f" ✖{since}: {view.failure.message} ", "bad")]
+    if view.gpus_lost:
+        return [(f" ✖ {'; '.join(f'{gpu.label}: {gpu.reason}' for gpu in view.gpus_lost)} ", "bad")]
     if view.speed.cause is not None:
         fix = f": {view.speed.fix}" if view.speed.fix else ""
         return [(f" ▲ {view.speed.cause}{fix} ", "warn")]
@@ -313,6 +319,7 @@ def headline(view: NodeView) -> tuple[Row, Row]:
     name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
     title += [("─ ", "border"), (name, "text"), (" ", "text")] if name else []
+    title += [lost_run(view.gpus_lost), (" ", "text")] if view.gpus_lost else []
     status: Row = [("┐", "border"), (view.via, "muted"), ("┌", "border")]
     if view.speed.word in QUIET_SPEEDS or view.failure is not None:
         return title, status

@@ -6,7 +6,16 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import NodeView, SpeedState
 from sparktop.panels.figures import figure, label
-from sparktop.panels.gpu_figures import TAIL, clock_role, margin_of, margin_role, of_whole, share, speed_role
+from sparktop.panels.gpu_figures import (
+    TAIL,
+    clock_role,
+    lost_run,
+    margin_of,
+    margin_role,
+    of_whole,
+    share,
+    speed_role,
+)
 from sparktop.panels.rows import Row, fit_row, in_role, row_width
 from sparktop.panels.sections import bar_row, name_width, percent_run
 
@@ -16,6 +25,8 @@ def node_tile(name: str, view: NodeView | None, width: int) -> list[Row]:
     speed = view.speed if view is not None else SpeedState()
     word = speed.word if view is not None and view.sample is not None else ""
     role = speed_role(speed)
+    if view is not None and view.gpus_lost:
+        word, role = lost_run(view.gpus_lost)
     title: Row = [("─ ", "border"), (fit(name, min(cell_width(name), width - 20)), "accent"), (" ", "border")]
     status: Row = [(f" {word} ", role), ("─", "border")] if word else []
     gap = width - row_width(title) - row_width(status)

@@ -44,6 +44,7 @@ _GPU_KEYS = (
     "memory_used_bytes",
     "mig",
 )
+_LOST_KEYS = ("index", "name", "uuid", "reason")
 _MIG_KEYS = ("index", "name", "uuid", "memory_total_bytes", "memory_used_bytes")
 _NETWORK_KEYS = (
     "name",
@@ -99,7 +100,9 @@ def node_json(node: NodeView) -> dict[str, object]:
         "headroom": fields_of(node.headroom, _HEADROOM_KEYS),
         "speed": {**fields_of(node.speed, _SPEED_KEYS), "reason": node.speed.reason or None},
         "gpus": [_gpu(gpu) for gpu in sample.gpus],
+        "gpus_lost": [fields_of(gpu, _LOST_KEYS) for gpu in node.gpus_lost],
         "gpu_note": sample.gpu_note,
+        "boot_id": identity.boot_id,
         "throttled_60s_percent": node.throttled_percent,
         "network": [fields_of(link, _NETWORK_KEYS) for link in sample.network],
         "sensors": [fields_of(sensor, _SENSOR_KEYS) for sensor in sample.sensors],

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.model.text import clean
 from sparktop.report import cell
@@ -28,8 +28,10 @@ def _sentences(node: NodeView) -> Iterator[str]:
     yield from _memory(node, sample)
     if not sample.gpus and sample.gpu_note:
         yield f"GPU: {sample.gpu_note}"
+    for lost in node.gpus_lost:
+        yield loss_line(lost)
     for gpu in sample.gpus:
-        yield _gpu(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU")
+        yield _gpu(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     for port in ports:
         rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)
@@ -41,6 +43,11 @@ def _sentences(node: NodeView) -> Iterator[str]:
         yield f"speed: {': '.join(part for part in (speed.word, speed.reason) if part)}"
         if speed.cause:
             yield f"likely: {speed.cause}{f'; to do: {speed.fix}' if speed.fix else ''}"
+
+
+def loss_line(gpu: LostGpu) -> str:
+    """Return a lost GPU in words."""
+    return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
 
 
 def _memory(node: NodeView, sample: NodeSample) -> Iterator[str]:

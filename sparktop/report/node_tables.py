@@ -66,7 +66,11 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
             rows.append((cell.name(node.name), *_gpu_cells(gpu, detailed=detailed)))
             if detailed:
                 rows += [_instance_cells(node.name, gpu, one, len(columns)) for one in gpu.mig_instances]
-        if not found and node.sample and node.sample.gpu_note:
+        for gone in node.gpus_lost:
+            name = f"GPU {gone.index} {gone.name or ''}".strip()
+            reason = cell.name(f"LOST: {gone.reason or 'no reason given'}")
+            rows.append((cell.name(node.name), cell.name(name), *[UNKNOWN] * (len(columns) - 3), reason))
+        if not found and not node.gpus_lost and node.sample and node.sample.gpu_note:
             rows.append(
                 (cell.name(node.name), cell.name(node.sample.gpu_note), *[UNKNOWN] * (len(columns) - 2))
             )

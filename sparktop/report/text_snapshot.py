@@ -131,7 +131,7 @@ def _node_lines(nodes: Iterable[NodeView], width: int) -> Iterator[str]:
                 numbers.data(memory.total_bytes, 9),
                 numbers.data(memory.headroom_bytes, 9),
                 *_gpu_cells(sample.gpus),
-                _gpu_name(sample),
+                _gpu_name(sample, len(node.gpus_lost)),
             ),
         )
         yield from node_lines(node, width)
@@ -150,11 +150,13 @@ def _gpu_cells(gpus: Sequence[GpuReading]) -> tuple[str, str, str]:
     )
 
 
-def _gpu_name(sample: NodeSample) -> str:
+def _gpu_name(sample: NodeSample, lost: int) -> str:
     if not sample.gpus:
-        return UNKNOWN
-    name = sample.gpus[0].name or UNKNOWN
-    return name if len(sample.gpus) == 1 else f"{len(sample.gpus)} x {name}"
+        return f"{lost} lost" if lost else UNKNOWN
+    name, count = sample.gpus[0].name or UNKNOWN, len(sample.gpus)
+    if lost:
+        return f"{count} of {count + lost} x {name}"
+    return name if count == 1 else f"{count} x {name}"
 
 
 def _backend_lines(backends: Iterable[BackendView]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from sparktop.model.node import MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
+from sparktop.store.gpu_roll import GpuRoll
 from sparktop.store.health import Health
 from sparktop.store.throttled import ThrottledMinute, WorstGpu
 
@@ -47,6 +48,8 @@ class NodeTrack:
         self.throttled: WorstGpu | None = None
         self.steps: tuple[StepPace, ...] = ()
         """The steps of the backend on it, where they tell something of it."""
+        self.roll = GpuRoll()
+        """The GPUs that it has shown."""
         self.beyond_at: dict[str, float] = {}
         """When the reading behind an alert was last beyond its limit, by the alert's id."""
         self._thresholds = thresholds
@@ -170,6 +173,7 @@ class NodeTrack:
             headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
             speed=worst(self._paces),
             throttled_percent=self.throttled.percent if self.throttled else {},
+            gpus_lost=self.roll.call(newest),
         )
 
 

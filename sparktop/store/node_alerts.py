@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sparktop.analysis.speed_state import BY_CHOICE, NORMAL, POWER_CAP, SLOW_CLOCK, SLOW_STEPS, THROTTLED
 from sparktop.model.node import NetworkReading, NodeSample
-from sparktop.model.snapshot import Severity
+from sparktop.model.snapshot import Event, Severity
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
 from sparktop.store.alerts import AlertBook
@@ -73,11 +73,11 @@ class Gauge:
 
 def judge_node(
     book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, now: datetime
-) -> None:
-    """Hold or clear every alert about a node after a good sample."""
+) -> list[Event]:
+    """Hold or clear every alert about a node after a good sample; return what happened to its GPUs."""
     sample = track.view.sample
     if sample is None:
-        return
+        return []
     for gauge in _gauges(track, sample, thresholds):
         alert_id = f"{key.label}:{gauge.name}"
         severity = gauge.grade(book.severity(alert_id))
@@ -87,6 +87,7 @@ def judge_node(
         elif sample.at - track.beyond_at.get(alert_id, -QUIET_S) >= gauge.quiet_s or gauge.value is None:
             book.clear(alert_id)
     _judge_speed(book, key, track, sample.at, now)
+    return track.roll.judge(book, key, sample, track.view.gpus_lost, now)
 
 
 def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, now: datetime) -> None:

@@ -273,7 +273,7 @@ class Store:
         if newer:
             self._place()
             track.judge_steps(self._steps_on(key.name))
-            judge_node(self._alerts, key, track, self._node_thresholds, now)
+            self._events += judge_node(self._alerts, key, track, self._node_thresholds, now)
 
     def _place(self) -> None:
         """Find out anew which backend runs on which node, where something has come that may tell."""

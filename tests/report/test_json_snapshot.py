@@ -17,7 +17,8 @@ from sparktop.report.json_snapshot import SCHEMA, to_json
 
 TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance alerts events self"""
 NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
-    maker processor headroom speed gpu_note throttled_60s_percent rails processes engine_processes"""
+    maker processor headroom speed gpu_note gpus_lost boot_id throttled_60s_percent rails processes
+    engine_processes"""
 CPU = "percent cores load1 core_percent groups"
 GROUP = "name cores percent max_mhz"
 MEMORY = """unified total_bytes used_bytes available_bytes page_cache_bytes cma_free_bytes headroom_bytes

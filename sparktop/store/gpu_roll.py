@@ -1,0 +1,120 @@
+"""The GPUs that a machine has shown, and those of them that are missing now.
+
+One GPU that is missing beside others, or that its driver calls lost, is a loss. Where all are missing and
+the driver names none of them, the driver is restarted or was unloaded. A GPU in MIG mode stays listed whatever
+its instances are, so splitting it anew is no loss. A GPU that was not known before and has the index of a
+missing one replaces it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sparktop.model.node import LostGpu, NodeSample
+from sparktop.model.snapshot import Event, Severity
+from sparktop.store.alerts import AlertBook
+from sparktop.store.keys import SourceKey
+
+RESTART_S = 60.0
+"""A driver takes no longer to come back when it is restarted."""
+_NOT_LISTED = "the driver does not list it any more"
+
+
+class GpuRoll:
+    """The GPUs of one machine."""
+
+    def __init__(self) -> None:
+        """Start with none known."""
+        self._known: dict[str, LostGpu] = {}
+        self._single: set[str] = set()
+        """Missing GPUs that went alone; they stay so when the others follow."""
+        self._announced: dict[str, LostGpu] = {}
+        """Losses that an event has reported."""
+        self._driver_gone_at: float | None = None
+        self._driver_announced = False
+
+    def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
+        """Return the GPUs that are missing in `sample`, sorted by index, each with its reason."""
+        present = {_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus}
+        new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
+        self._known = {
+            key: gpu for key, gpu in self._known.items() if key in present or gpu.index not in new_at
+        } | present
+        reported = {gpu.index: gpu for gpu in sample.gpus_lost}
+        for gpu in reported.values():
+            if not any(gpu.index == known.index for known in self._known.values()):
+                self._known[_key(gpu.index, gpu.uuid)] = gpu
+        missing = {key: gpu for key, gpu in self._known.items() if key not in present}
+        self._single &= missing.keys()
+        if present or reported:
+            self._single |= {key for key, gpu in missing.items() if present or gpu.index in reported}
+        else:
+            self._driver_gone_at = sample.at if self._driver_gone_at is None else self._driver_gone_at
+        if present:
+            self._driver_gone_at = None
+        other = _NOT_LISTED if present else sample.gpu_note
+        lost = (
+            LostGpu(
+                gpu.index, gpu.name, gpu.uuid, reported[gpu.index].reason if gpu.index in reported else other
+            )
+            for gpu in missing.values()
+        )
+        return tuple(sorted(lost, key=lambda gpu: gpu.index))
+
+    def judge(
+        self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], now: datetime
+    ) -> list[Event]:
+        """Hold or clear "GPU lost" and "no GPU answers"; return what happened since the look before."""
+        single = [gpu for gpu in lost if _key(gpu.index, gpu.uuid) in self._single]
+        lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
+        if single:
+            book.hold(lost_id, Severity.CRITICAL, key.name, "; ".join(map(loss_text, single)), now)
+        else:
+            book.clear(lost_id)
+        gone = bool(lost) and not sample.gpus and not single
+        events: list[Event] = []
+        if gone:
+            gone_s = sample.at - (sample.at if self._driver_gone_at is None else self._driver_gone_at)
+            severity = Severity.CRITICAL if gone_s >= RESTART_S else Severity.WARNING
+            which = "its GPU does not answer" if len(lost) == 1 else f"none of its {len(lost)} GPUs answers"
+            message = f"{which}: {lost[0].reason or 'the driver gives no reason'}"
+            book.hold(gone_id, severity, key.name, message, now)
+            if not self._driver_announced:
+                events.append(Event(now, severity, key.name, message))
+        else:
+            book.clear(gone_id)
+            if self._driver_announced and sample.gpus:
+                events.append(Event(now, Severity.INFO, key.name, "the GPUs answer again"))
+        self._driver_announced = gone or (self._driver_announced and not sample.gpus)
+        return events + self._announce(key, single, lost, now)
+
+    def _announce(
+        self, key: SourceKey, single: list[LostGpu], lost: tuple[LostGpu, ...], now: datetime
+    ) -> list[Event]:
+        """Return an event for each GPU that was lost or came back since the look before."""
+        missing = {_key(gpu.index, gpu.uuid) for gpu in lost}
+        back = {name: gpu for name, gpu in self._announced.items() if name not in missing}
+        events = [
+            Event(now, Severity.INFO, key.name, f"{gpu.label} answers again")
+            for name, gpu in back.items()
+            if name in self._known
+        ]
+        fresh = {_key(gpu.index, gpu.uuid): gpu for gpu in single}
+        events += [
+            Event(now, Severity.CRITICAL, key.name, loss_text(gpu))
+            for name, gpu in fresh.items()
+            if name not in self._announced
+        ]
+        kept = {name: gpu for name, gpu in self._announced.items() if name in missing}
+        self._announced = kept | fresh
+        return events
+
+
+def loss_text(gpu: LostGpu) -> str:
+    """Return a loss in words: which GPU, and why."""
+    return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
+
+
+def _key(index: int, uuid: str | None) -> str:
+    """Return what tells a GPU from others: indices move up when a GPU before them goes."""
+    return uuid or f"#{index}"

@@ -1,0 +1,196 @@
+"""A GPU that disappears: critical, named on every surface, an event when it goes and when it comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from sparktop.hardware.machine import Machine
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.model.targets import NodeTarget, Watch
+from sparktop.panels.graph import TimeAxis
+from sparktop.panels.node import node_panel
+from sparktop.panels.node_detail import node_detail
+from sparktop.panels.rows import row_text
+from sparktop.report import html, markdown, text_snapshot
+from sparktop.report.json_snapshot import to_json
+from sparktop.store import SourceKey
+from sparktop.wire import decode, encode, make_reply, place
+from tests.hardware.fake_driver import FakeDriver, gb10, h100, h200, mig_slice, refuse
+
+World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
+MakeWorld = Callable[..., World]
+NODE = SourceKey.node("n")
+AXIS = TimeAxis(1100.0, 1.0)
+
+
+def eight(**changes: Any) -> FakeDriver:  # noqa: ANN401 - answers of the driver
+    """A machine with eight H200."""
+    return FakeDriver(
+        *(h200(nvmlDeviceGetUUID=f"GPU-{index}", **changes) for index in range(8)), driver="580.95"
+    )
+
+
+class Watched:
+    """A machine whose samples go into a store, over the wire where an agent reads it."""
+
+    def __init__(self, make_world: MakeWorld, driver: FakeDriver, via: str = "local") -> None:
+        self.world = make_world(Watch(nodes=(NodeTarget("n", via=via),)))
+        self._machine = Machine(Path("/nonexistent"), nvml=driver, clock=lambda: float(self.world.at))
+        self._via = via
+
+    def look(self, at: float) -> Snapshot:
+        """Read the machine at a time and return the picture after it."""
+        self.world.at = at
+        sample: NodeSample | None = self._machine.read()
+        assert sample is not None
+        if self._via != "local":
+            sample = place(decode(encode(make_reply(NodeIdentity(), (sample,), at))), at)
+            assert sample is not None
+        self.world.store.accept(NODE, sample)
+        picture: Snapshot = self.world.snapshot()
+        return picture
+
+
+def alerts(picture: Snapshot) -> list[tuple[str, Severity]]:
+    return [(alert.id, alert.severity) for alert in picture.alerts if "gpu" in alert.id]
+
+
+def events(picture: Snapshot) -> list[tuple[Severity, str]]:
+    return [(event.severity, event.message) for event in picture.events]
+
+
+@pytest.mark.parametrize("via", ["local", "agent", "ssh"])
+def test_one_of_eight_that_is_lost_is_critical_and_named(make_world: MakeWorld, via: str) -> None:
+    """Alert and event at the next look, both gone and an event when the driver has it again."""
+    driver = eight()
+    watched = Watched(make_world, driver, via)
+    assert alerts(watched.look(1000)) == []
+    driver.lost = {3}
+    picture = watched.look(1002)
+    assert alerts(picture) == [("node:n:gpu-lost", Severity.CRITICAL)]
+    (lost,) = picture.nodes[0].gpus_lost
+    assert (lost.index, lost.name, lost.uuid) == (3, "NVIDIA H200", "GPU-3")
+    assert "GPU 3 (NVIDIA H200, GPU-3) is lost" in picture.alerts[0].message
+    assert [severity for severity, _ in events(watched.look(1004))] == [Severity.CRITICAL]
+    driver.lost = set()
+    picture = watched.look(1040)
+    assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
+    assert events(picture)[-1] == (Severity.INFO, "GPU 3 (NVIDIA H200, GPU-3) answers again")
+
+
+def test_every_surface_names_it(make_world: MakeWorld) -> None:
+    """Panel, detail, text, Markdown, HTML and JSON say which GPU is missing: none lists seven in silence."""
+    driver = eight()
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.lost = {3}
+    picture = watched.look(1002)
+    view = picture.nodes[0]
+    surfaces = {
+        "panel": "\n".join(row_text(row) for row in node_panel(view, 78, 8, AXIS)),
+        "wide panel": "\n".join(row_text(row) for row in node_panel(view, 118, 10, AXIS)),
+        "detail": "\n".join(row_text(row) for row in node_detail(view, (), 118, 40, AXIS)),
+        "text": text_snapshot.render(picture, 100),
+        "md": markdown.render(picture),
+        "html": html.render(picture, ""),
+    }
+    assert [name for name, text in surfaces.items() if "GPU 3" not in text] == []
+    assert " 3 lost NVIDIA H200: the driver lost it" in surfaces["detail"]
+    assert "7 of 8 x NVIDIA H200" in surfaces["text"]
+    (node,) = json.loads(json.dumps(to_json(picture)))["nodes"]
+    assert [(one["index"], one["uuid"]) for one in node["gpus_lost"]] == [(3, "GPU-3")]
+    assert len(node["gpus"]) == 7
+
+
+def test_a_viewer_that_comes_later_sees_what_the_driver_lists(make_world: MakeWorld) -> None:
+    """The driver counts eight and gives seven: the missing one has an index and a reason, no name."""
+    driver = eight()
+    driver.lost = {5}
+    picture = Watched(make_world, driver).look(1000)
+    (lost,) = picture.nodes[0].gpus_lost
+    assert (lost.index, lost.name) == (5, None)
+    assert alerts(picture) == [("node:n:gpu-lost", Severity.CRITICAL)]
+
+
+def test_a_driver_that_renumbers_what_is_left_still_lacks_one(make_world: MakeWorld) -> None:
+    """After a reboot the driver lists seven as 0 to 6: the UUID says which one is missing."""
+    whole, rest = eight(), eight()
+    rest.gpus.pop(3)
+    watched = Watched(make_world, whole)
+    watched.look(1000)
+    sample = Machine(Path("/nonexistent"), nvml=rest, clock=lambda: 1060.0).read()
+    watched.world.at = 1060.0
+    watched.world.store.accept(NODE, sample)
+    picture = watched.world.snapshot()
+    assert [(one.index, one.uuid) for one in picture.nodes[0].gpus_lost] == [(3, "GPU-3")]
+    assert "does not list it" in picture.alerts[0].message
+
+
+def test_another_gpu_in_its_place_is_no_loss(make_world: MakeWorld) -> None:
+    """A replaced card has a UUID of its own at the old index."""
+    watched = Watched(make_world, eight())
+    watched.look(1000)
+    swapped = eight()
+    swapped.gpus[3] = h200(nvmlDeviceGetUUID="GPU-new")
+    sample = Machine(Path("/nonexistent"), nvml=swapped, clock=lambda: 1060.0).read()
+    watched.world.at = 1060.0
+    watched.world.store.accept(NODE, sample)
+    assert watched.world.snapshot().nodes[0].gpus_lost == ()
+
+
+def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
+    """All gone at once: a warning with the driver's words, critical after a minute, one event each way."""
+    driver = eight()
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.failing = {"nvmlDeviceGetUtilizationRates": refuse(9)}
+    driver.init_error = refuse(9)
+    first = watched.look(1002)
+    assert alerts(first) == [("node:n:gpus-gone", Severity.WARNING)]
+    assert "none of its 8 GPUs answers" in first.alerts[0].message
+    assert alerts(watched.look(1034)) == [("node:n:gpus-gone", Severity.WARNING)]
+    assert alerts(watched.look(1066)) == [("node:n:gpus-gone", Severity.CRITICAL)]
+    driver.failing, driver.init_error = {}, None
+    picture = watched.look(1098)
+    assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
+    assert [severity for severity, _ in events(picture)] == [Severity.WARNING, Severity.INFO]
+
+
+def test_the_only_gpu_that_is_lost_is_a_loss(make_world: MakeWorld) -> None:
+    """A GB10 whose driver says "GPU is lost" stays lost while the driver is opened anew."""
+    driver = FakeDriver(gb10())
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.lost = {0}
+    for at in (1002, 1034, 1066):
+        assert alerts(watched.look(at)) == [("node:n:gpu-lost", Severity.CRITICAL)]
+
+
+def test_splitting_a_gpu_anew_is_no_loss(make_world: MakeWorld) -> None:
+    """MIG instances come and go; their GPU stays."""
+    driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))), h200())
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.gpus[0] = h100(None, mig_slice((9, 0)))
+    for at in (1040, 1080):
+        picture = watched.look(at)
+        assert (alerts(picture), events(picture)) == ([], [])
+
+
+def test_an_older_agent_that_reports_no_loss_is_seen_through(make_world: MakeWorld) -> None:
+    """What it showed before is remembered here."""
+    driver = eight()
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.lost = {3}
+    sample = Machine(Path("/nonexistent"), nvml=driver, clock=lambda: 1002.0).read()
+    watched.world.at = 1002.0
+    watched.world.store.accept(NODE, replace(sample, gpus_lost=()))
+    assert [one.index for one in watched.world.snapshot().nodes[0].gpus_lost] == [3]
