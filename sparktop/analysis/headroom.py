@@ -1,14 +1,20 @@
 """Where the memory goes: how fast headroom changes, and how long it lasts at that pace.
 
-The slope is the median of the slopes between all pairs of points (Theil and Sen). It is told only where 0 is
-outside of its 99 % confidence interval, which comes from the variance of Kendall's S (P. K. Sen, J. Am. Stat.
-Assoc. 63, 1968); pairs across a gap do not count, and the variances of the stretches between gaps add up
-(Hirsch, Slack and Smith, Water Resources Research 18, 1982). And it is told only where near pairs show it as
-well: a model that is loaded moves the far pairs all alike, as a trend does, but few of the near ones. A
-least-squares line would take that one jump for a trend.
+Memory readings depend on the ones before them, so a test for independent points takes most drift-free memory
+for a trend. The claim is made from the steps between means over slots of some seconds instead. The steps of a
+random walk, the most persistent memory without a drift, are independent but for neighbours (means over slots
+share a part, correlation 1/4: H. Working, Econometrica 28, 1960). Steps of less persistent memory cancel, so
+a limit that is right for the walk is careful for the rest. A trend is claimed where the sum of the steps is
+`CLAIM_T` of its standard errors from 0; the covariance of neighbours counts where it is positive (W. K. Newey
+and K. D. West, Econometrica 55, 1987). `benchmarks/headroom.py` measures what the limit claims and finds.
 
-The points are means over a few seconds: 24 of them have 276 pairs, where four samples a second would have
-115,000 in two minutes.
+One jump is one step of many, so a model that is loaded is no trend. Windows of several lengths are tried, the
+shortest first: a fast leak shows within a minute, a slow one only in long slots, whose noise is lower.
+
+Two more conditions: the newest third of the steps goes on at half the pace at least, and the series did not
+fall (or rise) as far before and come back, as a cache does that is filled and dropped again and again.
+
+The slope itself is the median of the slopes between all pairs of slots (Theil and Sen).
 """
 
 from __future__ import annotations
@@ -16,23 +22,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Headroom
 
-SLOTS = 24
-"""Points that the slope is taken from, at most."""
 SLOT_S = 5.0
-"""Seconds that make one point; with `SLOTS` the last two minutes."""
+"""Seconds of the shortest slot."""
+WINDOWS = ((1, 12), (1, 24), (2, 24), (4, 24))
+"""Windows that are tried: the length of a slot in shortest ones, and the number of slots. One, two, four and
+eight minutes."""
+LEAST_STEPS = 7
+"""Fewer steps claim nothing."""
+CLAIM_T = 3.3
+"""Standard errors that the sum of the steps has to lie from 0."""
 _SLOT_INTERVALS = 1.25
 """A slot is at least this many intervals long: no slot may be empty only because samples come seldom."""
 _GIB = 2**30
-_NEAR = 6
-"""Points this far apart at most make a near pair."""
-_AGREES = 0.5
-"""The median slope of near pairs is at least this share of that of all pairs."""
-_CONFIDENCE_Z = 2.576
+_GOES_ON = 0.5
+"""The newest steps have at least this share of the slope."""
+_CAME_BACK = 0.25
+"""Share of a fall within which the series counts as having been as high, and as low, before."""
+_Z99 = 2.576
 """99 % of a normal distribution lie within this many standard deviations."""
 
 _Point = tuple[float, float]
@@ -44,44 +56,77 @@ class Trend:
 
     slope: float
     low: float
-    """The confidence interval; it does not hold 0."""
+    """The 99 % interval; it does not hold 0."""
     high: float
     window_s: float
     """From the first point to the last."""
 
 
 def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
-    """Give how `series` changed up to `end`; None where that cannot be told from noise.
+    """Return how `series` changed up to `end`; None where that cannot be told from drift-free memory.
 
-    `interval_s` is the time between two samples: with slow sampling the window has to be longer.
+    `interval_s` is the time between two samples: with slow sampling the slots have to be longer.
     """
-    slot_s = max(SLOT_S, _SLOT_INTERVALS * interval_s)
-    stretches = _stretches(series.since(end - SLOTS * slot_s), slot_s)
-    slopes = sorted(
-        (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for stretch in stretches
-        for index, later in enumerate(stretch)
-        for earlier in stretch[:index]
-    )
-    # Ties are not taken off the variance: that would only make the interval narrower.
-    variance = sum(len(one) * (len(one) - 1) * (2 * len(one) + 5) / 18 for one in stretches)
-    outside = math.floor((len(slopes) - _CONFIDENCE_Z * math.sqrt(variance)) / 2)
-    if outside < 1:  # too few points for any interval at all
-        return None
-    slope, low, high = median(slopes), slopes[outside - 1], slopes[-outside]
-    if low <= 0 <= high or _near_slope(stretches) / slope < _AGREES:
-        return None
-    return Trend(slope, low, high, stretches[-1][-1][0] - stretches[0][0][0])
+    shortest_s = max(SLOT_S, _SLOT_INTERVALS * interval_s)
+    for scale, slots in WINDOWS:
+        slot_s = scale * shortest_s
+        stretches = _stretches(series.since(end - slots * slot_s), slot_s)
+        found = _claimed(stretches)
+        if found is not None:
+            return None if _came_back(series, stretches) else found
+    return None
 
 
-def _near_slope(stretches: Sequence[Sequence[_Point]]) -> float:
-    """Give the median slope between points that are not far apart."""
-    return median(
+def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
+    """Return the trend of slots whose steps add up to more than chance lets them."""
+    runs = [
+        [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(one)]
+        for one in stretches
+    ]
+    steps = [step for run in runs for step in run]
+    if len(steps) < LEAST_STEPS:
+        return None
+    span_s, change = sum(step[0] for step in steps), sum(step[1] for step in steps)
+    pace = change / span_s
+    excess = [[step[1] - pace * step[0] for step in run] for run in runs]
+    alone = sum(one * one for run in excess for one in run)
+    together = sum(one * other for run in excess for one, other in pairwise(run))
+    error = math.sqrt((alone + max(0.0, 2 * together)) * len(steps) / (len(steps) - 1))
+    if not change or abs(change) < CLAIM_T * error:
+        return None
+    slope = median(
         (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for stretch in stretches
-        for index, later in enumerate(stretch)
-        for earlier in stretch[max(0, index - _NEAR) : index]
+        for one in stretches
+        for index, later in enumerate(one)
+        for earlier in one[:index]
     )
+    newest = steps[-max(1, len(steps) // 3) :]
+    if (
+        slope * change <= 0
+        or sum(step[1] for step in newest) / sum(step[0] for step in newest) / slope < _GOES_ON
+    ):
+        return None
+    reach = min(_Z99 * error / span_s, abs(slope) * (1 - 1e-9))
+    return Trend(slope, slope - reach, slope + reach, stretches[-1][-1][0] - stretches[0][0][0])
+
+
+def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
+    """Return True where the series went as far before the window began and came back to where it began."""
+    began_at, began = stretches[0][0]
+    change = stretches[-1][-1][1] - began
+    high, low = began + _CAME_BACK * change, began + (1 - _CAME_BACK) * change
+    sign = math.copysign(1.0, change)
+    been_high = False
+    for time, value in series:
+        if time >= began_at:
+            return False
+        if value is None:
+            continue
+        # Mirrored by its sign, a rise is a fall: `high` is where the window began, `low` where it is now.
+        been_high = been_high or sign * (value - high) <= 0
+        if been_high and sign * (value - low) >= 0:
+            return True
+    return False
 
 
 def _stretches(series: Series, slot_s: float) -> list[list[_Point]]:

@@ -1,7 +1,7 @@
 """The GPUs that a machine has shown, and those of them that are missing now.
 
-One GPU that is missing beside others, or that its driver calls lost, is a loss. Where all are missing and
-the driver names none of them, the driver is restarted or was unloaded. A GPU in MIG mode stays listed whatever
+One GPU that is missing beside others, or that its driver calls lost, is a loss. Where all are missing and the
+driver names none of them, the driver is restarted or was unloaded. A GPU in MIG mode stays listed whatever
 its instances are, so splitting it anew is no loss. A GPU that was not known before and has the index of a
 missing one replaces it.
 """

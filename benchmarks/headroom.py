@@ -1,0 +1,173 @@
+"""How often the headroom trend is claimed where there is none, and how soon a leak is found.
+
+Each process is a memory history of its own, sampled every 2 s as a node is; the trend is asked for every 5 s
+after a warm-up. Without a drift the share of the time with a claim must stay at or below 5 %. A leak counts
+from its first second, after half an hour without one.
+
+usage: headroom.py [--runs 40]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from sparktop.analysis.headroom import SLOT_S, trend
+from sparktop.model.series import HistoryTable
+
+INTERVAL_S = 2.0
+LENGTH_S = 3600.0
+WARM_UP_S = 1200.0
+"""A cache that is filled and dropped has to have come back once before it can be known."""
+LEVEL_GIB = 60.0
+MOST_CLAIMED = 0.05
+
+Process = Callable[[random.Random], Iterator[float]]
+"""Headroom in GiB, one value a sample, without end."""
+
+
+def autoregressive(phi: float, spread_gib: float = 0.3) -> Process:
+    """Return AR(1) around a level: `phi` is the correlation of two samples that are 2 s apart."""
+
+    def values(dice: random.Random) -> Iterator[float]:
+        shock = spread_gib * math.sqrt(1 - phi * phi)
+        value = dice.gauss(0, spread_gib)
+        while True:
+            yield LEVEL_GIB + value
+            value = phi * value + dice.gauss(0, shock)
+
+    return values
+
+
+def bounded_walk(bound_gib: float, step_gib: float = 0.05) -> Process:
+    """Return a random walk that is reflected at `bound_gib` above and below the level."""
+
+    def values(dice: random.Random) -> Iterator[float]:
+        value = dice.uniform(-1, 1) * min(bound_gib, 10.0)
+        while True:
+            yield LEVEL_GIB + value
+            value += dice.gauss(0, step_gib)
+            value = math.copysign(2 * bound_gib - abs(value), value) if abs(value) > bound_gib else value
+
+    return values
+
+
+def sawtooth(period_s: float, depth_gib: float, noise_gib: float = 0.02) -> Process:
+    """Return a cache that fills for about a period and is dropped at once, again and again."""
+
+    def values(dice: random.Random) -> Iterator[float]:
+        while True:
+            samples = max(3, round(period_s * dice.uniform(0.85, 1.15) / INTERVAL_S))
+            for place in range(samples):
+                yield LEVEL_GIB - depth_gib * place / samples + dice.gauss(0, noise_gib)
+
+    return values
+
+
+def wave(period_s: float, depth_gib: float, noise_gib: float = 0.02) -> Process:
+    """Return a slow wave with noise: load that comes and goes."""
+
+    def values(dice: random.Random) -> Iterator[float]:
+        at = dice.uniform(0, period_s)
+        while True:
+            yield LEVEL_GIB + depth_gib * math.sin(2 * math.pi * at / period_s) + dice.gauss(0, noise_gib)
+            at += INTERVAL_S
+
+    return values
+
+
+def steps(mean_s: float, depth_gib: float, noise_gib: float = 0.02) -> Process:
+    """Return models that are loaded and unloaded at random moments."""
+
+    def values(dice: random.Random) -> Iterator[float]:
+        down = False
+        while True:
+            down = not down if dice.random() < INTERVAL_S / mean_s else down
+            yield LEVEL_GIB - depth_gib * down + dice.gauss(0, noise_gib)
+
+    return values
+
+
+DRIFT_FREE: dict[str, Process] = {
+    **{f"AR(1), phi {phi:g}": autoregressive(phi) for phi in (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98)},
+    "random walk within 1 GiB": bounded_walk(1.0),
+    "random walk, free": bounded_walk(1e6),
+    **{f"cache dropped every {period:g} s": sawtooth(period, 4.0) for period in (30.0, 90.0, 300.0, 600.0)},
+    **{f"wave of {period:g} s": wave(period, 2.0) for period in (60.0, 240.0, 600.0)},
+    "models loaded and unloaded": steps(200.0, 20.0),
+}
+NOISES: dict[str, Process] = {
+    "white noise of 0.05 GiB": autoregressive(0.0, 0.05),
+    "AR(1), phi 0.9, 0.1 GiB": autoregressive(0.9, 0.1),
+    "AR(1), phi 0.9, 0.3 GiB": autoregressive(0.9, 0.3),
+}
+
+
+def claimed_share(process: Process, seed: int, *, length_s: float = LENGTH_S) -> float:
+    """Return the share of the looks of one run at which a trend is claimed, 0 to 1."""
+    claims = looks = 0
+    for at, claimed in _looks(process, seed, length_s, leak_gib_per_s=0.0, leak_at=math.inf):
+        if at >= WARM_UP_S:
+            looks += 1
+            claims += claimed is not None
+    return claims / looks
+
+
+def found_after_s(
+    process: Process, gib_per_min: float, seed: int, *, leak_at: float = 1800.0, most_s: float = 900.0
+) -> float | None:
+    """Return the seconds from the start of a leak to its claim; None where it is not found in `most_s`."""
+    leak = gib_per_min / 60.0
+    for at, slope in _looks(process, seed, leak_at + most_s, leak_gib_per_s=leak, leak_at=leak_at):
+        if at > leak_at and slope is not None and slope < -0.5 * leak:
+            return at - leak_at
+    return None
+
+
+def _looks(
+    process: Process, seed: int, length_s: float, *, leak_gib_per_s: float, leak_at: float
+) -> Iterator[tuple[float, float | None]]:
+    """Yield the time and the claimed slope (GiB a second, or None) of every look of a run."""
+    history = HistoryTable(("headroom",))
+    values = process(random.Random(seed))  # noqa: S311 - noise, no secret
+    looked_at = 0.0
+    first = min(WARM_UP_S, leak_at)
+    for number in range(int(length_s / INTERVAL_S)):
+        at = number * INTERVAL_S
+        history.append(at, {"headroom": next(values) - max(0.0, at - leak_at) * leak_gib_per_s})
+        if at >= first and at - looked_at >= SLOT_S:
+            looked_at = at
+            found = trend(history.series()["headroom"], at, INTERVAL_S)
+            yield at, None if found is None else found.slope
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print both tables; exit code 1 where drift-free memory is claimed too often."""
+    parser = argparse.ArgumentParser(description="false claims and found leaks")
+    parser.add_argument("--runs", type=int, default=40)
+    runs = parser.parse_args(arguments).runs
+    worst = 0.0
+    print("| drift-free memory | claimed, % of the time | worst run |\n|---|---:|---:|")
+    for name, process in DRIFT_FREE.items():
+        shares = [claimed_share(process, seed) for seed in range(runs)]
+        worst = max(worst, sum(shares) / runs)
+        print(f"| {name} | {100 * sum(shares) / runs:.1f} | {100 * max(shares):.0f} |", flush=True)
+    print("\n| leak | noise | found | median after | slowest |\n|---|---|---:|---:|---:|")
+    for pace in (0.25, 1.0, 5.0):
+        for name, process in NOISES.items():
+            after = [found_after_s(process, pace, seed) for seed in range(runs)]
+            found = sorted(one for one in after if one is not None)
+            times = f"{median(found):.0f} s | {found[-1]:.0f} s" if found else "– | –"
+            print(f"| {pace:g} GiB/min | {name} | {len(found)} of {runs} | {times} |", flush=True)
+    return 0 if worst <= MOST_CLAIMED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
