@@ -23,6 +23,7 @@ from sparktop.model.targets import (
     RouterTarget,
 )
 from sparktop.model.text import clean
+from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 if TYPE_CHECKING:
     import httpx  # at run time only where something is asked: its import costs as much as an empty screen
@@ -318,8 +319,8 @@ class _HostLook:
             return None
         if match := _ENGINE_LINE.search(page):
             return _ENGINE_BY_PREFIX[match[1]]
-        status, body = await self._get(f"{url}/health/liveliness")
-        if status == _HTTP_OK and b"alive" in body.lower():
+        status, body = await self._get(f"{url}{LIVELINESS}")
+        if status == _HTTP_OK and is_litellm(body):
             return "litellm"
         status, body = await self._get(f"{url}/v1/models")
         if status in _HTTP_WANTS_KEY:

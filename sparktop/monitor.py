@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from sparktop.analysis.deployments import address_of
+from sparktop.analysis.machine_names import bare_host, is_same_machine
 from sparktop.model.engine import EngineSample
-from sparktop.model.failure import Failure
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import RouterSample
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch, poll_groups
 from sparktop.model.text import clean
 from sparktop.store import Reading, SourceKey, SourceKind, Store
 from sparktop.ways import RealWays, Ways
@@ -150,7 +151,7 @@ class Monitor:
 
         self._cadence = LoadCadence()
         watch = self._watch
-        for name, targets in _grouped(watch):
+        for name, targets in poll_groups(watch):
             self._poll_backends(name, targets)
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
@@ -220,11 +221,26 @@ class Monitor:
         if identity is not None and identity is not self._told.get(key):
             self._told[key] = identity
             self._store.identify(key, identity)
+        if isinstance(reading, Failure) and reading.kind is FailureKind.ROUTER and self._reroute(name):
+            return
         self._store.accept(key, reading, took_ms)
         if kind is SourceKind.BACKEND:
             self._quicken(name, reading)
         elif kind is SourceKind.ROUTER and isinstance(reading, RouterSample):
             self._look_behind(name, reading)
+
+    def _reroute(self, name: str) -> bool:
+        """Watch a TARGET that turned out to be a router as one; False where the configuration named it."""
+        target = self._backends.get(name)
+        if target is None or self._watch.source != ARGUMENTS:
+            return False
+        del self._backends[name]
+        self._sources.pop(SourceKey.backend(name), None)
+        self._store.remove(SourceKey.backend(name))
+        for group in self._backend_groups:
+            self._spawn(group.drop(name))
+        self._watch_found_routers([RouterTarget(target.name, target.url, api_key=target.api_key)])
+        return True
 
     def _quicken(self, name: str, reading: Reading) -> None:
         """Look at loaded groups more often while their balance is judged, and at others as often as asked."""
@@ -283,8 +299,8 @@ class Monitor:
             self._watch_found(found.backends, nodes)
             self._watch_found_routers(found.routers)
             urls = [*(one.url for one in found.backends), *(one.url for one in found.routers)]
-            there = {_bare(urlsplit(url).hostname or "") for url in urls}
-            hosts = [host for host in hosts if _bare(host) not in there]
+            there = {bare_host(urlsplit(url).hostname or "") for url in urls}
+            hosts = [host for host in hosts if bare_host(host) not in there]
             self._store.searching = tuple(hosts)
             if hosts:
                 await self._sleep(DISCOVER_AGAIN_S)
@@ -294,7 +310,7 @@ class Monitor:
         named: dict[str, str] = {}
         new: list[NodeTarget] = []
         for target in found:
-            same = next((one for one in [*self._nodes, *new] if _is_same_machine(one, target)), None)
+            same = next((one for one in [*self._nodes, *new] if is_same_machine(one, target)), None)
             if same is None:
                 taken = {one.name for one in [*self._nodes, *new]}
                 name = target.name if target.name not in taken else urlsplit(target.url or "").netloc
@@ -372,29 +388,3 @@ def _own_cost(process: psutil.Process) -> tuple[float | None, int | None]:
             return process.cpu_percent(None), process.memory_info().rss
     except psutil.Error:  # /proc may be hidden from us
         return None, None
-
-
-def _grouped(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
-    """Give the backends of each router as a group, and all others as one: read at the same instants."""
-    router_of: dict[str, str] = {}
-    for router in watch.routers:
-        for name in router.backends:
-            router_of.setdefault(name, router.name)
-    groups: dict[str, list[BackendTarget]] = {}
-    for target in watch.backends:
-        groups.setdefault(router_of.get(target.name, ""), []).append(target)
-    return list(groups.items())
-
-
-def _is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
-    """Tell whether a found agent is of a node that is watched already: at its URL, or as this machine."""
-    host = _bare(urlsplit(found.url or "").hostname or "")
-    if known.via == "local":
-        return host in {"localhost", known.name.lower()}
-    return known.url == found.url
-
-
-def _bare(host: str) -> str:
-    """Give a host so that two spellings of one compare equal, as discovery looks at each only once."""
-    host = host.strip("[]").lower()
-    return "localhost" if host in {"127.0.0.1", "::1"} else host

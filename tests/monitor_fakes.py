@@ -60,6 +60,8 @@ class FakeWays:
     groups: list[list[str]] = field(default_factory=list)
     stuck: frozenset[str] = frozenset()
     """Nodes that never answer."""
+    readings: dict[str, Callable[[], Reading]] = field(default_factory=dict)
+    """What backends answer that do not run one request."""
 
     def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - the protocol's
         """Name nothing: these sources need nothing."""
@@ -69,7 +71,10 @@ class FakeWays:
         """Give sources whose lane runs one request."""
         self.groups.append([target.name for target in targets])
         identity = EngineIdentity("0.32.0", "m", 4096)
-        return [self._make(target.name, _engine_sample, identity) for target in targets]
+        return [
+            self._make(target.name, self.readings.get(target.name, _engine_sample), identity)
+            for target in targets
+        ]
 
     def node(self, target: NodeTarget) -> Source:
         """Give a source of a machine of which nothing is known."""

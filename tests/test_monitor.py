@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from sparktop.discovery import Found
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.monitor import (
     DISCOVER_AGAIN_S,
     SELF_EVERY_S,
@@ -158,3 +159,31 @@ def test_importing_the_monitor_loads_nothing_heavy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
+    """LiteLLM given as TARGET leaves the list of servers and comes into that of routers, at its URL."""
+    proxy = BackendTarget("proxy:4000", "http://proxy:4000")
+    watch = Watch(backends=(B, proxy), source=ARGUMENTS)
+    store, ways = WatchedStore(watch), FakeWays()
+    ways.readings["proxy:4000"] = lambda: Failure(FailureKind.ROUTER, "is a router", 1.0)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: any(view.ok for view in store.snapshot().routers))
+    picture = store.snapshot()
+    await monitor.stop()
+    assert [view.name for view in picture.backends] == ["b"]
+    assert [(view.name, view.url) for view in picture.routers] == [("proxy:4000", "http://proxy:4000")]
+    assert all(source.closed for source in ways.made)
+
+
+async def test_a_router_that_the_configuration_calls_a_backend_is_a_failure() -> None:
+    """There the line says what to correct; nothing is watched in another way than written."""
+    watch = Watch(backends=(B,), source="sparktop.toml")
+    store, ways = WatchedStore(watch), FakeWays()
+    ways.readings["b"] = lambda: Failure(FailureKind.ROUTER, "name it under [[routers]]", 1.0)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: store.backend("b").failure is not None)
+    await monitor.stop()
+    assert store.snapshot().routers == ()

@@ -30,6 +30,8 @@ CLEARS_AT = 1.2
 LOADED_PERCENT = 80.0
 """Load from which on a clock has no excuse for being low."""
 IDLE_PERCENT = 5.0
+AT_LIMIT_C = 3.0
+"""Degrees left to the thermal limit within which a GPU is at it."""
 LOW_POWER_W = 25.0
 """A GB10 under load that draws less is starved: 15 to 18 W with the fault, 30 to 45 W when it decodes."""
 SLOW_SHARE = 0.5
@@ -232,10 +234,25 @@ def _throttled(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
 def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
     """Give cause and fix of a throttle reason."""
     if reason in HEAT:
-        heat = "" if gpu.temperature_c is None else f", {gpu.temperature_c:.0f} °C"
-        return f"the GPU is at its thermal limit{heat}", "cooler air, free vents, or fewer requests at once"
+        return _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"
     if reason == POWER_CAP:
         watts = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
         cause = f"the GPU is at its power limit{watts}"
         return cause, "none is needed at full load; a higher limit, where it allows one"
     return f"{reason}: the hardware holds the clock down", "check power supply, cable and cooling"
+
+
+def _heat_cause(gpu: GpuReading) -> str:
+    """Return why heat slows a GPU: its limit, or where degrees are left to that, what else it may be."""
+    margin = gpu.limit_margin_c
+    if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
+        margin = gpu.slowdown_c - gpu.temperature_c
+    heat = "" if gpu.temperature_c is None else f", {gpu.temperature_c:.0f} °C"
+    if margin is None:
+        return f"the driver slows the GPU for heat{heat}"
+    if margin <= AT_LIMIT_C:
+        return f"the GPU is at its thermal limit{heat}"
+    return (
+        f"the driver slows the GPU for heat{heat}, now {margin:.0f} °C below its limit:"
+        " it cooled down since, or memory or board are hot"
+    )

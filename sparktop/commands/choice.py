@@ -12,7 +12,7 @@ from typing import TypeVar
 from sparktop.commands.output import tell
 from sparktop.config_places import find_config
 from sparktop.errors import UsageError
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.palette import find_palette, palettes
@@ -115,7 +115,7 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
         backends=_with_unique_names(placed),
         routers=(),
         discover=tuple(hosts),
-        source="arguments",
+        source=ARGUMENTS,
     )
 
 

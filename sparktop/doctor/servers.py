@@ -21,7 +21,7 @@ from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
 from sparktop.sources.http_failure import AnswerError, status_error
-from sparktop.sources.router import LIVELINESS
+from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.sources.server_words import server_words
 
 _OK = 200
@@ -51,6 +51,10 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
     if reach.status is Status.FAIL:
         return [reach]
     visit = _Visit(target, network)
+    if target.engine == "auto" and await visit.meets_router():
+        seen = "a router (LiteLLM), no inference server: its figures need the servers behind it"
+        advice = "watch it with [[routers]], where api_key_env adds deployments, strategy and failures"
+        return [reach, Check(f"{target.name} router", Status.OK, seen, advice)]
     metrics, sample = await visit.read_page()
     checks = [reach, metrics]
     if sample is not None:
@@ -77,7 +81,7 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
         reply = await network.get(target.url + LIVELINESS)
     except AnswerError as error:
         return [reach, _failure(name, error)]
-    if reply.status != _OK or b"alive" not in reply.body.lower():
+    if reply.status != _OK or not is_litellm(reply.body):
         seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no LiteLLM, or not well"
         advice = "look at its log; of other routers only the backends behind them are watched"
         return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
@@ -133,6 +137,13 @@ class _Visit:
         if (sample.answer_ms or 0) > _SLOW_MS:
             return Check(name, Status.WARN, seen, "too slow for every second: --interval 5"), sample
         return Check(name, Status.OK, seen), sample
+
+    async def meets_router(self) -> bool:
+        """Return True where a router answers on its own route."""
+        try:
+            return is_litellm((await self._get(LIVELINESS)).body)
+        except AnswerError:
+            return False
 
     async def _ask_page(self, engine: str, deadline_s: float) -> EngineSample:
         del deadline_s  # every question has its own

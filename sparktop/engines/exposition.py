@@ -1,4 +1,4 @@
-"""The Prometheus text format 0.0.4, read for wanted names only.
+"""The Prometheus text format 0.0.4, read for wanted names only; OpenMetrics exemplars are passed over.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression walks the page in
 C and stops only at lines that begin with a wanted name; comments (HELP, TYPE) and all other lines cost a look
@@ -39,6 +39,11 @@ _REST = (
     rb"(?:[ \t]*+((?>\{.*\}))?+[ \t]*+([^\s{}]++)"
     rb"(?:[ \t]++[-+.0-9eE]++)?+[ \t]*+\r?+(?=\n|\Z))?+"
 )
+_EXEMPLAR = re.compile(
+    rb'(\{(?:[^"{}\n]++|"(?:[^"\\\n]++|\\.)*+")*+\})?+'
+    rb"[ \t]*+([^\s{}]++)(?:[ \t]++[-+.0-9eE]++)?+[ \t]++#[ \t]"
+)
+"""Labels and value of a sample that an OpenMetrics exemplar follows: `{le="1"} 5 # {trace_id="x"} 0.4`."""
 _LABEL = re.compile(rb'[ \t]*+([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"[ \t]*+(?:,|\Z)')
 _ESCAPE = re.compile(rb'\\[\\n"]')
 _ESCAPED = {b"\\\\": b"\\", b"\\n": b"\n", b'\\"': b'"'}
@@ -62,11 +67,14 @@ class Reader:
         """
         families: dict[str, Family] = {}
         unreadable: set[str] = set()
+        exemplars = b"# {" in body
         for left, match in enumerate(self._line.finditer(b"\n" + body), -MAX_SAMPLES):
             if left >= 0:
                 message = f"a metrics page with more than {MAX_SAMPLES:,} samples of interest"
                 raise PageError(FailureKind.TOO_LARGE, message)
             key, block, value = match.groups()
+            if exemplars and (found := _before_exemplar(body, match)) is not None:
+                block, value = found.groups()
             name = self._names[key]
             labels = () if block is None else _labels(block)
             if value is None or labels is None:
@@ -78,6 +86,16 @@ class Reader:
             family[labels] = number(value.decode("latin-1"))
         families.update((name, {}) for name in unreadable)
         return families
+
+
+def _before_exemplar(body: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
+    """Return labels and value of a sample with an exemplar; None for one without.
+
+    `match` is of the page with a line's end put before it: its places are one further on.
+    """
+    end = body.find(b"\n", match.end(1) - 1)
+    line = body[match.end(1) - 1 : len(body) if end < 0 else end]
+    return _EXEMPLAR.match(line.lstrip(b" \t")) if b"# {" in line else None
 
 
 def _any_of(names: Iterable[bytes]) -> bytes:

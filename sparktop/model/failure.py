@@ -37,6 +37,8 @@ class FailureKind(StrEnum):
     ENGINE_DEAD = "engine_dead"
     """HTTP 503 of vLLM: its API server answers, its engine process has died. (While it loads, vLLM refuses
     connections.)"""
+    ROUTER = "router"
+    """It answers as a router does, and was given as an inference server."""
     UNSUPPORTED = "unsupported"
     """This version of sparktop, or this machine, cannot read that."""
     HOST_KEY = "host_key"

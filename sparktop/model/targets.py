@@ -67,6 +67,10 @@ class RouterTarget:
     api_key: str | None = field(default=None, repr=False)
 
 
+ARGUMENTS = "arguments"
+"""`Watch.source` of what TARGET arguments name."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateThresholds:
     """Where one state word ends and the next begins."""
@@ -176,3 +180,15 @@ class Watch:
     guard: GuardLimits = GuardLimits()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched: only sweeps that name them load them."""
+
+
+def poll_groups(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
+    """Return the backends of each router as a group, and all others as one: read at the same instants."""
+    router_of: dict[str, str] = {}
+    for router in watch.routers:
+        for name in router.backends:
+            router_of.setdefault(name, router.name)
+    groups: dict[str, list[BackendTarget]] = {}
+    for target in watch.backends:
+        groups.setdefault(router_of.get(target.name, ""), []).append(target)
+    return list(groups.items())

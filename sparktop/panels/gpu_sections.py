@@ -148,7 +148,7 @@ def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> lis
     """Give what slows the GPU now, and the share of the last minute that each reason took."""
     reasons = gpu.throttle_reasons
     words = "not told by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
-    rows: list[Row] = [[label("throttled", name_width(width)), (words, "bad" if reasons else "muted")]]
+    rows: list[Row] = [[label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]]
     return rows + _shares(gpu, minute, width)
 
 

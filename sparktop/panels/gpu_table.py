@@ -64,7 +64,7 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
     return [
         *row,
         figure(numbers.count(clock, 5), known=clock is not None),
-        (f" {fit(words.replace('hardware', 'hw'), last)}", "bad" if reasons else "muted"),
+        (f" {fit(words.replace('hardware', 'hw'), last)}", "warn" if reasons else "muted"),
     ]
 
 

@@ -169,6 +169,6 @@ def _pressure(memory: MemoryReading, width: int) -> Row:
     waited = memory.pressure_full_avg10
     return [
         label("pressure", name_width(width)),
-        *percent_run(waited, 0 if waited is None else 4, role="bad" if waited else "title"),
+        *percent_run(waited, 0 if waited is None else 4, role="warn" if waited else "title"),
         label("–" if waited is None else " of 10 s: all waited for memory"),
     ]

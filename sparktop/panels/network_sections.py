@@ -105,7 +105,7 @@ def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
         row.append((numbers.percent(use, cells.use), share_role(use, 85, 101)))
     row.append(
         figure(
-            numbers.count(failed, cells.errors), known=failed is not None, role="bad" if failed else "muted"
+            numbers.count(failed, cells.errors), known=failed is not None, role="warn" if failed else "muted"
         )
     )
     return [row, *_errors(link, width)]

@@ -125,7 +125,7 @@ def _slowed(gpu: GpuReading, view: NodeView) -> Run:
     reasons = gpu.throttle_reasons
     if reasons:
         words = [short_reason(reason) for reason in reasons]
-        return ", ".join(f"{one} {share[one]:.0f}%" if one in share else one for one in words), "bad"
+        return ", ".join(f"{one} {share[one]:.0f}%" if one in share else one for one in words), "warn"
     if share:
         worst = max(share, key=lambda one: share[one])
         return f"{worst} {numbers.percent(share[worst], 4).strip()}", "warn"
@@ -158,7 +158,7 @@ def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> li
     if len(used) == len(total) == len(gpus):
         second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
     slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
-    return [first, [*second, (f"{slowed} slowed", "bad") if slowed else label("0 slowed")]]
+    return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
 
 
 def _heat(gpu: GpuReading) -> float:
@@ -184,7 +184,7 @@ def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
         failed = _total(one.errors_per_s for one in ports)
         row = _in_out(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
         if failed:
-            row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "bad"))
+            row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))
         busier = not others or sum(map(_traffic, ports)) >= _traffic(others[0])
         rows.insert(0 if busier else 1, row)
     return rows or [[label("no network interface is up")]]

@@ -70,7 +70,7 @@ def _router_state(router: RouterView) -> str:
 
 
 def troubles(snapshot: Snapshot) -> Table:
-    """Give what does not answer, since when, and why: its figures are the last known ones."""
+    """Give what does not answer, since when, and why."""
     columns = (
         Column("source", Kind.NAME),
         Column("last seen"),

@@ -11,6 +11,7 @@ from html import escape
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
+from sparktop.report.current import current
 from sparktop.report.table import Column, Kind, Table
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -63,6 +64,7 @@ _FOOTER = (
 
 def render(snapshot: Snapshot, screen: str) -> str:
     """Give a snapshot as one HTML page around `screen`, which is SVG of our own."""
+    snapshot = current(snapshot)
     badge = ' <span class="badge">simulated</span>' if snapshot.simulated else ""
     blocks = "".join(_block(table) for table in _tables(snapshot) if table.rows)
     totals = "".join(

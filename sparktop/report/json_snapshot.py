@@ -1,7 +1,7 @@
 """A snapshot as JSON: schema "sparktop.snapshot/1".
 
-Every key is always there; what is unknown is null. A router's `deployments` are null where nobody told any;
-null in them is one that is no watched backend.
+Every key is always there; what is unknown is null, and so are all figures of a source whose `ok` is false. A
+router's `deployments` are null where nobody told any; null in them is one that is no watched backend.
 
 Latencies are objects in milliseconds. Where a histogram's buckets tell of a quantile only that it lies below
 the first edge or beyond the last one, its figure is null, and the added key `bounds` says what is known:
@@ -26,6 +26,7 @@ from sparktop.model.snapshot import (
     Snapshot,
 )
 from sparktop.model.text import clean
+from sparktop.report.current import current
 from sparktop.report.json_balance import balance_json
 from sparktop.report.json_node import fields_of, node_json
 
@@ -61,6 +62,7 @@ _TEXT_LIMIT = 1000
 
 def to_json(snapshot: Snapshot) -> dict[str, object]:
     """Give a snapshot as plain values that `json.dumps(..., allow_nan=False)` takes."""
+    snapshot = current(snapshot)
     cost = snapshot.self_cost
     body = {
         "schema": SCHEMA,

@@ -14,6 +14,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.snapshot import Snapshot
 from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
+from sparktop.report.current import current
 from sparktop.report.table import Column, Kind, Table
 
 WIDTH = 100
@@ -30,6 +31,7 @@ _LEGEND = "latencies over the window named; – is unknown, < and > are bounds."
 
 def render(snapshot: Snapshot) -> str:
     """Give a snapshot as Markdown; addresses of servers are left out."""
+    snapshot = current(snapshot)
     backends, nodes = snapshot.backends, snapshot.nodes
     wrong = (
         fleet_tables.alerts(snapshot),

@@ -16,6 +16,7 @@ from sparktop.model.snapshot import BackendView, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
 from sparktop.report.backend_tables import rate_windows
 from sparktop.report.balance_tables import balance_lines
+from sparktop.report.current import current
 from sparktop.report.node_lines import node_lines
 
 UNKNOWN = "–"
@@ -57,6 +58,7 @@ _ALERT_COLUMNS = (("alert", -8), ("about", -16), ("what", -60))
 
 def render(snapshot: Snapshot, width: int) -> str:
     """Give a snapshot as lines of at most `width` cells."""
+    snapshot = current(snapshot)
     lines = [*_head(snapshot), ""]
     if snapshot.nodes:
         lines += [_titles(_NODE_COLUMNS), *_node_lines(snapshot.nodes, width), ""]

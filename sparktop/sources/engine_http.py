@@ -18,12 +18,26 @@ from sparktop.sources.http_address import host_and_port, key_problem
 from sparktop.sources.http_failure import AnswerError
 from sparktop.sources.http_fetch import Answer, Fetcher
 from sparktop.sources.http_session import SharedSession
+from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 _IDENTITY_DEADLINE_S = 5.0
 _IDENTITY_AGAIN_S = 60.0
 """How long to wait before an incomplete identity is asked for again."""
 _HEALTH_AGAIN_S = 10.0
 """How often an engine that has a route for it is asked whether it lives; at every poll while it is dead."""
+_ROUTER_AGAIN_S = 30.0
+"""How long before a server that has no engine's page is asked again whether it is a router."""
+_MAYBE_ROUTER = frozenset(
+    {
+        FailureKind.NOT_FOUND,
+        FailureKind.REDIRECT,
+        FailureKind.UNAUTHORIZED,
+        FailureKind.HTTP,
+        FailureKind.MALFORMED,
+        FailureKind.METRICS_DISABLED,
+    }
+)
+"""Answers of a server that may be a router: LiteLLM's metrics page is absent, elsewhere or locked."""
 _GONE = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.UNREACHABLE})
 """Failures after which another server may answer at this address."""
 
@@ -57,6 +71,8 @@ class EngineSource:
         """Whose identity was asked for last."""
         self._known_engine = target.engine
         """Whose page was read last at this address; "auto" before the first."""
+        self._router_at = -_ROUTER_AGAIN_S
+        """When it was asked last whether it is a router."""
         self._health_at = -_HEALTH_AGAIN_S
         """When the engine was asked last whether it lives."""
         self._dead: str | None = None
@@ -70,11 +86,15 @@ class EngineSource:
             sample = await self._finder.read(self._read, deadline_s)
         except (AnswerError, PageError) as error:
             self._identity_due = True
+            if error.kind in _MAYBE_ROUTER and await self._is_router(deadline_s):
+                return self._router()
             if error.kind in _GONE:
                 self._known_engine, self._dead = self._target.engine, None
             elif error.kind is FailureKind.LOADING and self._has_health:
                 return self._engine_dead(error.message)
             return Failure(error.kind, clean(error.message), self._clock())
+        if sample.engine == "openai" and await self._is_router(deadline_s):
+            return self._router()
         self._known_engine = sample.engine
         self._ask_in_background(sample)
         # What a page counts of a dead engine never changes again: its figures are not those of now.
@@ -115,6 +135,24 @@ class EngineSource:
         if self._asking is not None and self._asking.done():
             done, self._asking = self._asking, None
             done.result()
+
+    async def _is_router(self, deadline_s: float) -> bool:
+        """Return True where LiteLLM answers at an address that was given without an engine."""
+        now = self._clock()
+        if self._target.engine != "auto" or now - self._router_at < _ROUTER_AGAIN_S:
+            return False
+        self._router_at = now
+        try:
+            found = is_litellm((await self._get(LIVELINESS, deadline_s)).body)
+        except AnswerError:
+            return False
+        if found:
+            self._router_at = -_ROUTER_AGAIN_S  # it stays one, and says so at every poll
+        return found
+
+    def _router(self) -> Failure:
+        message = f"{self._where} is a router (LiteLLM), no inference server: name it under [[routers]]"
+        return Failure(FailureKind.ROUTER, message, self._clock())
 
     @property
     def _has_health(self) -> bool:

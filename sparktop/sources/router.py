@@ -23,8 +23,8 @@ from sparktop.sources.http_failure import AnswerError
 from sparktop.sources.http_fetch import Answer, Fetcher
 from sparktop.sources.http_session import SharedSession
 from sparktop.sources.router_counts import RouterCounts, read_counts
+from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
-LIVELINESS = "/health/liveliness"
 READINESS = "/health/readiness"
 DETAILS = "/health/readiness/details"
 MODELS = "/model/info"
@@ -98,7 +98,7 @@ class RouterSource:
                 note = f"{self._where} answers, but not as a router that this version knows"
                 return RouterSample(self._clock(), note=clean(note))
             return Failure(error.kind, clean(error.message), self._clock())
-        if b"alive" not in answer.body.lower():
+        if not is_litellm(answer.body):
             self._forget()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"
             return RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
@@ -220,7 +220,9 @@ class RouterSource:
         if self._target.api_key is None and trouble.kind is not FailureKind.NOT_FOUND:
             # Without a database LiteLLM (1.106) answers 500 where a key is missing.
             verb = "needs" if trouble.kind is FailureKind.UNAUTHORIZED else "may need"
-            return f"{verb} api_key_env to tell its deployments"
+            return (
+                f"{verb} a key to tell its deployments, strategy and failures: [[routers]] with api_key_env"
+            )
         if trouble.kind is FailureKind.NOT_FOUND:
             return f"has no {MODELS}: its deployments are not known"
         return "refuses the key of api_key_env: its deployments are not known"

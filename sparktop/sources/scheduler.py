@@ -121,6 +121,15 @@ class PollGroup:
         """Instants at which a source was still busy and was left alone, by source name."""
         return {slot.source.name: slot.skipped for slot in self._slots}
 
+    async def drop(self, name: str) -> None:
+        """Ask a source no more, and close it."""
+        dropped = [slot for slot in self._slots if slot.source.name == name]
+        self._slots = [slot for slot in self._slots if slot not in dropped]
+        for slot in dropped:
+            if slot.task is not None:
+                slot.task.cancel()
+            await slot.source.close()
+
     def set_interval(self, interval_s: float) -> None:
         """Change the interval now: the next instant is at most one new interval away."""
         self._interval_s = _positive(interval_s)

@@ -14,7 +14,7 @@ _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _USAGE = 2
 _WORDS_LIMIT = 90
-_INSTALL = "`pipx install sparktop` or `uv tool install sparktop`"
+_INSTALL = "clone its repository there, run `make venv` and set command to its .venv/bin/sparktop"
 
 _REMEDY = re.compile(r"^\s*(ssh-keygen .*-R .*)$", re.MULTILINE)
 """ssh names the command that removes an old host key; it knows file and port."""
@@ -70,7 +70,7 @@ def explain(ending: Ending) -> LinkError:
     kind = FailureKind.ENDED
     if ending.status == _NOT_FOUND:
         kind = FailureKind.COMMAND_NOT_FOUND
-        message = f"no `{command}` on {where}: install it there with {_INSTALL}, or set command"
+        message = f"no `{command}` on {where}: ssh needs sparktop there too: {_INSTALL}"
     elif ending.status == _NOT_EXECUTABLE:
         kind = FailureKind.COMMAND_NOT_FOUND
         message = f"`{command}` on {where} cannot be run{quoted}"

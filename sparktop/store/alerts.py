@@ -1,12 +1,13 @@
-"""Alerts: what holds now and wants a person's eye. Each is raised at one level and cleared at another."""
+"""Alerts about backends, and that a source does not answer: raised at one level, cleared at another."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.snapshot import Alert, Severity
+from sparktop.model.snapshot import Severity
 from sparktop.model.targets import StateThresholds
+from sparktop.store.alert_book import AlertBook
 from sparktop.store.backend import BackendTrack
 from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey
@@ -16,54 +17,14 @@ KV_CLEARS_BELOW = 3.0
 PREEMPTING_CLEARS_AFTER_S = 30.0
 """Without a preemption."""
 
-_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED})
 """Failures that say that we cannot see, not that something is down."""
-_OUTLIVES = frozenset({"restarts"})
+RESTARTS = "restarts"
+RESTARTS_WITHIN_S = 600.0
+RESTARTS_WARN, RESTARTS_CRITICAL = 2, 4
+"""Restarts within that time from which on it is an alert, and critical; one alone is an event."""
+_OUTLIVES = frozenset({RESTARTS})
 """Alerts that hold although their source does not answer at present."""
-
-
-class AlertBook:
-    """The alerts that hold."""
-
-    def __init__(self) -> None:
-        self._alerts: dict[str, Alert] = {}
-        self._sorted: tuple[Alert, ...] | None = ()
-
-    def hold(self, alert_id: str, severity: Severity, subject: str, message: str, now: datetime) -> bool:
-        """Raise an alert, or renew its words; its `since` stays. True when it is new."""
-        old = self._alerts.get(alert_id)
-        alert = Alert(alert_id, severity, subject, message, old.since if old else now)
-        if alert != old:
-            self._alerts[alert_id] = alert
-            self._sorted = None
-        return old is None
-
-    def clear(self, alert_id: str) -> bool:
-        """Drop an alert; True when it held."""
-        if self._alerts.pop(alert_id, None) is None:
-            return False
-        self._sorted = None
-        return True
-
-    def severity(self, alert_id: str) -> Severity | None:
-        """Give how grave an alert is; None when it does not hold."""
-        alert = self._alerts.get(alert_id)
-        return alert.severity if alert else None
-
-    def clear_source(self, key: SourceKey, *, but: frozenset[str] = frozenset()) -> None:
-        """Drop all alerts about a source, but those of these names."""
-        of_it = [one for one in self._alerts if one.startswith(f"{key.label}:")]
-        for alert_id in of_it:
-            if alert_id.removeprefix(f"{key.label}:") not in but:
-                self.clear(alert_id)
-
-    def view(self) -> tuple[Alert, ...]:
-        """Give them all, the gravest first, then the oldest."""
-        if self._sorted is None:
-            order = sorted(self._alerts.values(), key=lambda one: (_RANK[one.severity], one.since, one.id))
-            self._sorted = tuple(order)
-        return self._sorted
 
 
 def failure_id(key: SourceKey, failure: Failure) -> str:
@@ -94,7 +55,7 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime)
 def judge_backend(
     book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, now: datetime
 ) -> None:
-    """Hold or clear "KV-full" and "preempting" after a good sample."""
+    """Hold or clear "KV-full", "preempting" and "restarts" after a good sample."""
     kv_id, preempting_id = f"{key.label}:kv-full", f"{key.label}:preempting"
     kv_percent, limit = track.view.kv_fullest_percent, thresholds.kv_full_percent
     if kv_percent is not None:
@@ -102,9 +63,24 @@ def judge_backend(
             book.hold(kv_id, Severity.WARNING, key.name, f"KV cache at or above {limit:g} % of its room", now)
         elif kv_percent < limit - KV_CLEARS_BELOW:
             book.clear(kv_id)
+    _judge_restarts(book, key, track, now)
     at, preempted_at = track.health.good_at, track.preempted_at
     if at is None or preempted_at is None or at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
         book.clear(preempting_id)
     elif preempted_at == at or book.severity(preempting_id):
         message = "preempts running requests: the KV cache is too small for the load"
         book.hold(preempting_id, Severity.WARNING, key.name, message, now)
+
+
+def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, now: datetime) -> None:
+    """Hold or clear "restarts": one line with a count, however often it goes down and comes back."""
+    at, restarted_at = track.health.good_at, track.restarted_at
+    while at is not None and restarted_at and restarted_at[0] <= at - RESTARTS_WITHIN_S:
+        restarted_at.popleft()
+    count, restarts_id = len(restarted_at), f"{key.label}:{RESTARTS}"
+    if count < RESTARTS_WARN:
+        book.clear(restarts_id)
+        return
+    severity = Severity.CRITICAL if count >= RESTARTS_CRITICAL else Severity.WARNING
+    message = f"restarted {count} times in {RESTARTS_WITHIN_S / 60:.0f} min: its log says why it ends"
+    book.hold(restarts_id, severity, key.name, message, now)

@@ -23,6 +23,7 @@ from sparktop.rates.tally import EDGE_SLACK_S, LATENCIES, LATENCY_WINDOW_S, MISS
 from sparktop.store.health import Health
 from sparktop.store.lane_logs import LaneLogs
 from sparktop.store.load_log import LoadLog
+from sparktop.store.slow_steps import SlowSteps
 from sparktop.store.step_baseline import StepBaseline
 from sparktop.store.token_rate import live_generation, rate_note
 
@@ -65,6 +66,9 @@ class BackendTrack:
         self.restarts = 0
         self.preempted_at: float | None = None
         """When preemptions were counted last."""
+        self.restarted_at: deque[float] = deque()
+        """When it restarted, of late."""
+        self.slow_steps = SlowSteps()
         self.shared_address = False
         """True once it was told that several servers answer at its address."""
         self.step_pace: StepPace | None = None
@@ -175,6 +179,7 @@ class BackendTrack:
                 self._window.append(advance(None, None, link.baseline), short_s)
         if link.kind is LinkKind.RESTARTED:
             self.restarts += 1
+            self.restarted_at.append(sample.at)
         before = self._window.newest
         tally = advance(before, link.baseline, sample)
         self._window.append(tally, short_s)

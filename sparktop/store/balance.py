@@ -18,7 +18,7 @@ from sparktop.analysis.request_shares import request_shares, weigh_requests
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import Event, Severity
-from sparktop.store.alerts import AlertBook
+from sparktop.store.alert_book import AlertBook
 from sparktop.store.balance_groups import JudgedGroup, Member
 from sparktop.store.load_log import length_variation, median_life_s
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sparktop.model.node import LostGpu, NodeSample
 from sparktop.model.snapshot import Event, Severity
-from sparktop.store.alerts import AlertBook
+from sparktop.store.alert_book import AlertBook
 from sparktop.store.keys import SourceKey
 
 RESTART_S = 60.0

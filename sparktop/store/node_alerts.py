@@ -11,7 +11,7 @@ from sparktop.model.node import NetworkReading, NodeSample
 from sparktop.model.snapshot import Event, Severity
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
-from sparktop.store.alerts import AlertBook
+from sparktop.store.alert_book import AlertBook
 from sparktop.store.keys import SourceKey
 from sparktop.store.node import GIB, NodeTrack, memory_limits
 
@@ -27,8 +27,10 @@ QUIET_S = 30.0
 """What comes in bursts, swapping and errors, clears after so long without one."""
 UNJUDGED_S = 300.0
 """A slow state that cannot be seen, because there is no load to see it by, is believed for so long."""
-SOON_S = 3600.0
-"""A limit that is further away says nothing of what to do now."""
+SOON_S, NOW_S = 1800.0, 300.0
+"""Seconds to the headroom's limit from which on it is a warning, and critical: as the panels draw it."""
+_LATER_AT = 1.5
+"""Times these, where it ends."""
 LEAST_COVERED_S = 15.0
 """Of the last minute: a share of less time says little."""
 CONGESTION = frozenset({"np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"})
@@ -109,7 +111,8 @@ def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, n
 
 
 def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) -> Iterator[Gauge]:
-    yield _headroom(track, sample, thresholds)
+    yield _headroom(sample, thresholds)
+    yield _headroom_limit(track)
     yield _thermal(sample, thresholds)
     yield from _throttled(track, thresholds)
     yield _swap_in(sample, thresholds)
@@ -117,7 +120,7 @@ def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) ->
     yield _sensors(sample)
 
 
-def _headroom(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     memory = sample.memory
     left, warn, critical = memory_limits(memory, thresholds) or (None, 0.0, 0.0)
 
@@ -125,8 +128,7 @@ def _headroom(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) 
         words = f"{(left or 0) / GIB:.1f} GiB of memory left"
         if not memory.unified and memory.total_bytes:
             words += f" ({100 * (left or 0) / memory.total_bytes:.0f} %)"
-        soon = track.view.headroom.until_limit_s
-        return f"{words}, critical in {max(1, round(soon / 60))} min" if soon and soon < SOON_S else words
+        return words
 
     return Gauge(
         "headroom",
@@ -137,6 +139,22 @@ def _headroom(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) 
         critical,
         critical * HEADROOM_CLEARS_AT,
         falling=True,
+    )
+
+
+def _headroom_limit(track: NodeTrack) -> Gauge:
+    """Return the time to the critical limit at the present pace; past the limit "headroom" speaks."""
+    trend = track.view.headroom
+    until = trend.until_limit_s or None
+
+    def message() -> str:
+        pace = 60 * abs(trend.slope_bytes_per_s or 0.0) / GIB
+        limit = (trend.limit_bytes or 0) / GIB
+        minutes = max(1, round((until or 0.0) / 60))
+        return f"headroom falls {pace:.2g} GiB/min: its limit of {limit:.3g} GiB in {minutes} min"
+
+    return Gauge(
+        "headroom-limit", until, message, SOON_S, SOON_S * _LATER_AT, NOW_S, NOW_S * _LATER_AT, falling=True
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,10 +17,12 @@ from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import BackendView, Event, SelfView, Severity, Snapshot, Totals
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.rates import LinkKind
-from sparktop.store.alerts import AlertBook, failure_id, judge_backend, judge_health
+from sparktop.store.alert_book import AlertBook
+from sparktop.store.alerts import failure_id, judge_backend, judge_health
 from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
+from sparktop.store.event_log import EventLog
 from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node import NodeTrack
@@ -33,7 +34,6 @@ Reading = EngineSample | NodeSample | RouterSample | Failure
 Hear = Callable[[SourceKey, Reading], None]
 """Takes a reading; must not raise."""
 
-EVENTS_KEPT = 200
 SIMULATED = "+simulated"
 """How versions of simulated servers end."""
 NO_GROUP = "backends"
@@ -75,7 +75,7 @@ class Store:
         """False while something has come that may tell more of where backends run."""
         self._alerts = AlertBook()
         self._balance = BalanceBook()
-        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._events = EventLog()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
         self.add(*watch.nodes, *watch.backends, *watch.routers)
@@ -161,8 +161,7 @@ class Store:
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
         """Add an event, unless it says what one that is still kept said before."""
-        if not any(event.subject == subject and event.message == message for event in self._events):
-            self._events.append(Event(self._now(), severity, subject, message))
+        self._events.note(Event(self._now(), severity, subject, message))
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
         """Note what watching costs."""
@@ -182,11 +181,13 @@ class Store:
         Whoever watches calls it about once a second; snapshots show what it found and change nothing.
         """
         routers, groups, names = self._routing()
-        self._events += self._balance.look(
-            self._clock(),
-            self._now(),
-            lambda: judged_groups(self._backends, self._groups_by_name(names), routers, groups),
-            self._alerts,
+        self._events.add(
+            *self._balance.look(
+                self._clock(),
+                self._now(),
+                lambda: judged_groups(self._backends, self._groups_by_name(names), routers, groups),
+                self._alerts,
+            )
         )
 
     def snapshot(self) -> Snapshot:
@@ -207,7 +208,7 @@ class Store:
             ),
             balance=self._balance.view(),
             alerts=self._alerts.view(),
-            events=tuple(self._events),
+            events=self._events.view(),
             totals=_totals(backends),
             self_cost=replace(self._self_cost, poll_ms=self._poll_ms()),
             simulated=self.simulated or self._hears_of_simulation(),
@@ -255,12 +256,30 @@ class Store:
         self._placed &= track.view.engine == engine
         self._note_health(key, track.health, now)
         judge_backend(self._alerts, key, track, self._thresholds, now)
+        track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, self._peers(track), now)
         if kind is LinkKind.RESTARTED:
-            self._events.append(Event(now, Severity.WARNING, key.name, "restarted"))
+            self._events.add(Event(now, Severity.WARNING, key.name, "restarted"))
         elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
             track.shared_address = True
             message = "several servers answer at this address in turn: no rates across a change"
-            self._events.append(Event(now, Severity.WARNING, key.name, message))
+            self._events.add(Event(now, Severity.WARNING, key.name, message))
+
+    def _peers(self, track: BackendTrack) -> list[BackendView]:
+        """Return the answering backends with the same model and, as far as known, the same GPUs."""
+        model = track.view.model
+        if model is None or track.view.step_ms is None:
+            return []
+        gpus = self._gpu_names(track.view)
+        alike = [
+            one.view
+            for one in self._backends.values()
+            if one is not track and one.view.model == model and one.health.failure is None
+        ]
+        return [view for view in alike if not gpus or (self._gpu_names(view) or gpus) == gpus]
+
+    def _gpu_names(self, view: BackendView) -> set[str | None]:
+        samples = [self._node_sample(name) for name in view.nodes]
+        return {gpu.name for sample in samples if sample is not None for gpu in sample.gpus}
 
     def _accept_node(
         self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, now: datetime
@@ -273,7 +292,7 @@ class Store:
         if newer:
             self._place()
             track.judge_steps(self._steps_on(key.name))
-            self._events += judge_node(self._alerts, key, track, self._node_thresholds, now)
+            self._events.add(*judge_node(self._alerts, key, track, self._node_thresholds, now))
 
     def _place(self) -> None:
         """Find out anew which backend runs on which node, where something has come that may tell."""
@@ -309,11 +328,11 @@ class Store:
         if went_down is True and health.failure is not None:
             severity = self._alerts.severity(failure_id(key, health.failure)) or Severity.CRITICAL
             words = "router down: " if key.kind is SourceKind.ROUTER else ""
-            self._events.append(Event(now, severity, key.name, f"{words}{health.failure.message}"))
+            self._events.add(Event(now, severity, key.name, f"{words}{health.failure.message}"))
         elif went_down is False:
             words = "router " if key.kind is SourceKind.ROUTER else ""
             message = "answers again" if health.failure is None else "answers that it is loading"
-            self._events.append(Event(now, Severity.INFO, key.name, f"{words}{message}"))
+            self._events.add(Event(now, Severity.INFO, key.name, f"{words}{message}"))
 
     def _backend_view(
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]

@@ -121,12 +121,23 @@ def test_heat_explains_a_low_clock_and_a_power_brake_does_not() -> None:
 
 def test_a_throttled_gpu_names_reason_share_cause_and_fix() -> None:
     """The reason with the largest share of the minute is told; less than the limit is none."""
-    state = after([gb10(2100, power=70.0, temperature_c=93)], {**HOT, "software power cap": 12.0})
+    state = after(
+        [gb10(2100, power=70.0, temperature_c=93, limit_margin_c=1)], {**HOT, "software power cap": 12.0}
+    )
     assert state.word == "throttled"
     assert state.reason.startswith("software thermal, 40 % of the last minute")
     assert state.cause == "the GPU is at its thermal limit, 93 °C"
     assert "cooler air" in (state.fix or "")
     assert after([gb10(2100)], {"software thermal": 9.9}).word == "normal"
+
+
+def test_a_gpu_with_degrees_left_is_not_at_its_limit() -> None:
+    """Slowed for heat at 81 °C with 13 left: the cause says both, and an unknown margin claims no limit."""
+    cooler = after([gb10(2100, power=70.0, temperature_c=81, limit_margin_c=13)], HOT)
+    unknown = after([gb10(2100, power=70.0, temperature_c=81)], HOT)
+    assert (cooler.word, unknown.word) == ("throttled", "throttled")
+    assert "now 13 °C below its limit" in (cooler.cause or "")
+    assert "thermal limit" not in (cooler.cause or "") + (unknown.cause or "")
 
 
 def test_reasons_of_the_moment_count_where_no_share_is_told() -> None:

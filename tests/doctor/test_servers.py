@@ -17,6 +17,7 @@ from sparktop.model.targets import BackendTarget, RouterTarget
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 READING = {
+    "/health/liveliness",
     "/metrics",
     "/version",
     "/v1/models",
@@ -48,7 +49,7 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm:
     assert checks["clock"].status is Status.SKIP
     assert {check.status for name, check in checks.items() if name != "clock"} == {Status.OK}
     assert server.methods == {b"GET"}
-    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health"}
+    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health", "/health/liveliness"}
 
 
 async def test_a_port_that_nobody_listens_on_fails(network: RealNetwork) -> None:
@@ -108,6 +109,18 @@ async def test_loading_is_no_failure(
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["metrics"].status is Status.WARN
     assert checks["metrics"].advice.startswith("wait")
+
+
+async def test_a_router_given_as_a_server_is_called_a_router(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
+) -> None:
+    """No advice to turn its metrics on: what it is, and what a key would add."""
+    alive = http_answer(b'"I\'m alive!"')
+    server = await serve({"/health/liveliness": alive, "/v1/models": http_answer(b'{"data": []}')})
+    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
+    assert checks["router"].status is Status.OK
+    assert "api_key_env adds deployments" in checks["router"].advice
+    assert "metrics" not in checks
 
 
 async def test_a_dead_engine_is_a_failure(

@@ -195,3 +195,32 @@ def test_labels_come_sorted_whatever_their_order() -> None:
     """Labels are a set: two orders of one set are equal."""
     orders = [b'{b="2",a="1",c="3"}', b'{c="3",b="2",a="1"}', b'{ a = "1" , c="3",b="2",}']
     assert all(parse_labels(left) == parse_labels(right) for left, right in pairwise(orders))
+
+
+EXEMPLARS = b"""\
+# TYPE vllm:b histogram
+vllm:b_bucket{le="0.1",model_name="m # {x"} 5 # {trace_id="abc",span="} 7"} 0.05 1700.1
+vllm:b_bucket{le="+Inf",model_name="m # {x"} 7.0 # {} 0.4
+vllm:a_total{model_name="m"} 12 1700 # {trace_id="a{b}c"} 1.0
+vllm:a 3 # {trace_id="z"} 1
+"""
+
+
+def test_openmetrics_exemplars_are_passed_over() -> None:
+    """A bucket, a counter and a bare sample keep their own labels and values, whatever the exemplar holds."""
+    families = Reader(WANTED).read(EXEMPLARS)
+    model = ("model_name", "m # {x")
+    assert families == {
+        "vllm:b_bucket": {(("le", "0.1"), model): 5.0, (("le", "+Inf"), model): 7.0},
+        "vllm:a_total": {(("model_name", "m"),): 12.0},
+        "vllm:a": {(): 3.0},
+    }
+
+
+@pytest.mark.parametrize("junk", [b'vllm:a{x="# {', b'vllm:a{x="1"} 5 # {', b"vllm:a 5 # { " + b"{" * 50_000])
+def test_a_broken_exemplar_costs_its_sample_at_most(junk: bytes) -> None:
+    """What stands on other lines is read, and the sample is its own value or none."""
+    families = Reader(WANTED).read(b"vllm:a_total 1\n" + junk + b"\nvllm:b_bucket 2")
+    assert families["vllm:a_total"] == {(): 1.0}
+    assert families["vllm:b_bucket"] == {(): 2.0}
+    assert set(families.get("vllm:a", {}).values()) <= {5.0}

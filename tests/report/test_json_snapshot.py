@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, NodeSample
-from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
+from sparktop.report import markdown, text_snapshot
 from sparktop.report.json_snapshot import SCHEMA, to_json
 
 TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance alerts events self"""
@@ -149,6 +151,32 @@ def test_what_was_never_seen_is_null() -> None:
         "finished": {},
     }
     assert backend["ok"] is node["ok"] is False
+
+
+def test_a_source_that_fails_has_no_figures(full_snapshot: Snapshot) -> None:
+    """What it was, why it fails and since when stay; every figure is null, in the text and Markdown too."""
+    failure = Failure(FailureKind.REFUSED, "nothing listens there", 99.0)
+    dead = replace(
+        full_snapshot,
+        backends=(replace(full_snapshot.backends[0], failure=failure, state=BackendState.UNREACHABLE),),
+        nodes=(replace(full_snapshot.nodes[0], failure=failure),),
+    )
+    alive, gone = as_read(full_snapshot), as_read(dead)
+    node, backend = gone["nodes"][0], gone["backends"][0]
+    assert (backend["ok"], backend["model"], backend["engine_version"]) == (
+        False,
+        alive["backends"][0]["model"],
+        alive["backends"][0]["engine_version"],
+    )
+    figures = ("_tps", "_s", "_percent", "running", "waiting", "_tokens")
+    known = {key for key in BACKEND.split() if key.endswith(figures) and backend[key] is not None}
+    assert known == {"age_s"}
+    assert all(set(backend[key].values()) == {None} for key in LATENCIES)
+    assert (node["gpus"], node["memory"]["used_bytes"], node["headroom"]["until_limit_s"]) == ([], None, None)
+    assert (node["ok"], node["product"]) == (False, alive["nodes"][0]["product"])
+    row = next(line for line in text_snapshot.render(dead, 120).splitlines() if line.startswith("vllm-a"))
+    assert row.split()[1:8] == ["unreachable", *["–"] * 6]
+    assert "nothing listens there" in markdown.render(dead)
 
 
 def test_latencies_are_in_milliseconds(full_snapshot: Snapshot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -102,3 +103,44 @@ async def test_only_503_is_death(serve: Serve, status: str) -> None:
     reading = await source.poll(2.0)
     await source.close()
     assert isinstance(reading, EngineSample)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        answer(b"", "404 Not Found"),
+        answer(b"", "307 Temporary Redirect", "Location: /metrics/"),
+        answer(b'{"error": "no key"}', "401 Unauthorized"),
+        answer(b"# TYPE litellm_requests counter\nlitellm_requests 1\n"),
+    ],
+    ids=["absent", "elsewhere", "locked", "litellm's"],
+)
+async def test_a_litellm_is_a_router_not_a_generic_server(serve: Serve, metrics: bytes) -> None:
+    """Whatever its metrics page does, its own route says what it is; `/health` is never asked."""
+    table = {
+        "/metrics": metrics,
+        "/v1/models": answer(b'{"data": [{"id": "gpt"}]}'),
+        "/health/liveliness": answer(b'"I\'m alive!"'),
+    }
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target())
+    for _ in range(3):
+        reading = await source.poll(2.0)
+        assert isinstance(reading, Failure)
+        assert reading.kind is FailureKind.ROUTER
+        assert "[[routers]]" in reading.message
+    await source.close()
+    assert "/health" not in server.paths
+
+
+async def test_a_server_whose_engine_is_named_is_never_asked_for_a_router_s_route(serve: Serve) -> None:
+    """And a plain OpenAI server stays one."""
+    server: RawServer = await serve({"/v1/models": answer(b'{"data": [{"id": "gpt"}]}')})
+    named = EngineSource(replace(server.target(), engine="openai"))
+    assert await look(named) == "openai"
+    await named.close()
+    assert "/health/liveliness" not in server.paths
+    plain = EngineSource(server.target())
+    assert [await look(plain) for _ in range(3)] == ["openai"] * 3
+    await plain.close()
+    assert server.paths.count("/health/liveliness") == 1

@@ -54,7 +54,12 @@ KIND = FailureKind
         (255, "Bad owner or permissions on /etc/x", KIND.UNSUPPORTED, "permissions on /etc/x"),
         (255, "Unable to negotiate: no matching host key type", KIND.UNREACHABLE, "no matching host key"),
         (255, "", KIND.UNREACHABLE, "it gave no reason"),
-        (127, "sh: 1: exec: not found", KIND.COMMAND_NOT_FOUND, "uv tool install sparktop"),
+        (
+            127,
+            "sh: 1: exec: not found",
+            KIND.COMMAND_NOT_FOUND,
+            "run `make venv` and set command",
+        ),
         (126, "sh: permission denied", KIND.COMMAND_NOT_FOUND, "cannot be run: sh: permission denied"),
         (2, "sparktop: no 'agent' yet", KIND.VERSION, "no `agent --stdio`: update it there: spark"),
         (1, "boom", KIND.ENDED, "ended with status 1: boom"),

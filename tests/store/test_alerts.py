@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
 
-from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendState, Severity
-from sparktop.model.targets import NodeTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
@@ -24,8 +25,8 @@ def alerts(world: World) -> list[tuple[str, Severity]]:
     return [(alert.id, alert.severity) for alert in world.snapshot().alerts]
 
 
-def lane(at: float, **told: Any) -> EngineSample:  # noqa: ANN401 - fields of a lane
-    return EngineSample(at, "vllm", (LaneSample("0", running=1.0, **told),))
+def lane(at: float, start_time: float | None = None, **told: Any) -> EngineSample:  # noqa: ANN401 - fields
+    return EngineSample(at, "vllm", (LaneSample("0", running=1.0, **told),), start_time=start_time)
 
 
 def test_three_failures_or_three_seconds_are_down(world: World) -> None:
@@ -147,3 +148,83 @@ def test_the_gravest_comes_first(make_world: MakeWorld) -> None:
         ("node:m:unreachable", Severity.CRITICAL),
         ("node:n:headroom", Severity.WARNING),
     ]
+
+
+def test_a_server_that_restarts_again_and_again_is_one_alert(world: World) -> None:
+    """Every 40 s, 8 s down each time: one line that counts, outlives outages, ends after ten minutes."""
+    seen: list[tuple[int, str]] = []
+    for second in range(1000):
+        cycle, phase = divmod(second, 40)
+        if phase >= 32 and cycle < 6:
+            world.fail(1000 + second)
+        else:
+            start = float(min(cycle, 6) * 40)
+            world.feed(lane(1000 + second, start_time=start, generation_tokens=second - start))
+        seen += [
+            (second, alert.message) for alert in world.snapshot().alerts if alert.id == "backend:b:restarts"
+        ]
+    counts = list(dict.fromkeys(message.partition(" times")[0] for _, message in seen))
+    assert counts[:5] == [f"restarted {count}" for count in (2, 3, 4, 5, 6)]
+    held = {second for second, _ in seen}
+    assert held >= set(range(81, 640))
+    assert 900 not in held
+
+
+def test_what_happens_again_and_again_is_one_event(world: World) -> None:
+    """Six outages in four minutes are a line each way with its count, not a list of twelve."""
+    for second in range(240):
+        if second % 40 >= 32:
+            world.fail(1000 + second)
+        else:
+            world.feed(lane(1000 + second))
+    world.feed(lane(1240))
+    messages = [event.message for event in world.snapshot().events]
+    assert messages == ["nothing listens there (×6)", "answers again (×6)"]
+
+
+def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0) -> EngineSample:
+    """A server that has made a step every `step_ms` since time 0."""
+    steps = at * 1000.0 / step_ms
+    tokens = Histogram((1e6, math.inf), (steps, steps), steps * batch)
+    return EngineSample(
+        at,
+        "vllm",
+        (LaneSample("0", running=running, generation_tokens=steps * batch, step_tokens=tokens),),
+        ("m",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("slow", "slow_batch", "alerted"),
+    [(60.0, 8.0, False), (170.0, 8.0, False), (500.0, 8.0, True), (500.0, 256.0, False)],
+)
+def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
+    make_world: MakeWorld,
+    slow: float,
+    slow_batch: float,
+    alerted: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Three times the peer's for a like batch; a batch 32 times as large explains 8 times the steps."""
+    world = make_world(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
+    for second in range(60):
+        world.feed(stepping(1000 + second, 60.0), name="b")
+        world.feed(stepping(1000 + second, slow, batch=slow_batch), name="c")
+    found = [(alert.id, alert.message) for alert in world.snapshot().alerts]
+    assert [name for name, _ in found] == (["backend:c:slow-steps"] if alerted else [])
+    assert not alerted or "500 ms each, 8.3 times those of b (60 ms)" in found[0][1]
+
+
+def test_a_slow_server_stays_named_while_its_peer_is_away(make_world: MakeWorld) -> None:
+    """With nothing to compare it with, the alert is believed for two minutes."""
+    world = make_world(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
+    held = []
+    for second in range(300):
+        if second < 60:
+            world.feed(stepping(1000 + second, 60.0), name="b")
+        else:
+            world.store.accept(SourceKey.backend("b"), Failure(FailureKind.REFUSED, "gone", 1000 + second))
+        world.feed(stepping(1000 + second, 500.0), name="c")
+        held.append("backend:c:slow-steps" in dict(alerts(world)))
+    assert held[40]
+    assert held[170]
+    assert not held[200]

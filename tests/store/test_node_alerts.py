@@ -195,7 +195,24 @@ def test_a_fall_says_when_it_becomes_critical(make_world: MakeWorld) -> None:
     world = watching(make_world)
     for second in range(0, 121, 2):
         held = alerts(world, unified(1000 + second, 13.4 - 0.02 * second))
-    assert held["headroom"].message == "11.0 GiB of memory left, critical in 2 min"
+    assert held["headroom"].message == "11.0 GiB of memory left"
+    limit = held["headroom-limit"]
+    assert limit.message == "headroom falls 1.2 GiB/min: its limit of 8 GiB in 2 min"
+    assert limit.severity is BAD
+
+
+def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short(make_world: MakeWorld) -> None:
+    """From 60 GiB at 5.4 GiB a minute: a warning half an hour ahead, critical five minutes ahead."""
+    world = watching(make_world)
+    seen: dict[str, Severity] = {}
+    for second in range(0, 560, 2):
+        left = 60.0 - 0.09 * max(0, second - 60)
+        for name, alert in alerts(world, unified(1000 + second, left)).items():
+            seen.setdefault(f"{name} {alert.severity}", alert.severity)
+            until = world.snapshot().nodes[0].headroom.until_limit_s
+            assert name != "headroom" or left < 12.1
+            assert name != "headroom-limit" or until is None or (alert.severity is BAD) >= (until < 300)
+    assert list(seen)[:2] == ["headroom-limit warning", "headroom-limit critical"]
 
 
 def test_throttling_says_reason_and_share(make_world: MakeWorld) -> None:

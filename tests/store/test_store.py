@@ -21,7 +21,7 @@ from sparktop.model.node import (
 from sparktop.model.snapshot import BackendState, Severity
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.store.store import EVENTS_KEPT
+from sparktop.store.event_log import EVENTS_KEPT
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]
@@ -194,7 +194,7 @@ def test_memory_stays_bounded(world: World) -> None:
     before = lengths()
     run(3000, 400)
     assert lengths() == before
-    assert before[3] == EVENTS_KEPT
+    assert before[3] <= EVENTS_KEPT
     assert before[0] < 100
 
 

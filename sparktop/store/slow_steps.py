@@ -1,0 +1,97 @@
+"""The alert that a backend's steps are slow: against its own steps before, or against those of its peers.
+
+A step takes longer for a larger batch, yet never by more than the batch grew: its weights are read once for
+all. So steps are held against a peer's, times the ratio of their batches where that is above 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from statistics import median
+
+from sparktop.analysis.speed_state import StepPace
+from sparktop.model.snapshot import BackendView, Severity
+from sparktop.store.alert_book import AlertBook
+from sparktop.store.keys import SourceKey
+
+PEER_RATIO = 3.0
+"""Times the steps of its peers from which on a backend is slow: far beyond what two of a kind differ by."""
+_CLEARS_AT = 2.0
+SLOW_AFTER_S = 10.0
+"""Steps count as slow once they have been slow for this long."""
+_UNJUDGED_S = 120.0
+"""A slow backend that cannot be judged, because it or its peers rest, is believed for this long."""
+
+
+class SlowSteps:
+    """Whether the steps of one backend are slow."""
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self._since: float | None = None
+        self._judged_at: float | None = None
+        self._against_peers = False
+        """Whether the alert that holds came from peers: its own past, as slow, does not clear it."""
+
+    def judge(
+        self,
+        book: AlertBook,
+        key: SourceKey,
+        view: BackendView,
+        pace: StepPace | None,
+        peers: Sequence[BackendView],
+        now: datetime,
+    ) -> None:
+        """Hold or clear "slow-steps" after a good sample of `view`; `pace` is against its own steps before.
+
+        Where it runs on a watched node, that node's alert speaks of its own steps.
+        """
+        alert_id, at = f"{key.label}:slow-steps", now.timestamp()
+        held = book.severity(alert_id) is not None
+        words = self._slow_words(view, pace, peers, held=held)
+        if words:
+            self._judged_at = at
+            self._since = at if self._since is None else self._since
+            if at - self._since >= SLOW_AFTER_S:
+                book.hold(alert_id, Severity.WARNING, key.name, words, now)
+            return
+        self._since = None
+        judged = words is not None
+        if judged or self._judged_at is None or at - self._judged_at >= _UNJUDGED_S:
+            book.clear(alert_id)
+
+    def _slow_words(
+        self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool
+    ) -> str | None:
+        """Return why its steps are slow, "" where they are not, None where nothing tells."""
+        if pace is not None and pace.slow and not view.nodes:
+            self._against_peers = False
+            return (
+                f"slow steps: {pace.now_ms:.0f} ms each at {pace.running:.0f} running,"
+                f" {pace.before_ms:.0f} ms before: look at the machine's clock, power and other work"
+            )
+        ratios = {peer.name: ratio for peer in peers if (ratio := _step_ratio(view, peer)) is not None}
+        if not ratios:
+            return "" if pace is not None and pace.healthy and not self._against_peers else None
+        middle = median(ratios.values())
+        if middle < (_CLEARS_AT if held else PEER_RATIO):
+            return ""
+        self._against_peers = True
+        peer = min(
+            (one for one in peers if one.name in ratios), key=lambda one: abs(ratios[one.name] - middle)
+        )
+        return (
+            f"slow steps: {view.step_ms:.0f} ms each, {middle:.1f} times those of {peer.name}"
+            f" ({peer.step_ms:.0f} ms) for a like batch: look at the machine's clock, power and other work"
+        )
+
+
+def _step_ratio(view: BackendView, peer: BackendView) -> float | None:
+    """Return how many times as long steps take as the peer's would for this batch; None where unknown."""
+    if not view.step_ms or not peer.step_ms or not view.running or not peer.running:
+        return None
+    batches = (
+        view.batch_per_step / peer.batch_per_step if view.batch_per_step and peer.batch_per_step else 1.0
+    )
+    return view.step_ms / peer.step_ms / max(1.0, batches, view.running / peer.running)
