@@ -1,11 +1,13 @@
 """The alert that a backend's steps are slow: against its own steps before, or against those of its peers.
 
 A step takes longer for a larger batch, yet never by more than the batch grew: its weights are read once for
-all. So steps are held against a peer's, times the ratio of their batches where that is above 1.
+all. For a batch k times the peer's, steps are slow from max(3 √k, 1.5 k) times the peer's on: beyond what the
+batch can explain, whatever k is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
@@ -82,16 +84,17 @@ class SlowSteps:
             (one for one in peers if one.name in ratios), key=lambda one: abs(ratios[one.name] - middle)
         )
         return (
-            f"slow steps: {view.step_ms:.0f} ms each, {middle:.1f} times those of {peer.name}"
-            f" ({peer.step_ms:.0f} ms) for a like batch: look at the machine's clock, power and other work"
+            f"slow steps: {view.step_ms:.0f} ms each at {view.running:.0f} running, {peer.name}'s take"
+            f" {peer.step_ms:.0f} ms at {peer.running:.0f}: look at the machine's clock, power and other work"
         )
 
 
 def _step_ratio(view: BackendView, peer: BackendView) -> float | None:
-    """Return how many times as long steps take as the peer's would for this batch; None where unknown."""
+    """Return how many times as long steps take, less what a larger batch explains; None where unknown."""
     if not view.step_ms or not peer.step_ms or not view.running or not peer.running:
         return None
     batches = (
         view.batch_per_step / peer.batch_per_step if view.batch_per_step and peer.batch_per_step else 1.0
     )
-    return view.step_ms / peer.step_ms / max(1.0, batches, view.running / peer.running)
+    larger = max(1.0, batches, view.running / peer.running)
+    return view.step_ms / peer.step_ms / max(math.sqrt(larger), larger / 2)

@@ -40,6 +40,7 @@ def drawn(sample: NodeSample, driver: str | None) -> dict[str, object]:
     detail = [row_text(row) for row in node_detail(view, (), 118, 60, AXIS)]
     return {
         "gpus": [dataclasses.asdict(gpu) for gpu in sample.gpus],
+        "gpus_lost": [dataclasses.asdict(gpu) for gpu in sample.gpus_lost],
         "note": sample.gpu_note,
         "unified": sample.memory.unified,
         "processes_bytes": sample.memory.gpu_processes_bytes,

@@ -1,0 +1,294 @@
+"""Watching: what panels and reports say of servers and machines whose truth is written down here.
+
+A scripted server on loopback answers by a virtual clock, so every count at every moment is known; pages go
+through the real socket, parser and store. Memory histories come from `headroom.py`. GPUs are those of the C
+library that the tests put in NVML's place; without a C compiler those rows are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import headroom
+from truths.figure import Figure, relative
+
+from sparktop.model.failure import Failure
+from sparktop.model.snapshot import BackendView, Latency
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.sources.engine_http import EngineSource
+from sparktop.store import SourceKey, Store
+
+AREA = "watching"
+ROOT = Path(__file__).resolve().parents[2]
+BOUNDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Buckets of the scripted server's TTFT, seconds."""
+LOADED_S, WATCHED_S = 90, 80
+"""Looks end while the load swells."""
+Page = Callable[[float], tuple[int, str]]
+"""HTTP status and body at a virtual time in seconds."""
+
+
+class Truth:
+    """A server's requests: when each began and ended, its tokens and its TTFT."""
+
+    def __init__(self, seed: int) -> None:
+        """Draw a load that swells and ebbs, with pauses."""
+        dice = random.Random(seed)  # noqa: S311 - a load, no secret
+        self.ttfts: list[tuple[float, float]] = []
+        self._token_at: list[float] = []
+        self._spans: list[tuple[float, float]] = []
+        at = 0.0
+        while at < LOADED_S:
+            at += dice.expovariate(4.0)
+            if math.sin(at / 9.0) < -0.6 and dice.random() < 0.98:
+                continue
+            ttft, tokens, pace = dice.lognormvariate(-1.2, 0.6), dice.randrange(5, 60), 0.03
+            self.ttfts.append((at + ttft, ttft))
+            self._token_at += [at + ttft + number * pace for number in range(tokens)]
+            self._spans.append((at, at + ttft + tokens * pace))
+        self.ttfts.sort()
+        self._token_at.sort()
+
+    def tokens(self, at: float) -> int:
+        """Return the tokens generated up to a time."""
+        return bisect_right(self._token_at, at)
+
+    def running(self, at: float) -> int:
+        """Return the requests that run at a time."""
+        return sum(begin <= at < end for begin, end in self._spans)
+
+    def page(self, at: float, *, exemplars: bool = False) -> tuple[int, str]:
+        """Return vLLM's page at a time."""
+        seen = [ttft for told, ttft in self.ttfts if told <= at]
+        name, model = "vllm:time_to_first_token_seconds", 'model_name="m"'
+        after = ' # {trace_id="0af7"} 0.07 1700000000.0' if exemplars else ""
+        lines = [
+            f"vllm:num_requests_running{{{model}}} {self.running(at)}",
+            f"vllm:num_requests_waiting{{{model}}} 0",
+            f"vllm:generation_tokens_total{{{model}}} {self.tokens(at)}{after}",
+            *(f'{name}_bucket{{{model},le="{b}"}} {sum(t <= b for t in seen)}{after}' for b in BOUNDS),
+            f'{name}_bucket{{{model},le="+Inf"}} {len(seen)}{after}',
+            f"{name}_sum{{{model}}} {math.fsum(seen)}",
+            f"{name}_count{{{model}}} {len(seen)}",
+            "process_start_time_seconds 1.7e9",
+        ]
+        return 200, "\n".join(lines) + "\n"
+
+
+async def watched(page: Page, seconds: int, *, health: Page | None = None) -> list[tuple[float, BackendView]]:
+    """Return what the store shows after each of `seconds` looks, one a second, at a server on loopback."""
+    clock = 0.0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while path := await _path(reader):
+            asked = {b"/metrics": page, b"/health": health}.get(path)
+            status, body = asked(clock) if asked else (404, "")
+            head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body.encode())
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    target = BackendTarget("b", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    epoch = datetime(2026, 1, 1, tzinfo=UTC)
+    store = Store(
+        Watch(backends=(target,)), clock=lambda: clock, now=lambda: epoch + timedelta(seconds=clock)
+    )
+    source = EngineSource(target, clock=lambda: clock)
+    shown: list[tuple[float, BackendView]] = []
+    for second in range(seconds):
+        clock = float(second)
+        reading = await source.poll(5.0)
+        store.accept(SourceKey.backend("b"), reading, 1.0)
+        (view,) = store.snapshot().backends
+        shown.append((clock, view))
+        await asyncio.sleep(0)  # what was asked in the background is answered between two looks
+        if source.identity is None or isinstance(reading, Failure):
+            await asyncio.sleep(0.01)
+    await source.close()
+    server.close()
+    return shown
+
+
+async def _path(reader: asyncio.StreamReader) -> bytes:
+    """Return the path of the next request; b"" when the client has gone."""
+    try:
+        return (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
+    except asyncio.IncompleteReadError:
+        return b""
+
+
+def figures(*, short: bool) -> Iterator[Figure]:
+    """Return the rows of rates, quantiles, words, memory and GPUs."""
+    for seed in (1,) if short else range(1, 9):
+        yield from _rates_and_quantiles(seed)
+    yield from _words(1 if short else 8)
+    yield from _dead_engines()
+    yield from _headroom(short=short)
+    yield from _lost_gpus()
+
+
+def _rates_and_quantiles(seed: int) -> Iterator[Figure]:
+    truth = Truth(seed)
+    plain = asyncio.run(watched(truth.page, WATCHED_S))
+    at, view = plain[-1]
+    rate = (truth.tokens(at) - truth.tokens(at - 10.0)) / 10.0
+    yield relative(AREA, f"tokens/s over 10 s, load {seed}", rate, view.generation_tps, 0.4, " /s")
+    live = (truth.tokens(at) - truth.tokens(at - 1.0)) / 1.0
+    yield relative(AREA, f"tokens/s live, load {seed}", live, view.generation_tps_1s, 0.4, " /s")
+    window = [ttft for told, ttft in truth.ttfts if at - 60.0 < told <= at]
+    yield relative(
+        AREA,
+        f"TTFT mean over 60 s, load {seed}",
+        math.fsum(window) / len(window),
+        view.ttft.mean_s,
+        0.01,
+        " s",
+    )
+    yield from _quantiles(f"load {seed}", window, view.ttft)
+    marked = asyncio.run(watched(lambda now: truth.page(now, exemplars=True), WATCHED_S))
+    yield from _quantiles(f"load {seed}, page with exemplars", window, marked[-1][1].ttft)
+
+
+def _quantiles(condition: str, window: Sequence[float], shown: Latency) -> Iterator[Figure]:
+    """Return p50 and p95: the bucket that holds the true one, interpolated as histogram_quantile does."""
+    for name, share in (("p50", 0.5), ("p95", 0.95)):
+        rank = share * len(window)
+        edge = next(bound for bound in BOUNDS if sum(ttft <= bound for ttft in window) >= rank)
+        below = max((bound for bound in BOUNDS if bound < edge), default=0.0)
+        under, inside = sum(ttft <= below for ttft in window), sum(below < ttft <= edge for ttft in window)
+        quantile = getattr(shown, name)
+        seconds = None if quantile is None else quantile.seconds
+        truth = below + (edge - below) * (rank - under) / inside
+        yield relative(AREA, f"TTFT {name} over 60 s, {condition}", truth, seconds, 0.01, " s")
+
+
+def _words(loads: int) -> Iterator[Figure]:
+    """Count the looks at which the state word contradicts the figures beside it without its window."""
+    looks = wrong = idle = 0
+    for seed in range(100, 100 + loads):
+        truth = Truth(seed)
+        for at, view in asyncio.run(watched(truth.page, WATCHED_S)):
+            looks += 1
+            moving = truth.tokens(at) > truth.tokens(at - 10.0)
+            idle += view.state_text == "idle"
+            wrong += view.state_text == "idle" and moving
+            wrong += view.state_text in {"busy", "bored"} and not truth.running(at)
+            wrong += view.state_text == "queueing" and not view.waiting
+    yield Figure(
+        AREA,
+        "state words beside figures of another window",
+        "0",
+        f"{wrong} of {looks} looks",
+        f"{wrong} of {looks}",
+        "0 looks",
+        holds=wrong == 0 and looks > idle,
+    )
+
+
+def _dead_engines() -> Iterator[Figure]:
+    vllm = Truth(7)
+    sglang = 'sglang:num_running_reqs{tp_rank="0"} 1\n'
+    cases: tuple[tuple[str, str, Page, Page | None], ...] = (
+        ("vLLM, page alive, /health 503", "engine dead", vllm.page, lambda at: (503 if at > 5 else 200, "")),
+        ("vLLM, page 503", "engine dead", lambda at: (503, "") if at > 5 else vllm.page(at), None),
+        ("SGLang, page 503", "loading", lambda at: (503, "") if at > 5 else (200, sglang), None),
+        ("never seen, page 503", "loading", lambda _: (503, ""), None),
+    )
+    for name, word, page, health in cases:
+        shown = asyncio.run(watched(page, 30, health=health))[-1][1].state.value
+        yield Figure(AREA, name, word, shown, "–", "the word", holds=shown == word)
+
+
+def _headroom(*, short: bool) -> Iterator[Figure]:
+    runs = range(200, 204) if short else range(1000, 1040)
+    names = ("AR(1), phi 0", "AR(1), phi 0.9", "AR(1), phi 0.98", "random walk within 1 GiB")
+    for name in (*names, "cache dropped every 300 s") if short else headroom.DRIFT_FREE:
+        process = headroom.DRIFT_FREE[name]
+        length_s = 2400.0 if short else headroom.LENGTH_S
+        shares = [headroom.claimed_share(process, seed, length_s=length_s) for seed in runs]
+        share = sum(shares) / len(shares)
+        yield Figure(
+            AREA,
+            f"headroom trend claimed, {name}",
+            "no drift",
+            f"{share:.1%} of the time",
+            f"{share:.1%}",
+            "5 %",
+            holds=share <= headroom.MOST_CLAIMED,
+        )
+    for name, limit_s in (("white noise of 0.05 GiB", 90.0), ("AR(1), phi 0.9, 0.1 GiB", 120.0)):
+        found = [headroom.found_after_s(headroom.NOISES[name], 1.0, seed) for seed in runs]
+        slowest = max((math.inf if one is None else one for one in found), default=math.inf)
+        yield Figure(
+            AREA,
+            f"leak of 1 GiB/min found, {name}",
+            f"{len(found)} leaks",
+            f"the slowest after {slowest:.0f} s",
+            f"{sum(one is None for one in found)} missed",
+            f"all within {limit_s:.0f} s",
+            holds=slowest <= limit_s,
+        )
+
+
+def _lost_gpus() -> Iterator[Figure]:
+    """Read eight GPUs through the C library, with one lost, all gone with the driver, and MIG changed."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return
+    from tests.nvml_shim import shim_states
+
+    whole = shim_states.eight_h100()
+    lost = f"5 nvmlDeviceGetUtilizationRates !15\n{whole}"
+    gone = f"* nvmlDeviceGetTemperature !1\n- nvmlInitWithFlags !9\n{whole}"
+    other_mig = "\n".join(line for line in whole.splitlines() if not line.startswith("3.2 ")) + "\n"
+    steps = {"lost": [(0.0, whole), (2.0, lost)], "restarted": [(0.0, whole), (2.0, gone)]}
+    steps["split anew"] = [(0.0, whole), (40.0, other_mig)]
+    found = _read_machines(compiler, steps)
+    truths = (
+        ("one of eight GPUs lost: which", "lost", [5], 7),
+        ("driver gone under eight GPUs: lost ones", "restarted", [], 0),
+        ("MIG instances changed: lost ones", "split anew", [], 8),
+    )
+    for name, machine, missing, answering in truths:
+        last = found[machine][-1]
+        shown = [gpu["index"] for gpu in last["gpus_lost"]]
+        holds = shown == missing and len(last["gpus"]) == answering
+        yield Figure(AREA, name, f"{missing}", f"{shown}", "–", "exactly these", holds=holds)
+
+
+def _read_machines(
+    compiler: str, steps: dict[str, list[tuple[float, str]]]
+) -> dict[str, list[dict[str, list[dict[str, int]]]]]:
+    """Return what the real nvidia-ml-py reads of each machine at each of its steps."""
+    shim = ROOT / "tests" / "nvml_shim"
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/libnvidia-ml.so.1"
+        command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library]
+        subprocess.run([*command, str(shim / "libnvidia_ml.c")], check=True, timeout=60)
+        env = os.environ | {
+            "LD_LIBRARY_PATH": folder,
+            "NVML_SHIM_STATE": f"{folder}/state",
+            "PYTHONPATH": str(ROOT),
+        }
+        done = subprocess.run(
+            [sys.executable, str(shim / "read_machines.py"), folder],
+            input=json.dumps(steps),
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    found: dict[str, list[dict[str, list[dict[str, int]]]]] = json.loads(done.stdout)
+    return found
