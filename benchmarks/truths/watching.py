@@ -255,7 +255,7 @@ def _lost_gpus() -> Iterator[Figure]:
     steps = {"lost": [(0.0, whole), (2.0, lost)], "restarted": [(0.0, whole), (2.0, gone)]}
     steps["split anew"] = [(0.0, whole), (40.0, other_mig)]
     found = _read_machines(compiler, steps)
-    truths = (
+    truths: tuple[tuple[str, str, list[int], int], ...] = (
         ("one of eight GPUs lost: which", "lost", [5], 7),
         ("driver gone under eight GPUs: lost ones", "restarted", [], 0),
         ("MIG instances changed: lost ones", "split anew", [], 8),
