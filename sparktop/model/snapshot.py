@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from sparktop.model.balance import Balance
 from sparktop.model.failure import Failure
+from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
@@ -360,28 +361,6 @@ class Event:
     """The figures that the message rests on, each with its unit in its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelfView:
-    """What watching costs."""
-
-    cpu_percent: float | None = None
-    """Of one core."""
-    rss_bytes: int | None = None
-    terminal_bytes_per_s: float | None = None
-    """None when nothing draws."""
-    poll_ms: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The fleet in one line; a total is None when no backend tells it."""
-
-    generation_tps: float | None = None
-    prompt_tps: float | None = None
-    running: float | None = None
-    waiting: float | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """One picture of everything, at one time."""
@@ -399,8 +378,8 @@ class Snapshot:
     alerts: tuple[Alert, ...] = ()
     events: tuple[Event, ...] = ()
     """Newest last."""
-    totals: Totals = Totals()
-    self_cost: SelfView = SelfView()
+    totals: Totals = NO_TOTALS
+    self_cost: SelfView = NO_COST
     simulated: bool = False
     node_interval_s: float | None = None
     """Cadence of the nodes; twice `interval_s` where None."""

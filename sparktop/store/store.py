@@ -12,9 +12,10 @@ from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_perce
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure
+from sparktop.model.fleet import SelfView, Totals
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import BackendView, Event, SelfView, Severity, Snapshot, Totals
+from sparktop.model.snapshot import BackendView, Event, Severity, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alert_book import AlertBook

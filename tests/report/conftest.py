@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import SelfView, Totals
 from sparktop.model.node import (
     CoreGroup,
     CpuReading,
@@ -33,11 +34,9 @@ from sparktop.model.snapshot import (
     Latency,
     NodeView,
     Quantile,
-    SelfView,
     Severity,
     Snapshot,
     SpeedState,
-    Totals,
 )
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
