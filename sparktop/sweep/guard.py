@@ -110,9 +110,12 @@ class GuardWatch:
     def __init__(self, guard: Guard) -> None:
         """Take the limits."""
         self._guard = guard
+        self._silent: set[str] = set()
+        """Machines that do not answer at present."""
 
     def look_at_node(self, name: str, point: NodePoint) -> str | None:
         """Look at a machine that the load reaches."""
+        self._silent.discard(name)
         limits = limits_of(self._guard, unified=point.unified)
         least = limits.min_headroom_gib
         if least is not None and point.headroom_bytes is not None and point.headroom_bytes < least * _GIB:
@@ -122,6 +125,13 @@ class GuardWatch:
         if most is not None and point.gpu_c is not None and point.gpu_c > most:
             return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {most:g} °C"
         return None
+
+    def look_at_failure(self, name: str, failure: Failure) -> str | None:
+        """Return once that a machine which the load reaches does not answer: until then nothing guards it."""
+        if name in self._silent:
+            return None
+        self._silent.add(name)
+        return f"{clean(name, 64)} is not guarded until it answers again: {failure.message}"
 
     def look_at_requests(self, target: str, ended: int, failed: int, reason: str) -> str | None:
         """Look at how the requests of the present level ended; `reason` is the newest failure's."""

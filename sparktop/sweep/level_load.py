@@ -95,7 +95,8 @@ def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float |
     """
     made = None if grown is None else grown.generation_tokens
     if grown is not None and grown.steps and made:
-        return (made - (grown.spec_accepted_tokens or 0.0)) / grown.steps
+        # A step that computes only a part of a long prompt brings no token, and is still one of a request.
+        return max(1.0, (made - (grown.spec_accepted_tokens or 0.0)) / grown.steps)
     busy = [one.running for one in points if one.running]
     return sum(busy) / len(busy) if busy else None
 

@@ -77,6 +77,8 @@ class LevelMaker:
     _newest_failure: str = ""
     _made: int = 0
     """Runs of the present stint."""
+    _run_from: dict[str, ServerPoint] = field(default_factory=dict)
+    """The servers at rest ahead of the present run, where their counters tell who served it."""
 
     async def make(self, stint: Stint, record: LevelRecord) -> None:
         """Make a stint and enter it into the record of its level.
@@ -87,23 +89,25 @@ class LevelMaker:
             WorkerGoneError: the load generator ended by itself.
         """
         names = record.prepared.backends
-        before = {name: self.rest[name] for name in names if name in self.rest}
+        before = self._at_rest(names)
         if stint.first:
             self._ended = self._failed = self._refused = 0
         self._made = 0
         self._tell_load(stint, LevelStarted(self.clock(), record.level))
-        counted_from = before
+        counted_from = self._run_from = before
         try:
             if stint.first and self.plan.warmup:
                 tells = await self._run(stint, record, 0, warm_up=True)
                 if record.prepared.names is not None and not tells and not self.brake.pulled:
                     # Nobody names who served: only the servers' own counts can tell, without the warm-up's.
                     await self.settle(names)
-                    counted_from = {name: self.rest[name] for name in names if name in self.rest}
+                    counted_from = self._run_from = self._at_rest(names)
             for run in self._numbers(stint):
                 if self.brake.pulled:
                     break
-                await self._run(stint, record, run, warm_up=False)
+                tells = await self._run(stint, record, run, warm_up=False)
+                if record.prepared.names is not None and not tells:
+                    await self._count_run(stint, record)
         finally:
             self.present = None
             self._tell_load(stint, LevelEnded(self.clock(), record.level))
@@ -114,6 +118,21 @@ class LevelMaker:
             self.estimate.learn_pause(self.clock() - began)
             record.add_growth(before, self.rest)
             record.add_finished(counted_from, self.rest)
+
+    async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
+        """Count by the servers' own counters who served a run, since the router does not name them.
+
+        Not between runs that a time bounds: the wait would be taken from them.
+        """
+        names = record.prepared.backends
+        if stint.runs is None or len(names) <= 1 or self.brake.pulled:
+            return
+        if await self.settle(names) is None:
+            record.add_run_finished(self._run_from, self.rest)
+        self._run_from = self._at_rest(names)
+
+    def _at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
+        return {name: self.rest[name] for name in names if name in self.rest}
 
     async def settle(self, names: tuple[str, ...]) -> str | None:
         """Wait until servers are at rest and keep how they stand; give why they are not, or None."""

@@ -54,6 +54,8 @@ class LevelRecord:
     """Of each server, the stints added up."""
     finished: dict[str, float] = field(default_factory=dict)
     """Requests that each server finished in the measured runs, where nothing else tells who served."""
+    run_finished: list[dict[str, int]] = field(default_factory=list)
+    """The same run by run, of runs after which the servers came to rest."""
     fell: bool = False
     unsettled: str | None = None
     cut_short: str | None = None
@@ -92,6 +94,17 @@ class LevelRecord:
             known = self.growth.get(name)
             self.growth[name] = grown if known is None else known.plus(grown)
 
+    def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
+        """Take in how many requests each server finished in one measured run."""
+        grown = {
+            name: after[name].counters.since(before[name].counters).finished
+            for name in self.prepared.backends
+            if name in before and name in after
+        }
+        known = {name: round(count) for name, count in grown.items() if count is not None and count >= 0}
+        if len(known) == len(self.prepared.backends):
+            self.run_finished.append({name: count for name, count in known.items() if count})
+
     def add_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
         """Take in how many requests each server finished in the measured runs of a stint."""
         for name in self.prepared.backends:
@@ -112,8 +125,8 @@ class LevelRecord:
         served = dict(made.served_by)
         if not served and self.prepared.target.kind is TargetKind.ROUTER:
             served = {name: round(count) for name, count in self.finished.items() if count > 0}
-            if served and self.runs == 1:
-                made = made.model_copy(update={"runs_split": (served,)})
+            if served and len(self.run_finished) == self.runs:
+                made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
         made = made.model_copy(
             update={
                 "served_by": served,

@@ -356,6 +356,10 @@ class SweepRunner:
         reason: str | None = None
         if isinstance(reading, NodeSample) and key.name in maker.present.nodes:
             reason = self._guard.look_at_node(key.name, node_point(reading))
+        elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in maker.present.nodes:
+            words = self._guard.look_at_failure(key.name, reading)
+            if words is not None:
+                self._tell(Notice(words))
         elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
             reason = self._look_at_silence(maker, maker.present)
         if reason is not None:

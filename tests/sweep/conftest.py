@@ -22,6 +22,7 @@ from sparktop.sweep.run_log import RunLog
 from sparktop.sweep.run_record import RunRecord
 from sparktop.sweep.worker_messages import Calibrate, Calibrated, RunLoad, WorkerTarget
 from tests.sweep.stream_server import Behave, StreamServer
+from tests.sweep.trouble_bench import Bench, bench_on
 
 StartServer = Callable[..., Awaitable[StreamServer]]
 QUICK = Timeouts(connect_s=5.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=30.0)
@@ -126,3 +127,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=30
     )
     return cert, key
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    """Give a server on a machine that are both watched; what they tell is the test's to say."""
+    found = StreamServer()
+    await found.start()
+    yield bench_on(found)
+    await found.stop()

@@ -100,6 +100,8 @@ def test_steps_give_the_exact_batch() -> None:
     """Tokens a step; what speculative decoding adds is no larger batch. No step counted: the looks."""
     points = [look(1.0, 3.0)]
     assert busy_batch(points, Counters(generation_tokens=640.0, steps=20.0)) == 32.0
+    prompts = Counters(generation_tokens=16.0, steps=40.0)
+    assert busy_batch(points, prompts) == 1.0
     more = Counters(generation_tokens=640.0, steps=20.0, spec_accepted_tokens=320.0)
     assert busy_batch(points, more) == 16.0
     assert busy_batch(points, Counters(generation_tokens=0.0, steps=0.0)) == 3.0

@@ -5,150 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.load import FirstToken
-from sparktop.model.node import GpuReading, MemoryReading, NodeSample
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
 from sparktop.sweep.guard import SILENT_S
 from sparktop.sweep.plan import Guard, Plan, SweepTarget
-from sparktop.sweep.progress import GuardSet, LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.progress import GuardSet, LevelMeasured, Notice, SweepEvent
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.worker_process import SweepWorker
 from tests.sweep.stream_server import Asked, StreamServer
+from tests.sweep.trouble_bench import Bench, in_mid_level
 from tests.sweep.watched_servers import PATIENT
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
-GIB = 2**30
-
-
-@dataclass
-class Clock:
-    """Monotonic seconds that only the test moves."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        """Give the time."""
-        return self.now
-
-
-@dataclass
-class Bench:
-    """A server that behaves as told, and a sweep of it."""
-
-    server: StreamServer
-    target: SweepTarget
-    store: Store
-    clock: Clock = field(default_factory=Clock)
-    events: list[SweepEvent] = field(default_factory=list)
-    saved: list[SweepResult] = field(default_factory=list)
-    workers: list[SweepWorker] = field(default_factory=list)
-
-    def runner(self, plan: Plan | None = None, **changes: object) -> SweepRunner:
-        """Give a sweep of one small level, or of `plan`."""
-        small = plan or Plan((self.target,), (4,), pp=40, tg=8, runs=2, warmup=False, timeouts=PATIENT)
-        chosen = replace(small, **changes)  # type: ignore[arg-type]  # fields of Plan, by name
-        made = SweepRunner(
-            chosen, self.store, save=self.saved.append, start_worker=self._start, clock=self.clock
-        )
-        made.listen(self.events.append)
-        return made
-
-    async def _start(self) -> SweepWorker:
-        worker = await SweepWorker.start()
-        self.workers.append(worker)
-        return worker
-
-    def node(self, headroom_gib: float = 60.0, gpu_c: float = 50.0, *, unified: bool | None = None) -> None:
-        """Have the machine tell something."""
-        sample = NodeSample(
-            self.clock(),
-            memory=MemoryReading(unified=unified, headroom_bytes=int(headroom_gib * GIB)),
-            gpus=(GpuReading(0, temperature_c=gpu_c),),
-        )
-        self.store.accept(SourceKey.node("spark-a"), sample)
-
-    def fail(self) -> None:
-        """Have the server's page not come."""
-        failure = Failure(FailureKind.TIMEOUT, "no answer within 1 s", self.clock())
-        self.store.accept(SourceKey.backend("solo"), failure)
-
-    def hang_in_runs(self) -> None:
-        """From the first run on, let every request hang; the calibration was answered."""
-
-        async def answer(asked: Asked) -> None:
-            if not self.running:
-                await asked.stream()
-                return
-            asked.start()
-            asked.event(asked.token())
-            await asked.writer.drain()
-            if self.server.in_flight == 4:
-                await self.server.hang()
-            else:
-                await self.server.held.wait()
-            for _ in range(asked.tokens - 1):
-                asked.event(asked.token())
-            asked.event(asked.usage())
-            asked.end()
-
-        self.server.behave = answer
-
-    async def let_go(self) -> None:
-        """Let the server's handlers notice who is gone, and wait until no connection is open."""
-        self.server.held.set()
-        await self.server.all_gone.wait()
-
-    @property
-    def running(self) -> bool:
-        """True once load was put on the server."""
-        return any(isinstance(one, PhaseChanged) and one.phase is Phase.RUNNING for one in self.events)
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    """Give a server on a machine that are both watched; what they tell is the test's to say."""
-    server = StreamServer()
-    await server.start()
-    watch = Watch(
-        nodes=(NodeTarget("spark-a"),),
-        backends=(BackendTarget("solo", server.url, nodes=("spark-a",)),),
-        interval_s=0.25,
-    )
-    made = Bench(server, SweepTarget("solo", server.url, nodes=("spark-a",), known=True), Store(watch))
-    made.node()
-    made.fail()
-    yield made
-    await server.stop()
-
-
-async def in_mid_level(bench: Bench, do: Callable[[SweepRunner], None], **changes: object) -> SweepResult:
-    """Run a sweep and do something while all requests of its first level hang."""
-    bench.hang_in_runs()
-    runner = bench.runner(None, **changes)
-    first_tokens: list[FirstToken] = []
-    all_hang = asyncio.Event()
-
-    def hear(event: SweepEvent) -> None:
-        if isinstance(event, LoadTold):
-            first_tokens.extend(one for one in event.events if isinstance(one, FirstToken))
-            if len(first_tokens) == 4:
-                all_hang.set()
-
-    runner.listen(hear)
-    running = asyncio.create_task(runner.run())
-    await all_hang.wait()
-    do(runner)
-    return await running
 
 
 async def test_a_cancelled_sweep_ends_at_once_and_keeps_what_it_has(bench: Bench) -> None:
@@ -202,6 +76,25 @@ async def test_unified_memory_stops_the_sweep_without_any_setting(bench: Bench) 
     assert result.guard == words
     assert [one.words for one in bench.events if isinstance(one, GuardSet)] == [words]
     await bench.let_go()
+
+
+async def test_a_machine_that_falls_silent_is_said_to_be_unguarded(bench: Bench) -> None:
+    """Once, and again after it has answered in between; the sweep goes on."""
+
+    def fall_silent(_: SweepRunner) -> None:
+        for answers in (False, False, True, False):
+            bench.clock.now += 1.0
+            if answers:
+                bench.node()
+            else:
+                failure = Failure(FailureKind.TIMEOUT, "no answer within 2 s", bench.clock())
+                bench.store.accept(SourceKey.node("spark-a"), failure)
+        bench.server.held.set()
+
+    result = await in_mid_level(bench, fall_silent, runs=1)
+    said = [one.message for one in bench.events if isinstance(one, Notice) and "guarded" in one.message]
+    assert said == ["spark-a is not guarded until it answers again: no answer within 2 s"] * 2
+    assert result.status == "done"
 
 
 async def test_a_sweep_that_failed_on_simulated_servers_says_that_they_are(bench: Bench) -> None:

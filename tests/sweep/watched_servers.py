@@ -37,6 +37,14 @@ PATIENT = Timeouts(connect_s=10.0, first_token_s=30.0, between_tokens_s=30.0, wh
 INTERVAL_S = 0.1
 
 
+class SilentProxy(Proxy):
+    """A router that does not say which server answered."""
+
+    def _told(self, attempt: object) -> dict[str, str]:
+        del attempt
+        return {}
+
+
 @asynccontextmanager
 async def engine(profile: EngineProfile = QUICK) -> AsyncIterator[str]:
     """Serve an engine on a free port; gives its URL."""
@@ -87,6 +95,7 @@ async def watched(
     strategy: str | None = None,
     profile: EngineProfile = QUICK,
     capture_sizes: Mapping[str, tuple[int, ...] | None] = MappingProxyType({}),
+    router_names_servers: bool = True,
 ) -> AsyncIterator[Watched]:
     """Serve and watch engines, with a proxy before them where a strategy is named.
 
@@ -103,7 +112,8 @@ async def watched(
         routers: tuple[RouterTarget, ...] = ()
         if strategy is not None:
             upstreams = [Upstream(f"id-{name}", url) for name, url in zip(names, urls, strict=True)]
-            proxy = TestServer(Proxy(upstreams, make_router(strategy, count), model=MODEL).application())
+            made = Proxy if router_names_servers else SilentProxy
+            proxy = TestServer(made(upstreams, make_router(strategy, count), model=MODEL).application())
             await proxy.start_server()
             stack.push_async_callback(proxy.close)
             url = str(proxy.make_url("")).rstrip("/")
