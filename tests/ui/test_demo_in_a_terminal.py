@@ -1,0 +1,46 @@
+"""The demo in a terminal of 80×24: it starts, shows what its scenario holds, and ends at `q`."""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.ui.pseudo_terminal import Terminal
+from tests.ui.test_hangups import children, ended, watched
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
+ROWS, COLUMNS = 24, 80
+
+
+@pytest.mark.parametrize(
+    ("scenario", "names"),
+    [
+        ("topologies", (b"spark-a", b"spark-d", b"simple-shuffle")),
+        ("recipes", (b"with-5-10", b"without-5-10")),
+        ("long-context", (b"spark-131k", b"spark-20k")),
+    ],
+)
+async def test_a_scenario_starts_shows_and_ends(
+    tmp_path: Path, scenario: str, names: tuple[bytes, ...]
+) -> None:
+    """What fits is named on the screen, no traceback is written, and no process is left after `q`."""
+    terminal = Terminal(tmp_path)
+    fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    async with terminal.running("demo", "--scenario", scenario) as process:
+        for name in names:
+            await terminal.until(name)
+        pids = children(process.pid)
+        assert len(pids) == 3
+        with watched(pids) as descriptors:
+            terminal.type(b"q")
+            assert await process.wait() == 0
+            for descriptor in descriptors:
+                await ended(descriptor)
+    assert b"Traceback" not in terminal.seen
+    assert not list((tmp_path / ".local").rglob("*.log")) or "Traceback" not in "".join(
+        path.read_text() for path in (tmp_path / ".local").rglob("*.log")
+    )
