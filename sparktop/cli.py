@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from sparktop import __version__
-from sparktop.commands import agent, compare, config, demo, doctor, snapshot, sweep, themes, watch
+from sparktop.commands import agent, compare, config, demo, doctor, report, snapshot, sweep, themes, watch
 from sparktop.commands.arguments import Parser
 from sparktop.commands.output import drop_out, flush_out, tell, write_out
 from sparktop.ending import CLOSING_S, ENDING
@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "snapshot": (snapshot, "watch for a moment, then one report: json, md, html, svg or txt"),
     "sweep": (sweep, "put load on servers and routers, level by level, and measure them"),
     "compare": (compare, "results of sweeps and published tables beside one another"),
+    "report": (report, "a stored sweep as a table: md, csv, json or llama-benchy's JSON"),
     "agent": (agent, "tell viewers elsewhere what this machine does, over HTTP or through ssh"),
     "doctor": (doctor, "what works, what does not and what to do, one line a check"),
     "config": (config, "print the configuration file or an example of one, or check it"),
@@ -28,7 +29,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
 }
 """The commands that there are, with what they do."""
 
-LATER = ("record", "replay", "report")
+LATER = ("record", "replay")
 """Words that will be commands: they cannot be hosts today and commands tomorrow."""
 
 EXIT_CODES = """\

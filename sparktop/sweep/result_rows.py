@@ -44,7 +44,7 @@ def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tup
     pairs = [
         (_row(result_key(target.name, level, result.plan.pp), level, more), level)
         for target in result.targets
-        for level in target.levels
+        for level in target.in_order()
     ]
     by_length: dict[int | None, list[int]] = {}
     for index, (row, _) in enumerate(pairs):

@@ -253,6 +253,12 @@ class TargetResult(Part):
     is not known to take a salt; the prompts follow from the seed and a word that only this sweep has.
     """
     levels: tuple[LevelResult, ...] = ()
+    """In the order in which they were made; a search jumps."""
+
+    def in_order(self) -> tuple[LevelResult, ...]:
+        """Return the levels by concurrency; of several prompt lengths, those of the first one first."""
+        lengths = list(dict.fromkeys(level.pp for level in self.levels))
+        return tuple(sorted(self.levels, key=lambda one: (lengths.index(one.pp), one.concurrency)))
 
 
 class PlanResult(Part):

@@ -140,7 +140,7 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
     plan = result.plan
     return Series(
         name=target.name,
-        levels=tuple(_of_level(level, plan.pp, plan.tg) for level in target.levels if level.error is None),
+        levels=tuple(_of_level(one, plan.pp, plan.tg) for one in target.in_order() if one.error is None),
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,

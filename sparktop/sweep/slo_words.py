@@ -23,7 +23,8 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
                 answer += "".join(_most(found, result.slo.conditions))
         else:
             answer = _up_to(holds)
-        yield f"{name(target)}: {wanted} {answer}"
+        verb = "hold" if len(result.slo.conditions) > 1 else "holds"
+        yield f"{name(target)}: {wanted} {verb} {answer}"
 
 
 def _up_to(holds: Holds) -> str:
@@ -31,14 +32,14 @@ def _up_to(holds: Holds) -> str:
     surely, most = holds.concurrency, holds.interval[1]
     if surely is None:
         if most == 0:
-            return "holds at no concurrency"
+            return "at no concurrency"
         bound = "" if most is None else f", and surely not beyond c = {most}"
-        return f"holds at no concurrency for sure{bound} ({_MORE_RUNS})"
+        return f"at no concurrency for sure{bound} ({_MORE_RUNS})"
     if most is None:
-        return f"holds to c = {surely} at least: no level failed for sure"
+        return f"to c = {surely} at least: no level failed for sure"
     if most == surely:
-        return f"holds to c = {surely} and no further"
-    return f"holds to c = {surely}, surely not beyond {most} ({_MORE_RUNS})"
+        return f"to c = {surely} and no further"
+    return f"to c = {surely}, surely not beyond {most} ({_MORE_RUNS})"
 
 
 def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
@@ -48,14 +49,14 @@ def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
     if first is not None and last is not None:
         earlier = f" (perhaps from {least})" if least < first else ""
         if most is None:
-            return f"holds from c = {first}{earlier} to {last}, the largest tried"
+            return f"from c = {first}{earlier} to {last}, the largest tried"
         later = f" (perhaps to {most})" if most > last else ""
-        return f"holds from c = {first}{earlier} to {last}{later}"
+        return f"from c = {first}{earlier} to {last}{later}"
     if most is not None and most < least:
-        return f"hold at no concurrency together: it takes c = {least} at least, and {most} at most"
+        return f"at no concurrency together: it takes c = {least} at least, and {most} at most"
     takes = f"c = {least} at least" if surely_from is None else f"c = {least} to {surely_from}"
     bound = "" if most is None else f", and {most} at most"
-    return f"holds at no concurrency for sure: it takes {takes}{bound}"
+    return f"at no concurrency for sure: it takes {takes}{bound}"
 
 
 def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sparktop.model.sweep_comparison import AdviceRow, Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
@@ -17,8 +17,8 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
     """Give the sentences; empty while there is nothing to say."""
     names = [target.name for target in result.targets if target.levels]
     told = list(slo_sentences(result))
-    told += _advised(compared.advice if compared is not None else ())
-    told += _best_level(rows, several=len(names) > 1)
+    told += advised(compared.advice if compared is not None else ())
+    told += best_level(rows, str if len(names) > 1 else None)
     made = [row for row in rows if row.error is None]
     doubtful = [row for row in made if any(mark.doubt for mark in row.marks)]
     if doubtful and (told or result.status is not None):
@@ -26,35 +26,38 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
     return tuple(told)
 
 
-def _advised(rows: Sequence[AdviceRow]) -> Iterator[str]:
+def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield which target to use under which load; `name` writes text from outside."""
     for row in rows:
         untested = row.sure is None
         best = (
-            f"{row.target} is {'ahead' if untested else 'best'}"
+            f"{name(row.target)} is {'ahead' if untested else 'best'}"
             if row.target is not None
             else "no difference between the targets is shown"
         )
         doubt = " (single runs: no test possible)" if untested and row.target is not None else ""
-        why = f": {row.why}" if row.target is not None else ""
+        why = f": {name(row.why)}" if row.target is not None else ""
         yield f"{row.loads}: {best}{doubt}{why}"
 
 
-def _best_level(rows: Sequence[ResultRow], *, several: bool) -> Iterator[str]:
-    for name in _PRIMARY:
-        best = next((row for row in rows if row.ranks.get(name) is Rank.BEST), None)
+def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:
+    """Yield which level makes the most tokens a second; with `name`, each level has its target beside it."""
+    for key in _PRIMARY:
+        best = next((row for row in rows if row.ranks.get(key) is Rank.BEST), None)
         if best is None:
             continue
-        metric, figure = METRICS[name], best.figures[name]
-        alike = [_where(row, several=several) for row in rows if row.ranks.get(name) is Rank.LEVEL]
+        metric, figure = METRICS[key], best.figures[key]
+        alike = [_where(row, name) for row in rows if row.ranks.get(key) is Rank.LEVEL]
         if figure.low is not None and figure.high is not None:
             sure = f" (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"
         else:
             sure = " (a single run: no interval)"
         also = f"; {', '.join(alike)}: no difference shown" if alike else ""
-        words = f"most {metric.title.lower()} at {_where(best, several=several)}"
+        words = f"most {metric.title.lower()} at {_where(best, name)}"
         yield f"{words}: {metric.text(figure.mean)} {metric.unit}{sure}{also}"
         return
 
 
-def _where(row: ResultRow, *, several: bool) -> str:
-    return f"{row.key.target} c{row.key.concurrency}" if several else f"c{row.key.concurrency}"
+def _where(row: ResultRow, name: Callable[[str], str] | None) -> str:
+    words = f"c{row.key.concurrency}"
+    return words if name is None else f"{name(row.key.target)} {words}"

@@ -14,11 +14,13 @@ import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from sparktop.errors import UsageError
+from sparktop.graphics.cells import cell_width
 from sparktop.sweep import result_store
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
 from sparktop.sweep.imports.files import read_file
-from sparktop.sweep.results import ClientResult, LevelResult, TargetResult, Validity
+from sparktop.sweep.level_marks import WORDS
+from sparktop.sweep.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
 from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"
@@ -182,26 +184,32 @@ def heads(text: str) -> list[str]:
 
 
 def test_markdown_of_one_target_has_its_tables() -> None:
-    """Throughput, serving, every window, spread, percentiles, and what the figures mean."""
+    """Throughput, latency, how each level was made, and what the figures mean."""
     text = markdown.render(made_sweep(("a", [made_level(2), made_level(4)])))
     assert heads(text) == [
-        "Throughput",
-        "Serving",
-        "Every window",
-        "Mean ± standard deviation over runs",
-        "Percentiles over requests (ms)",
+        "Throughput (tok/s)",
+        "Latency (ms)",
+        "Levels",
         "What the figures mean",
     ]
-    assert "| Concurrency | Prefill (tok/s) | Decode (tok/s) | Peak (tok/s) |" in text
+    assert re.search(
+        r"^\| Load \| Prefill \| +Decode \| Pure decode \| Peak \| Output \| Total \|$", text, re.MULTILINE
+    )
 
 
 def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
-    """A head of a column with a unit has its line."""
+    """A head of a column that is a figure has its line, and no other figure has one."""
     text = markdown.render(made_sweep(("a", [made_level(2)]), ("b", [made_level(2)])))
-    shown = set(re.findall(r"([A-Z][A-Za-z0-9 ]+) \((?:tok/s|ms)\) *\|", text))
+    heads_of_columns = {
+        cell.strip().split(" p")[0]
+        for line in text.splitlines()
+        if line.startswith("| Load")
+        for cell in line.split("|")
+    }
+    shown = heads_of_columns & {metric.title for metric in METRICS.values()}
     assert {"Total", "Output", "TTFT", "ITL", "E2E", "Pure decode"} <= shown
-    defined = set(re.findall(r"^- ([A-Za-z0-9 ]+) \((?:tok/s|ms)\): .*\.$", text, flags=re.MULTILINE))
-    assert shown <= defined
+    defined = set(re.findall(r"^- ([A-Za-z0-9 ]+) \((?:tok/s|ms)\): ", text, flags=re.MULTILINE))
+    assert defined == shown
 
 
 def test_markdown_of_two_targets_has_winners() -> None:
@@ -228,9 +236,77 @@ def test_markdown_says_what_is_wrong() -> None:
     assert "## sparktop sweep (simulated)" in text
     assert "**Not complete** (stopped_by_guard): `GPU at 95 C`" in text
     assert "`b`: `refused`" in text
-    assert "**The load generator was too slow to be believed**: `loop lag 30 ms`" in text
-    assert "- `a` c2 few_runs: `2 of 3`" in text
+    assert "Reasons to doubt levels: few runs at 1 of 1." in text
+    assert "- `a` c2: few runs: 2 of 3" in text
+    plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
+    assert "**The load generator was too slow**: `loop lag 30 ms`" in markdown.render(plain)
     assert "it was still running" in markdown.render(made_sweep().model_copy(update={"status": None}))
+
+
+def test_markdown_begins_with_the_answer_of_a_search() -> None:
+    """The first line under the heading; the levels of a search stand in the order of concurrency."""
+    levels = [made_level(2), made_level(8), made_level(4)]
+    holds = {"a": Holds(concurrency=4, interval=(4, 7))}
+    slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to=holds)
+    text = markdown.render(made_sweep(("a", levels)).model_copy(update={"slo": slo}))
+    assert text.splitlines()[2].startswith("**`a`: `ttft_p90_ms ≤ 2000` holds to c = 4, surely not beyond 7")
+    for table in text.split("### ")[1:4]:
+        assert re.findall(r"^\| (c\d+) ", table, flags=re.MULTILINE) == ["c2", "c4", "c8"]
+
+
+def test_markdown_of_several_targets_says_when_to_use_which() -> None:
+    """The answer names the best target, a list what for."""
+    fast, slow = made_level(2), made_level(2, step=0.5)
+    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    assert text.splitlines()[2] == "**Best: `fast` at c2**"
+    assert "### When to use which\n\n- one user, low latency, c2: fast is best: +" in text
+
+
+def test_markdown_shows_padding_and_roofline() -> None:
+    """Where a level has them; columns that nobody knows are left out."""
+    told = made_level(5).model_copy(update={"padding_percent": 37.5, "roofline_percent": 52.0})
+    text = markdown.render(made_sweep(("a", [told])))
+    assert re.search(r"^\| Load \| Runs \| Requests \| Padding \| Roofline \|$", text, flags=re.MULTILINE)
+    assert re.search(r"^\| c5 +\| +3 \| +15 \| +38 % \| +52 % \|$", text, flags=re.MULTILINE)
+    assert "Padding" not in markdown.render(made_sweep())
+
+
+def test_many_marks_are_one_sentence_and_a_line_each() -> None:
+    """How many levels have one, the worst lag, and each message once with all its levels."""
+    lags = {1: 12.0, 4: 31.2, 16: 14.0}
+    levels = [
+        made_level(concurrency).model_copy(
+            update={
+                "validity": (
+                    Validity(code="client_lag", message=f"p99 of its loop's lag is {lag} ms"),
+                    Validity(code="too_short", message="all runs together lasted 3 s"),
+                )
+            }
+        )
+        for concurrency, lag in lags.items()
+    ]
+    text = markdown.render(made_sweep(("a", [*levels, made_level(2)])))
+    assert "client lag at 3 of 4 (worst p99 31 ms at c4); too short at 3 of 4." in text.replace("\n", " ")
+    assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text
+    assert text.count("all runs together") == 1
+
+
+def test_markdown_fits_80_columns() -> None:
+    """Tables, sentences and lists; no wrapped line begins with a sign that makes it a list."""
+    marks = tuple(Validity(code=code, message="a sentence - of some length + more " * 4) for code in WORDS)
+    level = made_level(512).model_copy(
+        update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": marks}
+    )
+    text = markdown.render(made_sweep(("a", [made_level(1), level])))
+    assert max(cell_width(line) for line in text.splitlines()) <= 80
+    assert not re.search(r"^ +[-+*] ", text, flags=re.MULTILINE)
+
+
+def test_sentences_with_markup_are_code() -> None:
+    """A message of a server may hold an image, a link or a mention; plain sentences stay prose."""
+    for message in ("see http://x", "![x](y)", "<b>", "@all", "a | b", "*b*", "_b_"):
+        doubted = made_level().model_copy(update={"validity": (Validity(code="errors", message=message),)})
+        assert "- c2: errors: `" in markdown.render(made_sweep(("a", [doubted])))
 
 
 def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:

@@ -174,7 +174,7 @@ def test_long_contexts_are_laid_out_by_prompt(simulated: Callable[[str], list[Se
 @pytest.mark.parametrize(
     ("name", "head"),
     [
-        ("topology", "### Decode (tok/s, higher is better)"),
+        ("topology", "### When to use which"),
         ("long-context", "### Long contexts, one user"),
         ("interactive", "### Interactive, one user"),
         ("batch-scaling", "### Batch scaling"),

@@ -41,7 +41,7 @@ def test_a_range_is_said_with_both_ends() -> None:
     """Each end has what it may be, where that is more."""
     found = Holds(concurrency=40, interval=(40, 44), from_concurrency=24, from_interval=(21, 24))
     assert said(found, "output_tps ≥ 600", "ttft_p90_ms ≤ 2000") == (
-        "output_tps ≥ 600, ttft_p90_ms ≤ 2000 holds from c = 24 (perhaps from 21) to 40 (perhaps to 44)"
+        "output_tps ≥ 600, ttft_p90_ms ≤ 2000 hold from c = 24 (perhaps from 21) to 40 (perhaps to 44)"
     )
     open_ended = Holds(concurrency=64, interval=(64, None), from_concurrency=24, from_interval=(24, 24))
     assert said(open_ended, "output_tps ≥ 600").endswith("holds from c = 24 to 64, the largest tried")

@@ -18,7 +18,7 @@ def render(result: SweepResult) -> str:
     """Give a result as CSV with a line of heads."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    levels = [(target, level) for target in result.targets for level in target.levels]
+    levels = [(target, level) for target in result.targets for level in target.in_order()]
     rows = [dict(_fields(result, target, level)) for target, level in levels]
     heads = list(dict(_fields(result, _NO_TARGET, _NO_LEVEL)))
     writer.writerow(heads)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.report.markdown import code
+from sparktop.sweep.formats.prose import wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def in_markdown(grid: Grid) -> str:
     ]
     table = [_row(lines[0], widths, grid.left), f"| {' | '.join(rules)} |"]
     table += [_row(row, widths, grid.left) for row in lines[1:]]
-    return "\n".join([f"### {grid.title}", "", *table, *(f"\n_{note}_" for note in grid.notes)])
+    return "\n".join([f"### {grid.title}", "", *table, *(f"\n{wrapped(f'_{note}_')}" for note in grid.notes)])
 
 
 def escaped(cell: Cell) -> str:

@@ -29,7 +29,7 @@ def render(result: SweepResult, target: str | None = None) -> str:
 def to_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
     """Give it as JSON values; errors as `render`."""
     chosen = _chosen(result, target)
-    levels = chosen.levels
+    levels = chosen.in_order()
     return {
         "version": f"sparktop {result.sparktop}",
         "timestamp": f"{result.started_at:%Y-%m-%d %H:%M:%SZ}",

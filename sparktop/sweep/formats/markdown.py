@@ -1,89 +1,135 @@
-"""A result as Markdown for a forum: tables laid out like published ones, each figure defined in a line."""
+"""A result as Markdown for a forum: the answer, reasons to doubt it, tables, and what the figures mean."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.sweep_comparison import AdviceRow
 from sparktop.report.markdown import code
 from sparktop.sweep.compare import comparison_of
-from sparktop.sweep.definitions import METRICS, lines
-from sparktop.sweep.formats.comparison import notes_in_markdown
-from sparktop.sweep.formats.figure_cells import load_words
-from sparktop.sweep.formats.grid import Cell, Grid, in_markdown
-from sparktop.sweep.formats.layouts import (
-    SERVING,
-    THROUGHPUT,
-    batch_scaling,
-    by_concurrency,
-    contexts,
-    interactive,
-    intervals,
-    spread,
-    winners,
-)
+from sparktop.sweep.definitions import lines
+from sparktop.sweep.formats import doubts
+from sparktop.sweep.formats.comparison import engines_in_markdown, notes_in_markdown
+from sparktop.sweep.formats.grid import Grid, in_markdown
+from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread, winners
+from sparktop.sweep.formats.prose import bullets, plain, rewrapped, wrapped
+from sparktop.sweep.formats.report_tables import TABLES
 from sparktop.sweep.formats.split_grid import split_grid
-from sparktop.sweep.results import RATES, LevelResult, SweepResult, TargetResult
-from sparktop.sweep.series import Load, Series, series_of
+from sparktop.sweep.result_view import Findings, findings
+from sparktop.sweep.results import SweepResult
+from sparktop.sweep.series import Series, series_of
+from sparktop.sweep.slo_words import slo_sentences
+from sparktop.sweep.sweep_verdict import advised, best_level
 
-_STEADY = ("sustained_tps", "pure_decode_tps", "peak_tps")
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
 """Of several targets: the metrics of the tables with winners."""
 _PAIR = 2
-_WAITS = ("ttft_ms", "itl_ms", "e2e_ms")
-_QUANTILES = ("p50", "p90", "p99")
+_LOAD = "c16: 16 requests at once."
 
 
 def render(result: SweepResult) -> str:
-    """Give a result as Markdown; addresses of servers are left out."""
+    """Return a result as Markdown; addresses of servers are left out."""
     series = series_of(result)
+    targets = [target for target in result.targets if target.levels]
+    blocks = ["## sparktop sweep (simulated)" if result.simulated else "## sparktop sweep"]
+    found = findings(result)
+    blocks += _answer(result, found)
+    blocks += _about(result)
+    blocks += _uses(_advice(found))
     grids = list(_several(result, series) if len(series) > 1 else _single(result, series))
-    grids += [split_grid(target) for target in result.targets]
-    shown = {name for name in METRICS if any(name in one.metrics() for one in series)}
-    blocks = ["\n".join(_head(result)), *(in_markdown(grid) for grid in grids if grid.rows)]
+    grids += _tables(result)
+    blocks += [in_markdown(grid) for grid in grids if grid.rows]
     if len(series) > 1:
-        blocks += notes_in_markdown(comparison_of(result.comparison, series))
-    blocks += _doubts(result)
+        comparison = comparison_of(result.comparison, series)
+        blocks += map(rewrapped, (*engines_in_markdown(comparison), *notes_in_markdown(comparison)))
+    reasons = list(doubts.details(result))
+    if reasons:
+        blocks.append("### Reasons to doubt levels\n\n" + bullets(reasons))
+    shown = set().union(*(table.metrics(targets) for table in TABLES))
     if shown:
-        blocks.append("### What the figures mean\n\n" + "\n".join(f"- {line}" for line in lines(shown)))
+        blocks.append("### What the figures mean\n\n" + bullets([_LOAD, *lines(shown)]))
     else:
         blocks.append("Nothing was measured.")
     return "\n\n".join(blocks) + "\n"
 
 
-def _head(result: SweepResult) -> Iterator[str]:
-    plan = result.plan
-    yield "## sparktop sweep (simulated)" if result.simulated else "## sparktop sweep"
-    yield ""
-    models = list(dict.fromkeys(target.model for target in result.targets if target.model))
+def _answer(result: SweepResult, found: Findings) -> Iterator[str]:
+    """Yield what the sweep found: the conditions' range, else which target is best, else which level."""
+    several = sum(bool(target.levels) for target in result.targets) > 1
+    sentences = list(slo_sentences(result, code))
+    advice = _advice(found)
+    if not sentences and advice:
+        sentences = [_best(advice)]
+    if not sentences:
+        sentences = [
+            f"{one[0].upper()}{one[1:]}" for one in best_level(found.rows, code if several else None)
+        ]
+    if sentences:
+        yield wrapped(f"**{sentences[0]}**")
+    if sentences[1:]:
+        yield bullets(sentences[1:])
+
+
+def _advice(found: Findings) -> tuple[AdviceRow, ...]:
+    return found.topologies.advice if found.topologies is not None else ()
+
+
+def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
+    """Yield which target to use for what."""
+    if advice:
+        sentences = zip(advice, advised(advice, plain), strict=True)
+        yield "### When to use which\n\n" + bullets(f"{row.wish}, {text}" for row, text in sentences)
+
+
+def _best(advice: Sequence[AdviceRow]) -> str:
+    """Return which target is best under which load, in one sentence."""
+    by_target: dict[str | None, list[str]] = {}
+    for row in advice:
+        by_target.setdefault(row.target, []).append(row.loads)
+    if all(row.target is None for row in advice):
+        return "No difference between the targets is shown"
+    untested = " (single runs: no test possible)" if any(row.sure is None for row in advice) else ""
     parts = [
-        f"{result.started_at:%Y-%m-%d %H:%M} UTC",
+        f"{'no difference shown' if target is None else code(target)} at {', '.join(loads)}"
+        for target, loads in by_target.items()
+    ]
+    return f"Best: {'; '.join(parts)}{untested}"
+
+
+def _about(result: SweepResult) -> Iterator[str]:
+    """Yield what was done, and whatever speaks against the figures."""
+    plan = result.plan
+    models = list(dict.fromkeys(target.model for target in result.targets if target.model))
+    more = " or more" if result.slo is not None else ""
+    parts = [
         ", ".join(code(model) for model in models),
         f"{plan.pp if plan.pp is not None else '?'} tokens in, {plan.tg if plan.tg is not None else '?'} out",
-        f"{plan.runs if plan.runs is not None else '?'} runs a level",
-        plan.mode.value,
+        f"{plan.mode.value}, {plan.runs if plan.runs is not None else '?'} runs a level{more}",
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
         f"order {plan.order.value}",
         _prompts(result),
+        f"{result.started_at:%Y-%m-%d %H:%M} UTC",
+        f"sparktop {result.sparktop}",
     ]
-    yield " · ".join(part for part in parts if part)
+    yield wrapped(" · ".join(part for part in parts if part))
     if result.guard is not None:
-        yield f"\n{code(result.guard)}"
+        yield wrapped(plain(result.guard))
     if result.status != "done":
         why = f": {code(result.stop_reason)}" if result.stop_reason else ""
-        yield f"\n**Not complete** ({result.status or 'it was still running'}){why}"
+        yield wrapped(f"**Not complete** ({result.status or 'it was still running'}){why}")
     for target in result.targets:
         if target.error:
-            yield f"\n{code(target.name)}: {code(target.error)}"
-    if result.client.trustworthy is False:
-        reasons = "; ".join(code(reason) for reason in result.client.reasons) or "no reason was told"
-        yield f"\n**The load generator was too slow to be believed**: {reasons}"
+            yield wrapped(f"{code(target.name)}: {code(target.error)}")
+    summary = doubts.summary(result)
+    if summary is not None:
+        yield wrapped(summary)
+    elif result.client.trustworthy is False:
+        yield wrapped(f"**The load generator was too slow**: {code('; '.join(result.client.reasons) or '–')}")
 
 
 def _prompts(result: SweepResult) -> str:
-    """Tell what prompts were made of, and what kept them out of the prefix cache."""
+    """Return what prompts were made of, and what kept them out of the prefix cache."""
     ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
     if result.plan.seed is None or not ways:
         return ""
@@ -98,13 +144,10 @@ def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
         yield winners(comparison, metric, names)
     if len(series) == _PAIR:
         yield spread(series[0], series[1])
-    for one in series:
-        yield _with_refused(_titled(by_concurrency(one, SERVING, "serving"), one), result, one)
-        yield _with_refused(_titled(by_concurrency(one, RATES, "every window"), one), result, one)
-        yield _titled(_percentiles(result, one.name), one)
 
 
 def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
+    """Yield the layout of the published table that a preset is made for."""
     for one in series:
         if result.plan.preset == "batch-scaling":
             yield batch_scaling(one)
@@ -113,65 +156,12 @@ def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
             yield contexts(one)
         elif len(one.levels) == len(alone):
             yield interactive(one)
-        yield _with_refused(by_concurrency(one, _throughput(one), "Throughput"), result, one)
-        yield _with_refused(by_concurrency(one, SERVING, "Serving"), result, one)
-        yield _with_refused(by_concurrency(one, RATES, "Every window"), result, one)
-        yield intervals(one, ("decode_tps", "sustained_tps", "output_tps"))
-        yield _percentiles(result, one.name)
 
 
-def _with_refused(grid: Grid, result: SweepResult, series: Series) -> Grid:
-    """Return a table of levels with a row for each that the server refused, and its words below."""
-    target = result.target(series.name)
-    refused = [] if target is None else [level for level in target.levels if level.error is not None]
-    if target is None or not refused:
-        return grid
-    empty = (UNKNOWN,) * (len(grid.heads) - 1)
-    rows = tuple((f"❌ {_load(level, target)}", *empty) for level in refused)
-    words = dict.fromkeys((level.pp, level.error or "") for level in refused)
-    notes = tuple(f"❌ {pp:,} in: {code(why)}" if pp is not None else f"❌ {code(why)}" for pp, why in words)
-    return replace(grid, rows=(*grid.rows, *rows), notes=(*grid.notes, *notes))
-
-
-def _throughput(series: Series) -> tuple[str, ...]:
-    return THROUGHPUT if "decode_tps" in series.metrics() else _STEADY
-
-
-def _titled(grid: Grid, series: Series) -> Grid:
-    return Grid(
-        f"{grid.title.capitalize()}: {code(series.name)}", grid.heads, grid.rows, grid.left, grid.notes
-    )
-
-
-def _percentiles(result: SweepResult, name: str) -> Grid:
-    """Concurrency | median, 90th and 99th of a hundred requests, for what a user waits for."""
-    target = result.target(name) or TargetResult(name=name, url="")
-    told = [METRICS[metric] for metric in _WAITS]
-    rows: list[tuple[Cell, ...]] = []
-    for level in target.levels:
-        if level.error is not None:
-            continue
-        known = [(metric, level.latency(metric.name)) for metric in told]
-        cells = (
-            metric.text(getattr(one, part) if one else None) for metric, one in known for part in _QUANTILES
-        )
-        rows.append((_load(level, target), *cells))
-    heads = (f"{metric.title} {part}" for metric in told for part in _QUANTILES)
-    return Grid("Percentiles over requests (ms)", ("Concurrency", *heads), tuple(rows))
-
-
-def _load(level: LevelResult, target: TargetResult) -> str:
-    """Give a level's load, with its prompt where one concurrency has several."""
-    several = len({one.concurrency for one in target.levels}) < len(target.levels)
-    return load_words(Load(level.concurrency, level.pp, level.tg), lengths=several)
-
-
-def _doubts(result: SweepResult) -> Iterator[str]:
-    found = [
-        f"- {code(target.name)} {_load(level, target)} {one.code}: {code(one.message)}"
-        for target in result.targets
-        for level in target.levels
-        for one in level.validity
-    ]
-    if found:
-        yield "### Reasons not to believe a level\n\n" + "\n".join(found)
+def _tables(result: SweepResult) -> Iterator[Grid]:
+    """Yield the tables of each target."""
+    several = len(result.targets) > 1
+    for target in result.targets:
+        for table in TABLES:
+            yield table.grid(target, f"{table.title}: {code(target.name)}" if several else table.title)
+        yield split_grid(target)

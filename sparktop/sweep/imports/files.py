@@ -61,6 +61,16 @@ def read_file(path: Path) -> list[Series]:
     raise UsageError(f"{name}: is JSON, but not {_KNOWN}")
 
 
+def is_sweep(path: Path) -> bool:
+    """Return True for a file that names a schema of sparktop, whether or not it can be used.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    data = read_json(path)
+    return isinstance(part(data, "schema"), str) and not _is_progress(data)
+
+
 def choose(words: Sequence[str]) -> Chosen:
     """Give what files, references ("ref:…") and named files ("NAME=FILE") hold.
 

@@ -1,0 +1,48 @@
+"""Sentences of a report, wrapped so that they read well on a plain terminal and in a forum alike."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+
+from sparktop.report.markdown import code
+
+WIDTH = 80
+_JOINED = "\x00"
+_LONE_SIGN = re.compile(r" ([-+*–]) ")
+"""At the beginning of a line Markdown takes it for an item of a list."""
+
+
+_MARKUP = re.compile(r"[`*\[\]<>|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#")
+"""What Markdown or a forum could take for more than text."""
+
+
+def plain(text: str) -> str:
+    """Write a sentence that holds text from outside: as prose where it has no markup, else as code."""
+    return code(text) if _MARKUP.search(text) else text
+
+
+def wrapped(text: str, *, bullet: bool = False) -> str:
+    """Wrap a paragraph, or an item of a list."""
+    indent = "- " if bullet else ""
+    lines = textwrap.wrap(
+        _LONE_SIGN.sub(rf"{_JOINED}\1{_JOINED}", text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace(_JOINED, " ")
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Write a list of wrapped items."""
+    return "\n".join(wrapped(item, bullet=True) for item in items)
+
+
+def rewrapped(block: str) -> str:
+    """Wrap the items of a block that has a heading and a list."""
+    lines = block.splitlines()
+    return "\n".join(wrapped(line[2:], bullet=True) if line.startswith("- ") else line for line in lines)

@@ -1,0 +1,166 @@
+"""The tables of a sweep's report: throughput, latency and the state of each level, in 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.report.markdown import code
+from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.formats.figure_cells import load_words
+from sparktop.sweep.formats.grid import Cell, Grid
+from sparktop.sweep.level_marks import WORDS
+from sparktop.sweep.results import LevelResult, TargetResult
+from sparktop.sweep.series import Load
+from sparktop.sweep.validity import CLIENT_LAG
+
+_WITH_SPREAD = ("decode_tps", "sustained_tps")
+_RATES = (
+    "prefill_tps",
+    "decode_tps",
+    "sustained_tps",
+    "pure_decode_tps",
+    "peak_tps",
+    "output_tps",
+    "total_tps",
+)
+_MARK_WORDS = {CLIENT_LAG: "client lag"}
+"""Where the screen's word is another."""
+_MOST_MARKS = 2
+"""Named in a row; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a level's figures."""
+
+    head: str
+    cell: Callable[[LevelResult], str]
+    metric: str | None = None
+    """Whose definition it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A table before its unknown columns are left out."""
+
+    title: str
+    columns: tuple[Column, ...]
+    notes: bool = False
+    """Whether it has a server's words for prompt lengths that it refused below."""
+
+    def grid(self, target: TargetResult, title: str) -> Grid:
+        """Return the table of a target's levels without columns that are unknown throughout."""
+        shown = self._shown(target)
+        levels = target.in_order() if shown else ()
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (_load(level, target), *(column.cell(level) for column in shown)) for level in levels
+        )
+        refused = {(level.pp, level.error) for level in levels if level.error is not None}
+        notes = (
+            tuple(_refusal(pp, words or "") for pp, words in sorted(refused, key=str)) if self.notes else ()
+        )
+        left = {number for number, column in enumerate(shown, start=1) if column.head == "Marks"}
+        return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
+
+    def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
+        """Return the names of the metrics that stand in these tables."""
+        return {
+            column.metric for target in targets for column in self._shown(target) if column.metric is not None
+        }
+
+    def _shown(self, target: TargetResult) -> list[Column]:
+        return [
+            column for column in self.columns if any(column.cell(level) != UNKNOWN for level in target.levels)
+        ]
+
+
+def level_words(level: LevelResult, target: TargetResult) -> str:
+    """Return a level's load, with its prompt where one concurrency has several."""
+    several = len({one.concurrency for one in target.levels}) < len(target.levels)
+    return load_words(Load(level.concurrency, level.pp, level.tg), lengths=several)
+
+
+def _load(level: LevelResult, target: TargetResult) -> str:
+    """Return a level's load, with a sign where the server refused it."""
+    words = level_words(level, target)
+    return words if level.error is None else f"❌ {words}"
+
+
+def _refusal(pp: int | None, words: str) -> str:
+    return f"❌ {code(words)}" if pp is None else f"❌ {pp:,} in: {code(words)}"
+
+
+def _rate(name: str) -> Column:
+    metric = METRICS[name]
+
+    def cell(level: LevelResult) -> str:
+        rate = level.rate(name)
+        if rate is not None and rate.std is not None and name in _WITH_SPREAD:
+            return f"{metric.text(rate.mean)} ± {metric.text(rate.std)}"
+        return metric.text(rate.mean if rate else None)
+
+    return Column(metric.title, cell, name)
+
+
+def _latency(name: str, part: str) -> Column:
+    metric = METRICS[name]
+
+    def cell(level: LevelResult) -> str:
+        latency = level.latency(name)
+        return metric.text(getattr(latency, part) if latency else None)
+
+    return Column(metric.title if part == "mean" else f"{metric.title} {part}", cell, name)
+
+
+def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
+    def cell(level: LevelResult) -> str:
+        known = value(level)
+        return UNKNOWN if known is None else f"{known:.0f} %"
+
+    return Column(head, cell)
+
+
+def mark_words(mark: str) -> str:
+    """Return what a mark is called."""
+    return _MARK_WORDS.get(mark) or WORDS.get(mark) or mark.replace("_", " ")
+
+
+def _marks(level: LevelResult) -> str:
+    words = [mark_words(mark) for mark in dict.fromkeys(one.code for one in level.validity)]
+    more = [f"+{len(words) - _MOST_MARKS}"] if len(words) > _MOST_MARKS else []
+    return ", ".join([*words[:_MOST_MARKS], *more]) or UNKNOWN
+
+
+def _count(level: LevelResult, count: int) -> str:
+    return f"{count:,}" if level.error is None else UNKNOWN
+
+
+def _failed(level: LevelResult) -> str:
+    return str(level.requests.failed) if level.requests.failed else UNKNOWN
+
+
+THROUGHPUT = Columns("Throughput (tok/s)", tuple(_rate(name) for name in _RATES))
+LATENCY = Columns(
+    "Latency (ms)",
+    (
+        *(_latency("ttft_ms", part) for part in ("mean", "p50", "p90", "p99")),
+        _latency("itl_ms", "mean"),
+        _latency("e2e_ms", "mean"),
+        _latency("e2e_ms", "p90"),
+    ),
+)
+LEVELS = Columns(
+    "Levels",
+    (
+        Column("Runs", lambda level: _count(level, level.runs)),
+        Column("Requests", lambda level: _count(level, level.requests.ok)),
+        Column("Failed", _failed),
+        _percent("Padding", lambda level: level.padding_percent),
+        _percent("Roofline", lambda level: level.roofline_percent),
+        Column("Marks", _marks),
+    ),
+    notes=True,
+)
+TABLES: Sequence[Columns] = (THROUGHPUT, LATENCY, LEVELS)

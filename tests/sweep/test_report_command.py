@@ -1,0 +1,91 @@
+"""`sparktop report`: stored sweeps in every format."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.sweep.result_store import new_file, save, sweeps_folder
+from sparktop.sweep.results import SweepResult
+from tests.sweep.made_results import BEGAN, made_level, made_sweep
+
+RESULTS = Path(__file__).parent.parent / "data" / "results"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of its own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return sweeps_folder({"XDG_DATA_HOME": str(tmp_path)})
+
+
+def stored(folder: Path, result: SweepResult, minutes: int = 0) -> Path:
+    path = new_file(folder, BEGAN + timedelta(minutes=minutes))
+    save(path, result)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "beginning"),
+    [("md", "## sparktop sweep"), ("csv", "target,kind,model,"), ("json", "{"), ("llama-benchy", "{")],
+)
+def test_a_stored_sweep_is_written_in_every_format(
+    folder: Path, capsys: pytest.CaptureFixture[str], form: str, beginning: str
+) -> None:
+    """As the command that makes sweeps writes it."""
+    path = stored(folder, made_sweep())
+    assert main(["report", str(path), "--format", form]) == 0
+    assert capsys.readouterr().out.startswith(beginning)
+
+
+def test_the_last_sweep_is_the_newest_that_can_be_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a word, and by the word "last"; a file that was cut short is passed over."""
+    stored(folder, made_sweep(("old", [made_level()])), minutes=0)
+    stored(folder, made_sweep(("new", [made_level()])), minutes=1)
+    new_file(folder, BEGAN + timedelta(minutes=2))
+    for words in (["report"], ["report", "last"]):
+        assert main([*words, "--format", "csv"]) == 0
+        assert "new,engine" in capsys.readouterr().out
+
+
+def test_nothing_stored_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the place and what to do."""
+    assert main(["report"]) == 2
+    found = capsys.readouterr().err
+    assert str(folder) in found
+    assert "make one with sparktop sweep" in found
+
+
+def test_a_file_is_written_in_the_format_of_its_name(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its suffix; nothing goes to standard output."""
+    path, output = stored(folder, made_sweep()), tmp_path / "out.csv"
+    assert main(["report", str(path), "-o", str(output)]) == 0
+    assert output.read_text(encoding="utf-8").startswith("target,kind,")
+    assert capsys.readouterr().out == ""
+
+
+def test_one_target_of_several_can_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """llama-benchy's format holds one; a name that is not there is answered with the nearest."""
+    path = stored(folder, made_sweep(("first", [made_level()]), ("second", [made_level(4)])))
+    assert main(["report", str(path), "--format", "llama-benchy"]) == 2
+    assert main(["report", str(path), "--format", "llama-benchy", "--target", "second"]) == 0
+    assert json.loads(capsys.readouterr().out)["max_concurrency"] == 4
+    assert main(["report", str(path), "--target", "secnd"]) == 2
+    assert "did you mean 'second'" in capsys.readouterr().err
+
+
+def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """As Markdown and JSON; the rest is said to be for sweeps."""
+    for source in (str(RESULTS / "llama-benchy-0.4.0-c16.json"), "ref:spark-topologies-2026-03"):
+        assert main(["report", source]) == 0
+        assert capsys.readouterr().out.startswith("## sparktop compare")
+        assert main(["report", source, "--format", "csv"]) == 2
+        assert "md or json" in capsys.readouterr().err
