@@ -89,7 +89,7 @@ def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
     assert ["c2", "2", "4.0", "2", "3.9", "50 %"] in cells
     assert "Who answered" not in markdown.render(result)
     rows = list(csv.DictReader(io.StringIO(csv_table.render(routed))))
-    assert [row["largest_run_share_percent"] for row in rows] == ["100.0", "50.0"]
+    assert [row["largest_run_share_percent"] for row in rows] == ["50.0", "100.0"]
 
 
 def test_the_evidence_writes_the_runs_out() -> None:

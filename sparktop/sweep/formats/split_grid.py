@@ -25,7 +25,7 @@ def split_grid(target: TargetResult) -> Grid:
     if target.kind is not TargetKind.ROUTER or len(names) <= 1:
         return Grid(title, (), ())
     several = len({level.concurrency for level in target.levels}) < len(target.levels)
-    levels = [level for level in target.levels if level.error is None]
+    levels = [level for level in target.in_order() if level.error is None]
     rows = tuple(_row(level, names, lengths=several) for level in levels)
     heads: list[Cell] = ["Concurrency"]
     for name in names:
