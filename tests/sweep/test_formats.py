@@ -262,6 +262,13 @@ def test_markdown_of_several_targets_says_when_to_use_which() -> None:
     assert "### When to use which\n\n- one user, low latency, c2: fast is best: +" in text
 
 
+def test_markdown_says_what_the_runs_could_have_shown() -> None:
+    """Of targets that do not differ, the figure that decides; never a winner."""
+    text = markdown.render(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
+    assert text.splitlines()[2] == "**No difference between the targets is shown**"
+    assert "### When to use which\n\n- one user, low latency, c2: decode: no difference shown" in text
+
+
 def test_markdown_shows_padding_and_roofline() -> None:
     """Where a level has them; columns that nobody knows are left out."""
     told = made_level(5).model_copy(update={"padding_percent": 37.5, "roofline_percent": 52.0})

@@ -75,10 +75,15 @@ def _advice(found: Findings) -> tuple[AdviceRow, ...]:
 
 
 def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
-    """Yield which target to use for what."""
+    """Yield which target to use for what; where no difference is shown, what the runs could have shown."""
     if advice:
-        sentences = zip(advice, advised(advice, plain), strict=True)
-        yield "### When to use which\n\n" + bullets(f"{row.wish}, {text}" for row, text in sentences)
+        sentences = [
+            sentence if row.target is not None else f"{row.loads}: {plain(row.why)}"
+            for row, sentence in zip(advice, advised(advice, plain), strict=True)
+        ]
+        wishes = (row.wish for row in advice)
+        items = (f"{wish}, {sentence}" for wish, sentence in zip(wishes, sentences, strict=True))
+        yield "### When to use which\n\n" + bullets(items)
 
 
 def _best(advice: Sequence[AdviceRow]) -> str:
