@@ -71,7 +71,7 @@ class Truth:
 
     def page(self, at: float, *, exemplars: bool = False) -> tuple[int, str]:
         """Return vLLM's page at a time."""
-        seen = [ttft for told, ttft in self.ttfts if told <= at]
+        seen = [ttft for came, ttft in self.ttfts if came <= at]
         name, model = "vllm:time_to_first_token_seconds", 'model_name="m"'
         after = ' # {trace_id="0af7"} 0.07 1700000000.0' if exemplars else ""
         lines = [
@@ -146,7 +146,7 @@ def _rates_and_quantiles(seed: int) -> Iterator[Figure]:
     yield relative(AREA, f"tokens/s over 10 s, load {seed}", rate, view.generation_tps, 0.4, " /s")
     live = (truth.tokens(at) - truth.tokens(at - 1.0)) / 1.0
     yield relative(AREA, f"tokens/s live, load {seed}", live, view.generation_tps_1s, 0.4, " /s")
-    window = [ttft for told, ttft in truth.ttfts if at - 60.0 < told <= at]
+    window = [ttft for came, ttft in truth.ttfts if at - 60.0 < came <= at]
     yield relative(
         AREA,
         f"TTFT mean over 60 s, load {seed}",

@@ -63,7 +63,7 @@ class Trend:
 
 
 def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
-    """Return how `series` changed up to `end`; None where that cannot be told from drift-free memory.
+    """Return how `series` changed up to `end`; None where drift-free memory changes as much.
 
     `interval_s` is the time between two samples: with slow sampling the slots have to be longer.
     """
@@ -130,7 +130,7 @@ def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
 
 
 def _stretches(series: Series, slot_s: float) -> list[list[_Point]]:
-    """Give mean time and mean value of each slot, in stretches that a missing sample or slot parts."""
+    """Return mean time and mean value of each slot, in stretches between missing samples or slots."""
     stretches: list[list[_Point]] = []
     times = values = 0.0
     count, slot, broken = 0, -math.inf, True
@@ -156,7 +156,7 @@ def _add(stretches: list[list[_Point]], point: _Point, *, new: bool) -> None:
 
 
 def headroom(found: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
-    """Give how headroom (a trend in GiB) changes and when it reaches `limit_bytes`, the critical limit."""
+    """Return how headroom (a trend in GiB) changes and when it reaches `limit_bytes`, the critical limit."""
     limit = None if limit_bytes is None else round(limit_bytes)
     if found is None:
         return Headroom(limit_bytes=limit)
