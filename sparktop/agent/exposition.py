@@ -256,6 +256,11 @@ _WHOLE: tuple[_Figure[NodeSample], ...] = (
         lambda one: len(one.gpus) if one.gpus or one.gpu_note is None else None,
     ),
     _Figure(
+        "gpus_lost",
+        "GPUs that the driver calls lost or in need of a reset.",
+        lambda one: len(one.gpus_lost) if one.gpus or one.gpus_lost or one.gpu_note is None else None,
+    ),
+    _Figure(
         "processes", "Processes of the machine.", lambda one: one.processes.count if one.processes else None
     ),
 )

@@ -183,7 +183,14 @@ def test_what_is_not_known_has_no_series() -> None:
         1.0, gpus=(GpuReading(0, temperature_c=math.nan),), network=(NetworkReading("x", "other"),)
     )
     found = text_values(nothing, NodeIdentity())
-    assert {name for name, _ in found} == {"info", "simulated", "gpus", "gpu_info", "network_info"}
+    assert {name for name, _ in found} == {
+        "info",
+        "simulated",
+        "gpus",
+        "gpus_lost",
+        "gpu_info",
+        "network_info",
+    }
     assert not [value for value in found.values() if math.isnan(value)]
     whole = text_values(big_sample())
     assert key("gpu_throttled_ratio", gpu="0", reason="sync boost") not in whole
