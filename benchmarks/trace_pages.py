@@ -1,4 +1,8 @@
-"""Recorded loads as the /metrics pages of two vLLM servers: captured pages with the figures of a trace."""
+"""Recorded loads as the /metrics pages of two vLLM servers: captured pages with the figures of a trace.
+
+The recordings hold gauges and generated tokens only. Finished requests are therefore left off the page: made
+up from tokens, they would move while requests run and look like arrivals that never were.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from pathlib import Path
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 ANSWER_TOKENS = 64
-"""Tokens of an answer: traces hold no finished requests, so they are counted from the generated tokens."""
+"""Tokens of an answer, for the histograms of lives and lengths, whose counts nobody takes for arrivals."""
 ALARM, FINE, QUIET = ("oscillating",), ("balanced", "unknown"), ("idle", "unknown")
 RIGHT: Mapping[str, tuple[str, ...]] = {
     "leastbusy-c16": ALARM,
@@ -60,7 +64,6 @@ class Trace:
             "vllm:num_requests_waiting": waiting,
             "vllm:num_requests_waiting_by_reason|capacity": waiting,
             "vllm:generation_tokens_total": made,
-            "vllm:request_success_total|length": ended,
             "vllm:e2e_request_latency_seconds_sum": ended * self.life_s,
             "vllm:e2e_request_latency_seconds_count": ended,
             "vllm:request_generation_tokens_sum": ended * ANSWER_TOKENS,
@@ -86,12 +89,14 @@ def template() -> tuple[tuple[str, str | None], ...]:
     page = (DATA / "vllm-0.32" / "t009.prom").read_text(encoding="utf-8")
     figure = re.compile(
         r"^(vllm:(?:num_requests_running|num_requests_waiting|num_requests_waiting_by_reason"
-        r"|generation_tokens_total|request_success_total|(?:e2e_request_latency_seconds"
+        r"|generation_tokens_total|(?:e2e_request_latency_seconds"
         r"|request_generation_tokens)_(?:bucket|sum|count)))(\{[^}]*\}) .*$"
     )
     parts: list[tuple[str, str | None]] = []
     text = ""
     for line in page.splitlines():
+        if line.startswith("vllm:request_success_total"):
+            continue
         found = figure.match(line)
         key = None if found is None else _key(found[1], found[2])
         if found is None or key is None:
@@ -107,11 +112,9 @@ def _key(name: str, labels: str) -> str | None:
     if name.endswith("_bucket"):
         edge = re.search(r'le="([^"]+)"', labels)
         return None if edge is None else f"{name.removesuffix('_bucket')}<{edge[1].replace('+', '')}"
-    for wanted in ("capacity", "length"):
-        if f'="{wanted}"' in labels:
-            return f"{name}|{wanted}"
-    kept = name in {"vllm:request_success_total", "vllm:num_requests_waiting_by_reason"}
-    return None if kept else name
+    if name == "vllm:num_requests_waiting_by_reason":
+        return f"{name}|capacity" if '="capacity"' in labels else None
+    return name
 
 
 @cache
