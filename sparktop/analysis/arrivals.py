@@ -3,7 +3,11 @@
 Loads say it late and blurred: what random routing does to them depends on the servers' pace. Who got how many
 of the requests of a moment does not: under random routing each is a toss of its own, whatever the servers do,
 so the spread of these counts is that of multinomial chance. A router on old counts sends all of a moment the
-same way.
+same way, past an even split.
+
+Up to an even split it is right to: a backend that was drained, cooled down or joined late has nothing, and
+least-busy on fresh counts sends it everything until it has as much as the others. Such a piece is no herd,
+and a backend that stays empty and gets nothing while others do is away: it has no part in that piece.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from sparktop.analysis.convoys import chi_squared_tail
@@ -27,6 +32,8 @@ _FEWEST_PIECES = 8
 _FEWEST_IN_A_PIECE = 2
 _HERD_CHANCE = 0.05
 """Of a piece, from which on it counts as a herd."""
+_BEYOND_EVEN = 1.25
+"""Times the mean load of the backends there, and one request more: a herd ends with at least as much."""
 _LEFT_OUT = 1 / 8
 """Of the pieces, the most uneven: a cold burst is one herd, however large, and no swing."""
 
@@ -47,43 +54,97 @@ def find_herds(
     if pieces < _FEWEST_PIECES:
         return None
     edges = [end_s - (pieces - index) * piece_s for index in range(pieces + 1)]
-    return _weigh([_between(track, edges) for track in tracks], piece_s)
+    return _weigh([_Column(_between(track, edges), _at(track, edges)) for track in tracks], piece_s)
 
 
-def _weigh(columns: Sequence[Sequence[float]], piece_s: float) -> Arrivals | None:
-    """Weigh the counts of each backend in each piece."""
-    totals = [sum(row) for row in zip(*columns, strict=True)]
-    used = [index for index, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
-    whole = [sum(column[index] for index in used) for column in columns]
-    requests = sum(whole)
-    if len(used) < _FEWEST_PIECES or min(whole) <= 0:
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One backend: the requests that came in each piece, and its load at each edge, one more."""
+
+    came: Sequence[float]
+    loads: Sequence[float]
+
+    def away(self, piece: int) -> bool:
+        """True for a piece in which it was empty at both ends and got nothing."""
+        return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
+
+
+def _weigh(columns: Sequence[_Column], piece_s: float) -> Arrivals | None:
+    """Weigh the counts of each backend in each piece against those of all that are there."""
+    here: dict[int, list[int]] = {}
+    for piece in range(len(columns[0].came)):
+        there = [index for index, column in enumerate(columns) if not column.away(piece)]
+        came = sum(columns[index].came[piece] for index in there)
+        if len(there) > 1 and came >= _FEWEST_IN_A_PIECE:
+            here[piece] = there
+    if len(here) < _FEWEST_PIECES:
         return None
-    parts = [one / requests for one in whole]
-    squares: list[float] = []
+    parts = _parts(columns, here)
+    if parts is None:
+        return None
+    squares: list[tuple[float, int]] = []
     leaders: list[int] = []
     herds = 0
-    for index in used:
-        apart = [column[index] - part * totals[index] for column, part in zip(columns, parts, strict=True)]
-        square = sum(one * one / (part * totals[index]) for one, part in zip(apart, parts, strict=True))
-        squares.append(square)
-        if chi_squared_tail(square, len(columns) - 1) <= _HERD_CHANCE:
+    for piece, there in here.items():
+        total, whole = sum(columns[one].came[piece] for one in there), sum(parts[one] for one in there)
+        evenly = {one: parts[one] / whole * total for one in there}
+        apart = {one: columns[one].came[piece] - evenly[one] for one in there}
+        square = sum(apart[one] ** 2 / evenly[one] for one in there)
+        squares.append((square, len(there) - 1))
+        most = max(apart.values())
+        # Where two got as many the order of backends must not decide.
+        first = [one for one in there if apart[one] == most]
+        if chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE and _is_past_even(
+            [columns[one].loads[piece + 1] for one in there], columns[first[0]].loads[piece + 1]
+        ):
             herds += 1
-            # Where two got as many the order of backends must not decide.
-            if apart.count(max(apart)) == 1:
-                leaders.append(apart.index(max(apart)))
+            leaders += first if len(first) == 1 else ()
     by_leader = sorted(Counter(leaders).values(), reverse=True)
-    kept = sorted(squares)[: len(squares) - math.ceil(_LEFT_OUT * len(squares))]
-    each = len(columns) - 1
+    freedom = sum(each for _, each in squares)
+    kept = sorted(squares, key=lambda one: one[0] / one[1])[
+        : len(squares) - math.ceil(_LEFT_OUT * len(squares))
+    ]
     return Arrivals(
-        requests=round(requests),
-        pieces=len(used),
+        requests=round(sum(columns[one].came[piece] for piece, there in here.items() for one in there)),
+        pieces=len(here),
         piece_s=piece_s,
         # The parts are taken from these very pieces: that costs one degree of freedom for each but one.
-        spread=sum(squares) / ((len(squares) - 1) * each),
+        spread=sum(square for square, _ in squares) / (freedom - (len(columns) - 1)),
         herds=herds,
         least_herds=by_leader[1] if len(by_leader) > 1 else 0,
-        chance=chi_squared_tail(sum(kept), len(kept) * each),
+        chance=chi_squared_tail(sum(square for square, _ in kept), sum(each for _, each in kept)),
     )
+
+
+def _parts(columns: Sequence[_Column], here: Mapping[int, Sequence[int]]) -> list[float] | None:
+    """Return the part of the requests that each backend got while it was there; None if one got nothing.
+
+    Relative: those of the backends there in a piece are divided by their sum.
+    """
+    parts: list[float] = []
+    for index, column in enumerate(columns):
+        pieces = [piece for piece, there in here.items() if index in there]
+        came = sum(columns[one].came[piece] for piece in pieces for one in here[piece])
+        own = sum(column.came[piece] for piece in pieces)
+        if own <= 0:
+            return None
+        parts.append(own / came)
+    return parts
+
+
+def _is_past_even(loads: Sequence[float], load: float) -> bool:
+    mean = sum(loads) / len(loads)
+    return load >= max(_BEYOND_EVEN * mean, mean + 1)
+
+
+def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
+    """Return the load at the last look up to each edge; at the first look for an edge before it."""
+    waiting = track.waiting or [0.0] * len(track.times_s)
+    found: list[float] = []
+    for edge in edges:
+        index = max(0, bisect_right(track.times_s, edge) - 1)
+        found.append(track.running[index] + waiting[index])
+    return found
 
 
 def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:

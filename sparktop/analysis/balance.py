@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sparktop.analysis import balance_limits as limits
 from sparktop.analysis import balance_words
@@ -23,6 +23,7 @@ from sparktop.analysis.balance_rules import (
     Figures,
     arrives_in_herds,
     convoys_alternate,
+    gets_nothing,
     is_even,
     is_mutual,
     is_uneven,
@@ -42,10 +43,11 @@ from sparktop.analysis.dispersion import (
     skew,
     starved_shares,
 )
+from sparktop.analysis.group_pace import GroupPace, full_slots, group_pace
 from sparktop.analysis.lead import follow_lead, follow_turns, lead_margin
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.periodicity import find_swing
-from sparktop.analysis.step_time import fit_step_time, variance_factor
+from sparktop.analysis.step_time import variance_factor
 from sparktop.analysis.swing_score import SCORE_LIMIT, swing_score
 from sparktop.model.balance import Balance, BalanceWord, StepTime, Swing
 
@@ -71,6 +73,8 @@ class GroupLoad:
     """How the router says that it chooses."""
     step_time: StepTime | None = None
     """Of an earlier window, for one whose batches do not vary enough."""
+    step_times: Mapping[str, StepTime] = field(default_factory=dict)
+    """By backend, of an earlier window, where backends differ in speed."""
     router: str | None = "router"
     """The name of what distributes the requests; None if no router is known: then the word only describes."""
 
@@ -97,6 +101,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     words, why = _words(figures)
     if (
         BalanceWord.UNEVEN in words
+        and not gets_nothing(figures)
         and figures.mean_total >= limits.MANY
         and not _holds_longer(figures, now_s)
     ):
@@ -110,19 +115,19 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
     mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
     slots = loaded_slots(grid, fewest_requests(count))
+    newest_s = max(track.times_s[-1] for track in grid.tracks)
     enough = bool(known) and len(slots) >= limits.LOADED_SHARE * len(known)
     counted = slots if enough else [slot for slot in known if grid.totals[slot] > 0]
-    since_s = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
-    step = fit_step_time(grid.tracks, since_s) or load.step_time
+    pace = group_pace(grid.tracks, newest_s - grid.span_s, GroupPace(load.step_time, load.step_times))
     typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
-    slots_each = [track.slots for track in grid.tracks if track.slots]
-    factor = variance_factor(typical, count, step, min(slots_each) if len(slots_each) == count else None)
+    slots_each = [one for one in map(full_slots, grid.tracks) if one]
+    factor = variance_factor(typical, count, pace.usual, min(slots_each) if slots_each else None)
     spread = dispersion(grid, counted)
     convoys = find_convoys(grid, known)
     if enough and spread is not None and convoys is not None and limits.comes_and_goes(convoys):
         spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
-    starved = starved_shares(grid, counted)
+    starved = starved_shares(grid, counted, load.e2e_s)
     return Figures(
         load=load,
         grid=grid,
@@ -130,23 +135,19 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
         slots=counted,
         mean_total=mean_total,
         enough=enough,
-        step=step,
+        pace=pace,
         factor=factor,
         z=z,
         lead=follow_lead(grid, counted, lead_margin(typical, count, factor)),
         turns=follow_turns(grid, counted),
         swing=_scored(find_swing(grid, known, load.e2e_s), z, count),
-        arrivals=find_herds(
-            grid.tracks,
-            max(track.times_s[-1] for track in grid.tracks),
-            grid.span_s,
-            grid.step_s,
-            load.e2e_s,
-        ),
+        arrivals=find_herds(grid.tracks, newest_s, grid.span_s, grid.step_s, load.e2e_s),
         convoys=convoys,
         starved=starved.shares,
         starved_any=starved.anyone,
-        lost=lost_share(grid, counted, step),
+        away=starved.away_s,
+        away_any=starved.anyone_or_away,
+        lost=lost_share(grid, counted, pace.common),
         skew=skew(grid, counted),
     )
 
@@ -174,7 +175,7 @@ def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
         return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
     if figures.enough and starves(figures):
         words.append(BalanceWord.STARVED)
-    if figures.enough and is_uneven(figures):
+    if figures.enough and (is_uneven(figures) or gets_nothing(figures)):
         words.append(BalanceWord.UNEVEN)
     if words or figures.enough or is_even(grid):
         return words or [BalanceWord.BALANCED], None
@@ -197,7 +198,6 @@ def _holds_longer(figures: Figures, now_s: float) -> bool:
 def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> Balance:
     grid, lead, found = figures.grid, figures.lead, figures.skew
     names = tuple(track.name for track in grid.tracks)
-    judged = words[0] is not BalanceWord.UNKNOWN
     some = bool(figures.slots)
     result = Balance(
         group=figures.load.group,
@@ -211,11 +211,13 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         needed_s=figures.needed_s,
         sample_hz=1 / grid.step_s,
         samples_percent=100 * min(grid.present),
+        looks_apart_ms=1000 * grid.skew_s,
         mean_total=figures.mean_total,
         mean_load=dict(zip(names, map(_mean, grid.loads), strict=True)),
         dispersion_z=figures.z,
         variance_factor=figures.factor,
-        step_time=figures.step,
+        step_time=figures.pace.common,
+        step_times=dict(figures.pace.own),
         period_s=_period(figures) if words[0] is BalanceWord.OSCILLATING else None,
         lead_margin=lead.margin if some else None,
         lead_changes=lead.changes if some else None,
@@ -224,6 +226,7 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         starved_percent={
             name: 100 * share for name, share in zip(names, figures.starved, strict=True) if some
         },
+        away_s={name: seconds for name, seconds in zip(names, figures.away, strict=True) if seconds},
         free_slot_percent=_percent(free_slot_share(grid)),
         lost_percent=_percent(figures.lost),
         skew=found.mean if found else None,
@@ -239,7 +242,7 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
     reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads_alternate(figures))
     if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or rhythm_says_most(figures)):
         reasons = (_other_swing(figures, result), *reasons[1:])
-    cause, hint = balance_words.advice(result, figures.load, grid) if judged else (None, None)
+    cause, hint = balance_words.advice(result, figures.load, grid)
     result = replace(result, reasons=reasons, cause=cause, hint=hint)
     return result if result.router is not None or not result.word.bad else _description(result, grid)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparktop.analysis import balance_limits as limits
 from sparktop.analysis.dispersion import Skew
+from sparktop.analysis.group_pace import GroupPace
 from sparktop.analysis.lead import Lead, Turns
 from sparktop.analysis.load_grid import LoadGrid
 from sparktop.analysis.swing_score import turn
-from sparktop.model.balance import Arrivals, Convoys, StepTime, Swing
+from sparktop.model.balance import Arrivals, Convoys, Swing
 
 if TYPE_CHECKING:  # it imports this module
     from sparktop.analysis.balance import GroupLoad
@@ -30,7 +31,7 @@ class Figures:
     mean_total: float
     enough: bool
     """True when it has, in half of the window."""
-    step: StepTime | None
+    pace: GroupPace
     factor: float
     z: float | None
     lead: Lead
@@ -40,6 +41,10 @@ class Figures:
     convoys: Convoys | None
     starved: Sequence[float]
     starved_any: float
+    away: Sequence[float]
+    """Seconds for which each backend was empty, in stretches of two lives of a request and more."""
+    away_any: float
+    """Share of time in which one starved or was away while another had more than enough."""
     lost: float | None
     skew: Skew | None
 
@@ -110,6 +115,7 @@ def has_rhythm(figures: Figures) -> bool:
         swing.relative_rms >= limits.RHYTHM_RMS
         and moves_enough(figures)
         and turn(swing) >= limits.RHYTHM_TURN
+        and figures.grid.skew_s <= limits.LOOKS_APART_SHARE * (swing.period_s or 0.0)
         and swing.score
         >= limits.least_score(
             figures.mean_total,
@@ -141,6 +147,7 @@ def convoys_alternate(figures: Figures) -> bool:
     return (
         found is not None
         and swing is not None
+        and figures.grid.skew_s <= limits.LOOKS_APART_S
         and swing.relative_rms >= limits.CONVOY_RMS
         and min(found.full_times, found.part_times) >= limits.CONVOY_TIMES
         and found.least_leads >= limits.CONVOY_LEADS
@@ -178,6 +185,16 @@ def starves(figures: Figures) -> bool:
         and figures.lost >= limits.STARVED_LOSS
         and figures.z is not None
         and figures.z >= limits.STARVED_Z
+    )
+
+
+def gets_nothing(figures: Figures) -> bool:
+    """Say whether a backend starves only because it gets nothing at all: drained, or not in the router yet.
+
+    Such a backend has no share, so nothing starves; with it gone the others cannot be even.
+    """
+    return (
+        any(figures.away) and not starves(figures) and starves(replace(figures, starved_any=figures.away_any))
     )
 
 

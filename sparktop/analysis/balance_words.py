@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sparktop.analysis.balance_limits import are_herds
+from sparktop.analysis.balance_limits import SKEW, STEADY, are_herds
 from sparktop.analysis.dispersion import fewest_requests
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
@@ -27,6 +27,9 @@ _ONE_LENGTH = 0.1
 _FLAT_S = 120.0
 _COLD_SHARE = 0.85
 _STUCK_S = 40.0
+_UNKNOWN_FAILURES = (
+    "look for cooldowns in the router's log, since its failures are not counted here; without any, "
+)
 _NO_ROUTER = (
     "no router is known to distribute their requests; if one does, list it with its backends under "
     "[[routers]] in sparktop.toml, and its balance is judged"
@@ -80,10 +83,12 @@ def reasons(
         said.append(
             _swap(result, load) if long and len(grid.loads) == _PAIR else _rhythm(result, load, long=long)
         )
-    if BalanceWord.UNEVEN in holding:
-        said.append(_uneven(result))
+    if BalanceWord.UNEVEN in holding and result.skew is not None:
+        steady = result.skew >= SKEW and (result.steadiness or 0.0) >= STEADY
+        said += [_uneven(result)] if steady or not result.away_s else []
+    said += _away(result) if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE} else []
     if word.bad:
-        said += _price(result)
+        said += [*_price(result), *_unlike(result)]
     if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         said += _free_slot(result.free_slot_percent)
     return (*said, *_absent(grid))
@@ -110,6 +115,18 @@ def _price(result: Balance) -> list[str]:
     if result.dispersion_z is not None and result.word_now is not BalanceWord.UNEVEN:
         said.append(f"the loads lie {_times(result.dispersion_z)} as far apart as random routing puts them")
     return said
+
+
+def _unlike(result: Balance) -> list[str]:
+    """Say that backends differ in speed, so that an even split is not the best one."""
+    batch = (result.mean_total or 0.0) / max(1, len(result.backends))
+    times = {name: step.base_s + step.per_request_s * batch for name, step in result.step_times.items()}
+    if len(times) < _PAIR:
+        return []
+    slow, fast = max(times, key=times.__getitem__), min(times, key=times.__getitem__)
+    ratio = _times(times[slow] / times[fast])
+    said = f"{slow} takes {ratio} as long as {fast} for a step of the same batch"
+    return [f"{said}; what is lost against the best split is not known"]
 
 
 def _free_slot(percent: float | None) -> list[str]:
@@ -205,6 +222,15 @@ def _lifetimes(result: Balance, load: GroupLoad) -> str:
     return f" ≈ {ratio:.0f} × E2E" if abs(ratio - round(ratio)) < 0.1 else f" ≈ {ratio:.1f} × E2E"  # noqa: PLR2004 - near a whole
 
 
+def _away(result: Balance) -> list[str]:
+    """Say which backends had no request at all for two lives of a request and more."""
+    return [
+        f"{name} had no request for {_span(seconds)}: drained, cooling down or not in the router's list"
+        for name, seconds in result.away_s.items()
+        if seconds >= _WORTH_SAYING_PERCENT / 100 * result.window_s
+    ]
+
+
 def _uneven(result: Balance) -> str:
     name, skew = result.skew_backend, result.skew or 0.0
     loads = " · ".join(f"{one} {_count(value)}" for one, value in result.mean_load.items())
@@ -225,6 +251,8 @@ def _starved(result: Balance) -> list[str]:
 
 def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
     """Give the most likely cause and what to try; None for both where nothing shows the cause."""
+    if result.word_now is BalanceWord.UNKNOWN:
+        return None, None
     stuck = _stuck(grid)
     if stuck is not None:
         return (
@@ -267,10 +295,12 @@ def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str 
 
 def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
     """Judge, where nothing failed, whether requests move together, or are sent together."""
-    if load.strategy in _BLIND or any(track.errors != 0 for track in grid.tracks):
+    if load.strategy in _BLIND:
         return None, None
     advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
     hint = "try simple-shuffle or round-robin" + (advice_two if len(grid.loads) == _PAIR else "")
+    if any(track.errors is None for track in grid.tracks):
+        return None, _UNKNOWN_FAILURES + hint
     low, high = _LIKE_LIFETIMES
     alike = load.length_variation is not None and load.length_variation <= _ONE_LENGTH
     if alike and load.e2e_s and result.period_s and low <= result.period_s / load.e2e_s <= high:

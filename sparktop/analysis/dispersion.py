@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, groupby
 from operator import le, mul, sub, truediv
 
+from sparktop.analysis.group_pace import full_slots
 from sparktop.analysis.load_grid import LoadGrid, picker
 from sparktop.analysis.step_time import throughput
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
 """Of its share: a backend with no more has next to nothing to do."""
+AWAY_LIVES = 2.0
 _FULL = 1.5
 """Times its share: another with more could give some away."""
 
@@ -60,16 +62,22 @@ class Starved:
     """By backend."""
     anyone: float
     """Of at least one of them."""
+    away_s: tuple[float, ...]
+    """By backend: how long it was empty, in stretches of two lives and more. No part of `shares`."""
+    anyone_or_away: float
+    """Share of time in which at least one starved or was away."""
 
 
-def starved_shares(grid: LoadGrid, slots: Sequence[int]) -> Starved:
+def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = None) -> Starved:
     """Measure starvation over `slots`.
 
     Next to nothing is one request, or a tenth of its share if that is more; more than enough is a queue, or
-    half as much again as its share.
+    half as much again as its share. A backend that stays empty for two lives of a request (`life_s`) is away:
+    drained, or not in the router yet. After a cold burst one is empty for about one life.
     """
     if not slots:
-        return Starved(tuple(0.0 for _ in grid.loads), 0.0)
+        nothing = tuple(0.0 for _ in grid.loads)
+        return Starved(nothing, 0.0, nothing, 0.0)
     pick = picker(grid, slots)
     totals = pick(grid.totals)
     least = {
@@ -80,9 +88,29 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int]) -> Starved:
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
     generous = _where_one_is_full(grid, set().union(*hungry))
+    away = [_empty_stretches(grid, column, life_s) for column in grid.loads]
+    starving = [generous.intersection(one) - gone for one, gone in zip(hungry, away, strict=True)]
     return Starved(
-        tuple(len(generous.intersection(one)) / len(slots) for one in hungry), len(generous) / len(slots)
+        shares=tuple(len(one) / len(slots) for one in starving),
+        anyone=len(set().union(*starving)) / len(slots),
+        away_s=tuple(len(gone) * grid.step_s for gone in away),
+        anyone_or_away=len(generous) / len(slots),
     )
+
+
+def _empty_stretches(grid: LoadGrid, column: Sequence[float], life_s: float | None) -> set[int]:
+    """Return the slots of all stretches of two lives and more without a request, while others have some."""
+    found: set[int] = set()
+    if life_s is None or 0 not in column:
+        return found
+    least, begin = AWAY_LIVES * life_s / grid.step_s, 0
+    alone = [load == 0 and total > 0 for load, total in zip(column, grid.totals, strict=True)]
+    for empty, run in groupby(alone):
+        end = begin + sum(1 for _ in run)
+        if empty and end - begin >= least:
+            found.update(range(begin, end))
+        begin = end
+    return found
 
 
 def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
@@ -127,9 +155,10 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> f
     made = best = 0.0
     evenly: dict[tuple[float, int | None], float] = {}
     for track, column, share in zip(grid.tracks, grid.loads, grid.shares, strict=True):
-        makes = throughput(step, track.slots)
+        slots_of = full_slots(track)
+        makes = throughput(step, slots_of)
         made += share / mean * _total_of(makes, pick(column))
-        key = (share, track.slots)
+        key = (share, slots_of)
         if key not in evenly:
             evenly[key] = share / mean * _total_of(makes, even[share])
         best += evenly[key]

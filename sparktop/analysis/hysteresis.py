@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,6 +29,8 @@ class BalanceWatch:
         self._judged_at_s: float | None = None
         self.step_time: StepTime | None = None
         """The newest that was found: for windows whose batches do not vary, of which a flat load is one."""
+        self.step_times: Mapping[str, StepTime] = {}
+        """The same by backend, where they differ in speed."""
 
     def due(self, at_s: float) -> bool:
         """True when the group should be judged again; half a second early is in time (monotonic seconds)."""
@@ -39,7 +42,8 @@ class BalanceWatch:
         The change is None while the announced word stays.
         """
         self._judged_at_s = at_s
-        self.step_time = balance.step_time or self.step_time
+        if balance.step_time or balance.step_times:
+            self.step_time, self.step_times = balance.step_time, balance.step_times
         self._recent.append(balance.word_now)
         before, after = self._word, self._next()
         if self._since is None or after is not before:

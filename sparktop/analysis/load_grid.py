@@ -104,6 +104,8 @@ class LoadGrid:
     """Share of each backend's slots that hold a sample, 0 to 1."""
     totals: list[float]
     """Requests in the group by slot; NaN where too many backends are missing."""
+    skew_s: float = 0.0
+    """How far apart the samples of one slot are, oldest to newest: the upper quartile of recent slots."""
 
 
 def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
@@ -181,7 +183,18 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
         ),
         present=tuple(1 - column.count(-1) / count for column in columns),
         totals=_fill(loads, shares),
+        skew_s=_skew_s([one.times for one in here], columns),
     )
+
+
+def _skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
+    """Return the upper quartile of newest less oldest sample over the last slots that have all samples."""
+    spreads: list[float] = []
+    for row in zip(*(column[-_ENOUGH_STEPS:] for column in columns), strict=True):
+        if min(row) >= 0:
+            at = [each[index] for each, index in zip(times, row, strict=True)]
+            spreads.append(max(at) - min(at))
+    return sorted(spreads)[3 * len(spreads) // 4] if spreads else 0.0
 
 
 def _points(track: LoadTrack, since_s: float, now_s: float) -> _Points:

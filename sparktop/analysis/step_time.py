@@ -44,12 +44,21 @@ def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | Non
     for track in tracks:
         most = max(FEWEST_PAIRS, _MOST_PAIRS // len(tracks))
         pairs += _steady_pairs(track, since_s, most, track.weight / mean)
-    if len(pairs) < FEWEST_PAIRS:
-        return None
-    batches = [batch for batch, _ in pairs]
-    if max(batches) < SMALLEST_SPAN * min(batches):
-        return None
-    points = _binned(pairs)
+    return fit_line(points_of(pairs), len(pairs))
+
+
+def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
+    """Return batch and step time of steady samples of one of so many backends, in their order."""
+    return _steady_pairs(track, since_s, max(FEWEST_PAIRS, _MOST_PAIRS // backends), 1.0)
+
+
+def points_of(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the medians of batches of like size, ascending; none from too few samples."""
+    return _binned(pairs) if len(pairs) >= FEWEST_PAIRS else []
+
+
+def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
+    """Return Theil and Sen's line through points by ascending batch; None if they span less than 2 to 1."""
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
         return None
     slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2)]
@@ -59,7 +68,7 @@ def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | Non
         # Steps that cost nothing but requests: through the origin, nearly.
         slope = median(y / x for x, y in points)
         base = slope
-    return StepTime(base_s=base, per_request_s=slope, pairs=len(pairs))
+    return StepTime(base_s=base, per_request_s=slope, pairs=pairs)
 
 
 def _steady_pairs(track: LoadTrack, since_s: float, most: int, speed: float) -> list[Pair]:

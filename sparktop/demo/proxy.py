@@ -19,6 +19,7 @@ from sparktop.demo.visitors import MARK, MARKED, Visitors
 from sparktop.model.text import clean
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import Router
+from sparktop.sources.router_counts import FAILED_REQUESTS, FAILURES
 
 VERSION = "1.106.2+simulated"
 _RETRIES = 2
@@ -86,6 +87,8 @@ class Proxy:
         self._random = random.Random(seed)  # noqa: S311
         self._clock = clock
         self._calls = count(1)
+        self._failures = [0] * len(self._upstreams)
+        self._refusals = 0
         self._session: aiohttp.ClientSession | None = None
 
     def application(self) -> web.Application:
@@ -102,6 +105,7 @@ class Proxy:
         for path in ("/model/info", "/v1/model/info"):
             app.router.add_get(path, self._model_info)
         app.router.add_get("/router/settings", self._settings)
+        app.router.add_get("/metrics/", self._metrics)
         return app
 
     async def _sessions(self, _: web.Application) -> AsyncIterator[None]:
@@ -204,6 +208,7 @@ class Proxy:
         """Tell the router how a request went; only the first word counts."""
         if not attempt.settled:
             attempt.settled = True
+            self._failures[attempt.backend] += ok is False
             self._router.ended(attempt.backend, self._clock(), ok=ok, status=status)
 
     def _told(self, attempt: _Attempt) -> dict[str, str]:
@@ -220,7 +225,15 @@ class Proxy:
             "x-litellm-attempted-fallbacks": "0",
         }
 
+    async def _metrics(self, _: web.Request) -> web.Response:
+        """Answer as LiteLLM's prometheus callback does: failed answers by deployment, and own refusals."""
+        pairs = zip(self._upstreams, self._failures, strict=True)
+        lines = [f'{FAILURES}{{model_id="{upstream.id}"}} {failed}' for upstream, failed in pairs]
+        refused = f'{FAILED_REQUESTS}{{exception_class="RouterRateLimitError"}} {self._refusals}'
+        return web.Response(text="\n".join((*lines, refused, "")))
+
     def _full(self) -> web.Response:
+        self._refusals += 1
         cooling = [self._upstreams[one].id for one in sorted(self._router.cooling(self._clock()))]
         message = (
             "No deployments available for selected model, Try again in 5 seconds. "

@@ -120,7 +120,7 @@ class Arrivals:
     """χ² of the counts against the backends' parts of the window, over its degrees of freedom: 1 by chance,
     near 0 where they are dealt in turn."""
     herds: int
-    """Pieces of which one backend got far more than its part."""
+    """Pieces of which one backend got far more than its part, and held more than an even split at the end."""
     least_herds: int
     """Herds of the backend that got second most of them: 0 where all go to the same one."""
     chance: float
@@ -176,7 +176,9 @@ class Balance:
     variance_factor: float | None = None
     """How much wider than binomial random routing is here, because a full server takes longer steps."""
     step_time: StepTime | None = None
-    """None where the samples do not tell; then the factor is 1 and no loss is estimated."""
+    """None where the samples do not show it, or backends differ; with neither no loss is known."""
+    step_times: Mapping[str, StepTime] = field(default_factory=dict)
+    """By backend, where they differ in speed."""
     period_s: float | None = None
     """Of the swing, where one is said."""
     lead_margin: float | None = None
@@ -193,10 +195,20 @@ class Balance:
     """Median time between changes of the lead."""
     starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Share of time by backend with next to nothing to do while another had more than its share."""
+    away_s: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
+    """Seconds by backend without a single request, in stretches of two lives of a request and more.
+
+    Only of those with any: they are drained, cooling down or not in the router yet, and do not count as
+    starved.
+    """
     free_slot_percent: float | None = None
     """Share of time in which one had a free slot and no queue while another's requests waited."""
     lost_percent: float | None = None
-    """Throughput that the same requests would have made if spread evenly, and did not."""
+    """1 - what was generated / what the best split of the same requests would have made at every moment.
+
+    By the step time measured here: of alike backends the best split is the even one. None where backends
+    differ in speed, where no step time is known, and where no router is.
+    """
     skew: float | None = None
     """Mean of (load - share) / share of the backend that is furthest above its share."""
     skew_backend: str | None = None
@@ -228,6 +240,8 @@ class Balance:
     """How the router in front says that it chooses, or the config's label."""
     sample_skew_ms: float | None = None
     """Newest minus oldest sample of one look at all backends; the median of the last looks."""
+    looks_apart_ms: float | None = None
+    """The same by slot, upper quartile of the last 64: what the rules for convoys and rhythms are held to."""
     lanes_of: str | None = None
     """The server whose lanes were judged; then `backends` are its name, a slash and the lane's."""
     reasons: tuple[str, ...] = ()

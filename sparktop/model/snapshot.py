@@ -141,6 +141,8 @@ class BackendView:
     url: str
     group: str
     """Backends of one group serve the same model behind one router and share a scale."""
+    role: str | None = None
+    """"prefill" or "decode" where its token counters show that it does only that; else None."""
     state: BackendState = BackendState.CONNECTING
     state_rule: str = "no answer yet"
     """The rule that gave the state, in words with its numbers."""

@@ -89,6 +89,7 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
         ),
         _size(balance.swing, limits.RHYTHM_RMS),
         _moving(balance),
+        _looks_apart(balance, None if swing.period_s is None else limits.LOOKS_APART_SHARE * swing.period_s),
         _mutual(balance.swing),
         Check(
             "requests",
@@ -149,7 +150,19 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
             "by chance: how likely random routing makes the two spreads differ so",
         ),
         _size(balance.swing, limits.CONVOY_RMS),
+        _looks_apart(balance, limits.LOOKS_APART_S),
         _mutual(balance.swing),
+    )
+
+
+def _looks_apart(balance: Balance, limit_s: float | None) -> Check:
+    apart_ms = balance.looks_apart_ms
+    return Check(
+        "looks apart",
+        text(apart_ms, ".0f", " ms"),
+        "" if limit_s is None else f"≤ {1000 * limit_s:.0f} ms",
+        None if limit_s is None or apart_ms is None else apart_ms <= 1000 * limit_s,
+        "between the looks at the backends: further apart, a common rise looks like a swing",
     )
 
 

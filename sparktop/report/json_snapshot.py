@@ -123,6 +123,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "model": backend.model,
         "max_model_len": backend.max_model_len,
         "nodes": backend.nodes,
+        "role": backend.role,
         "slots": backend.slots,
         "lanes": [_lane(lane) for lane in backend.lanes],
         "running": _count(backend.running),

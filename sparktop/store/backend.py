@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from sparktop.analysis.roles import Role
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -73,6 +74,8 @@ class BackendTrack:
         """True once it was told that several servers answer at its address."""
         self.step_pace: StepPace | None = None
         """The newest steps against those of the same batch before; None where that cannot be told."""
+        self.role: Role | None = None
+        """Whether it only prefills or only decodes, as its group shows."""
         self.load = LoadLog()
         """Its load at every look, for the balance of its group."""
         self.lanes = LaneLogs()

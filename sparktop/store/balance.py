@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
@@ -21,11 +22,13 @@ from sparktop.model.snapshot import Event, Severity
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.balance_groups import JudgedGroup, Member
 from sparktop.store.load_log import length_variation, median_life_s
+from sparktop.store.router import RouterTrack
 
 LOOKED_AT_S = 3 * EVERY_S
 """Groups count as judged for this long after the last look."""
 MOST_AT_ONCE = 16
 """Backends that are judged in one look, at least one group: a look must not stall the screen."""
+_AFTER_SWEEP_S = 60.0
 _SKEW_LOOKS = 8
 _AFFINITY_PERCENT = 30.0
 """Prefix-cache hits from which on a skew may be wanted."""
@@ -44,10 +47,28 @@ class BalanceBook:
         self._judged_at: dict[str, float] = {}
         self._alerts: dict[str, str] = {}
         """The id of each group's alert that holds."""
+        self._own_load: dict[str, float] = {}
+        """Until when backends and routers carry a sweep of this program, or what it left."""
 
     def regroup(self) -> None:
         """Find the groups anew at the next look: something to watch came or went."""
         self._grouped_at = -math.inf
+
+    @contextmanager
+    def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
+        """Hold no alerts and note no events of groups of these while inside, nor for a minute after it.
+
+        They carry a sweep of this program, whose levels say what the balance was; it is judged and shown.
+        """
+        self._own_load |= dict.fromkeys(names, math.inf)
+        try:
+            yield
+        finally:
+            self._own_load |= dict.fromkeys(names, self._looked_at + _AFTER_SWEEP_S)
+
+    def _is_own_load(self, group: JudgedGroup, at: float) -> bool:
+        names = {group.router_name, *group.backends}
+        return any(at < until for name, until in self._own_load.items() if name in names)
 
     def look(
         self,
@@ -91,12 +112,13 @@ class BalanceBook:
         watch = self._watch(group.name)
         found, change = watch.update(judge_group(group, watch, at), at, now)
         self._found[group.name], self._judged_at[group.name] = found, at
-        self._hold(found, alerts, now)
-        return _event(change, found) if change is not None else None
+        quiet = self._is_own_load(group, at)
+        self._hold(found, alerts, now, quiet=quiet)
+        return _event(change, found) if change is not None and not quiet else None
 
-    def _hold(self, found: Balance, alerts: AlertBook, now: datetime) -> None:
+    def _hold(self, found: Balance, alerts: AlertBook, now: datetime, *, quiet: bool) -> None:
         """Hold an alert while a bad word is announced, with the newest evidence for that word."""
-        alert_id = f"balance:{found.group}:{found.word.value}" if found.bad else None
+        alert_id = f"balance:{found.group}:{found.word.value}" if found.bad and not quiet else None
         before = self._alerts.get(found.group)
         if before is not None and before != alert_id:
             alerts.clear(before)
@@ -124,10 +146,18 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     counted = router.counted(since) if router else None
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
-    # Without cooldowns errors explain no swing.
-    blamed = {} if router and router.cooldowns_disabled else errors
+    blamed = _blamed(errors, [one.name for one in group.members], router, counted)
     tracks = _tracks(group, since, blamed)
-    load = GroupLoad(group.name, tracks, life_s, variation, strategy, watch.step_time, group.router_name)
+    load = GroupLoad(
+        group.name,
+        tracks,
+        life_s,
+        variation,
+        strategy,
+        watch.step_time,
+        watch.step_times,
+        group.router_name,
+    )
     found = judge(load, at)
     if _may_be_uneven(found):
         found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
@@ -142,6 +172,25 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         lanes_of=group.lanes_of,
     )
     return _with_router(_with_affinity(found, group), counted)
+
+
+def _blamed(
+    errors: Mapping[str, float],
+    members: Sequence[str],
+    router: RouterTrack | None,
+    counted: RouterSample | None,
+) -> Mapping[str, float]:
+    """Return the errors that may explain a swing; absent where nobody knows whether there were any.
+
+    Backends do not see what their router counts as their failure (a refused connection, an answer that it
+    broke off), so that none of theirs is only none where the router counts as well. Without cooldowns errors
+    explain no swing.
+    """
+    if router is None:
+        return errors
+    if router.cooldowns_disabled:
+        return dict.fromkeys(members, 0.0)
+    return errors if counted is not None else {name: count for name, count in errors.items() if count}
 
 
 def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparktop.analysis.roles import Role, worker_roles
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.router import Group, RouterTrack, routers_of_groups
@@ -49,6 +51,7 @@ def judged_groups(
 ) -> list[JudgedGroup]:
     """Give the groups of two and more backends, then those of the lanes of servers that are in none.
 
+    Prefill and decode workers of one model are a group each: a request visits one of both.
     `group_of` has each backend's group; backends that are in none yet are absent. `behind` are the backends
     of each router.
     """
@@ -62,20 +65,35 @@ def judged_groups(
         if len(tracks) < 2:  # noqa: PLR2004 - a balance is between two
             continue
         router, group = in_front.get(name, (None, None))
-        groups.append(
-            JudgedGroup(
-                name,
-                tuple(_member(track) for track in tracks),
-                tuple(track.target.name for track in tracks),
-                router=router,
-                deployments=group.deployments if group else None,
+        for title, part in _by_role(name, tracks):
+            groups.append(
+                JudgedGroup(
+                    title,
+                    tuple(_member(track) for track in part),
+                    tuple(track.target.name for track in part),
+                    router=router,
+                    deployments=group.deployments if group else None,
+                )
             )
-        )
-    grouped = {name for group in groups for name in group.backends}
+    grouped = {track.target.name for tracks in members.values() if len(tracks) > 1 for track in tracks}
     groups += [
         _of_lanes(track) for name, track in backends.items() if name not in grouped and track.lanes.logs
     ]
     return groups
+
+
+def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
+    """Yield the group, or each kind of its workers that has two and more; note the role of each backend."""
+    roles = worker_roles({track.target.name: track.load.work(-math.inf) for track in tracks})
+    for track in tracks:
+        track.role = roles.get(track.target.name)
+    if not roles:
+        yield name, tracks
+        return
+    for role in Role:
+        part = [track for track in tracks if track.role is role]
+        if len(part) > 1:
+            yield f"{name} {role.value}", part
 
 
 def _member(track: BackendTrack) -> Member:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sparktop.analysis.load_grid import LoadTrack, load_track
+from sparktop.analysis.roles import Work
 from sparktop.model.engine import Histogram, LaneSample
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import LaneHistory
@@ -19,8 +20,8 @@ LONGEST_S = 600.0
 CAPACITY = 2400
 """Points: the widest window at 4 Hz. With 300 pieces and 120 histograms 200 kB at most."""
 _GAUGES = ("running", "waiting", "generation_tps")
-_COUNTS = ("finished", "failed", "aborted")
-"""Requests since watching began."""
+_COUNTS = ("finished", "failed", "aborted", "prompt_tokens", "generation_tokens")
+"""Requests and tokens since watching began."""
 _ANSWERS, _TOKENS = "answers", "tokens"
 FAILED_REASONS, ABORTED_REASONS = frozenset({"error", "failure"}), frozenset({"abort"})
 """Reasons for which a request ends that are no good end: vLLM's and TGI's."""
@@ -137,6 +138,11 @@ class LoadLog:
                 grown[name] = ends[1] - ends[0]
         return grown
 
+    def work(self, since: float) -> Work:
+        """Return the requests finished and the tokens taken in and generated from `since` on."""
+        counted = self.counted(since)
+        return Work(counted.get("finished"), counted.get("prompt_tokens"), counted.get("generation_tokens"))
+
     def errors(self, since: float) -> float | None:
         """Give the requests that failed from `since` on; None where nobody counts them.
 
@@ -228,6 +234,11 @@ def _counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
         if any(not (FAILED_REASONS | ABORTED_REASONS).isdisjoint(one) for one in reasons):
             told["failed"] = sum(one.get(name, 0.0) for one in reasons for name in FAILED_REASONS)
             told["aborted"] = sum(one.get(name, 0.0) for one in reasons for name in ABORTED_REASONS)
+    tokens = {
+        "prompt_tokens": lane_sum(lanes, lambda lane: lane.prompt_tokens),
+        "generation_tokens": lane_sum(lanes, lambda lane: lane.generation_tokens),
+    }
+    told |= {name: count for name, count in tokens.items() if count is not None}
     answers = [lane.answer_tokens for lane in lanes if lane.answer_tokens is not None]
     if answers:
         told[_ANSWERS] = sum(one.count for one in answers)

@@ -75,7 +75,7 @@ class Store:
         self._placed = False
         """False while something has come that may tell more of where backends run."""
         self._alerts = AlertBook()
-        self._balance = BalanceBook()
+        self.balance = BalanceBook()
         self._events = EventLog()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
@@ -84,7 +84,7 @@ class Store:
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
         """Watch these too; what has a name that is known already among its kind stays as it is."""
         self._placed = False
-        self._balance.regroup()
+        self.balance.regroup()
         for target in targets:
             if isinstance(target, BackendTarget):
                 if target.name not in self._backends:
@@ -102,7 +102,7 @@ class Store:
         tracks = self._tracks(key)
         tracks.pop(key.name, None)
         self._placed = False
-        self._balance.regroup()
+        self.balance.regroup()
         self._alerts.clear_source(key)
 
     def listen(self, hear: Hear) -> Callable[[], None]:
@@ -174,7 +174,7 @@ class Store:
 
     def judged_together(self) -> tuple[tuple[str, ...], ...]:
         """Return the backends of each judged group; none where `judge` has not been called of late."""
-        return self._balance.watched(self._clock())
+        return self.balance.watched(self._clock())
 
     def judge(self) -> None:
         """Judge the balance of every group that is due: announce words, note events, hold alerts.
@@ -183,7 +183,7 @@ class Store:
         """
         routers, groups, names = self._routing()
         self._events.add(
-            *self._balance.look(
+            *self.balance.look(
                 self._clock(),
                 self._now(),
                 lambda: judged_groups(self._backends, self._groups_by_name(names), routers, groups),
@@ -207,7 +207,7 @@ class Store:
             routers=tuple(
                 track.view(at, group, backends) for track, group in zip(routers, groups, strict=True)
             ),
-            balance=self._balance.view(),
+            balance=self.balance.view(),
             alerts=self._alerts.view(),
             events=self._events.view(),
             totals=_totals(backends),
@@ -347,6 +347,7 @@ class Store:
             view,
             age_s=track.health.age_s(at),
             group=group,
+            role=None if track.role is None else track.role.value,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),

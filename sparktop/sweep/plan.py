@@ -121,6 +121,11 @@ class Plan:
     """The name it came from."""
 
     @property
+    def loaded(self) -> frozenset[str]:
+        """The names of all targets, and of the backends behind them."""
+        return frozenset(name for one in self.targets for name in (one.name, *one.backends))
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """Every prompt length, in order."""
         return self.prompt_lengths or (self.pp,)

@@ -312,21 +312,21 @@ class Sweeping:
     def _start(self, plan: Plan) -> None:
         now = datetime.now(UTC)
         self.path, self._saved = self._reserve(plan, now), False
-        names = ", ".join(one.name for one in plan.targets)
         self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
         source = LiveSweep(plan, self._clock)
         self._source, self._looker = source, source.live
-        keep = None if self.path is None else self._keep
-        runner = self._make_runner(plan, self._store, self._models, keep)
+        runner = self._make_runner(plan, self._store, self._models, self._keep if self.path else None)
         runner.listen(source.take)
         self._runner = runner
+        names = ", ".join(one.name for one in plan.targets)
         self._store.note(_SUBJECT, f"{self._what} started on {names}")
         self._to(Stage.RUNNING)
-        self._task = asyncio.get_running_loop().create_task(self._run(runner, source))
+        self._task = asyncio.get_running_loop().create_task(self._run(runner, source, plan.loaded))
 
-    async def _run(self, runner: Runner, source: LiveSweep) -> None:
+    async def _run(self, runner: Runner, source: LiveSweep, loaded: frozenset[str]) -> None:
         try:
-            await runner.run()
+            with self._store.balance.loaded_from_here(loaded):
+                await runner.run()
         except SparktopError as error:
             source.failure = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on

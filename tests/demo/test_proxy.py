@@ -22,6 +22,7 @@ from sparktop.model.targets import RouterTarget
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import Router, RouterSettings, make_router
 from sparktop.sources.router import RouterSource
+from sparktop.sources.router_counts import read_counts
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
@@ -212,3 +213,23 @@ async def test_sparktops_own_router_source_reads_it_as_litellm(
     assert [(one.id, one.address, one.model) for one in sample.deployments] == [
         (f"spark-{place}", f"{backend}/v1", MODEL) for place, backend in enumerate(pair)
     ]
+
+
+async def test_its_failures_are_counted_as_litellm_counts_them(
+    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
+) -> None:
+    """None at first, then one for each failed answer: whoever watches knows that none is none."""
+    url = await start_proxy(pair[:1], make_router("round-robin", 1), Faults(share=1.0, status=500))
+    source = RouterSource(RouterTarget("proxy", url, api_key=KEY))
+    try:
+        before = await source.poll(10.0)
+        assert (await ask(http, url))[0] == 500
+        async with http.get(f"{url}/metrics/") as response:
+            page = await response.read()
+    finally:
+        await source.close()
+    assert not isinstance(before, Failure)
+    assert before.failures == {"spark-0": 0.0}
+    counts = read_counts(page)
+    assert counts is not None
+    assert counts.failures == {"spark-0": 1.0}

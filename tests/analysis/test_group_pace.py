@@ -1,0 +1,65 @@
+"""Backends of unlike speed: a line of steps for each, and no loss by a line through both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.group_pace import GroupPace, group_pace
+from sparktop.analysis.load_grid import LoadTrack
+
+BASE_S, SLOPE_S = 0.03, 0.002
+HOLD_S, HZ = 6, 2
+
+
+def tokens_per_s(batch: float, slower: float) -> float:
+    """Return a backend's throughput; each of its steps takes `slower` times as long as the fast one's."""
+    return batch / (slower * (BASE_S + SLOPE_S * batch))
+
+
+def steady(name: str, batches: Sequence[float], slower: float) -> LoadTrack:
+    """Return a backend that runs each batch for 6 s."""
+    loads = [batch for batch in batches for _ in range(HOLD_S * HZ)]
+    times = [index / HZ for index in range(len(loads))]
+    return LoadTrack(name, times, loads, [0.0] * len(loads), [tokens_per_s(load, slower) for load in loads])
+
+
+def found(tracks: Sequence[LoadTrack]) -> GroupPace:
+    """Return the pace of a group."""
+    return group_pace(tracks, 0.0, GroupPace())
+
+
+FAST = (4.0, 6.0, 8.0, 10.0, 7.0, 5.0, 9.0, 6.0)
+SLOW = (28.0, 26.0, 24.0, 22.0, 25.0, 27.0, 23.0, 26.0)
+
+
+@pytest.mark.parametrize("slower", [1.5, 2.0, 3.0])
+def test_unlike_backends_have_a_line_each_and_no_loss(slower: float) -> None:
+    """Round-robin fills the slow one: a line through both would say that hardly anything is lost."""
+    tracks = [steady("fast", FAST, 1.0), steady("slow", SLOW, slower)]
+    pace = found(tracks)
+    assert pace.common is None
+    assert pace.own["slow"].base_s / pace.own["fast"].base_s == pytest.approx(slower, rel=0.05)
+    judged = judge(GroupLoad("proxy", tracks, 5.0), tracks[0].times_s[-1])
+    assert judged.lost_percent is None
+    assert judged.step_times.keys() == {"fast", "slow"}
+    assert f"slow takes {slower:.1f} × as long as fast" in " ".join(judged.reasons)
+
+
+def test_alike_backends_share_one_line() -> None:
+    """The same speed at batches that do not overlap: one line, as each lies on the other's."""
+    pace = found([steady("a", FAST, 1.0), steady("b", SLOW, 1.0)])
+    assert pace.own == {}
+    assert pace.common is not None
+    assert pace.common.base_s == pytest.approx(BASE_S, rel=0.02)
+    assert pace.common.per_request_s == pytest.approx(SLOPE_S, rel=0.02)
+
+
+def test_what_a_window_does_not_show_is_as_it_was() -> None:
+    """Flat loads show no line: the earlier ones stay, or there is none."""
+    flat = [steady("fast", (8.0,) * 8, 1.0), steady("slow", (24.0,) * 8, 2.0)]
+    earlier = found([steady("fast", FAST, 1.0), steady("slow", SLOW, 2.0)])
+    assert group_pace(flat, 0.0, earlier) == earlier
+    assert group_pace(flat, 0.0, GroupPace()) == GroupPace()

@@ -1,0 +1,34 @@
+"""Prefill and decode workers, told by what they count."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.analysis.roles import Role, Work, worker_roles
+
+PREFILL = Work(100.0, 51_200.0, 100.0)
+DECODE = Work(98.0, 0.0, 12_000.0)
+PLAIN = Work(100.0, 51_200.0, 12_000.0)
+
+
+def test_prompts_alone_and_answers_alone_are_roles() -> None:
+    """Two prefill and two decode workers."""
+    found = worker_roles({"p1": PREFILL, "p2": PREFILL, "d1": DECODE, "d2": DECODE})
+    assert found == {"p1": Role.PREFILL, "p2": Role.PREFILL, "d1": Role.DECODE, "d2": Role.DECODE}
+
+
+def test_a_decode_worker_may_count_the_prompts_that_it_was_handed() -> None:
+    """Then both kinds have finished as many requests; if they have not, they serve different ones."""
+    assert worker_roles({"p": PREFILL, "d": PLAIN}) == {"p": Role.PREFILL, "d": Role.DECODE}
+    assert worker_roles({"p": PREFILL, "d": Work(50.0, 25_600.0, 6_000.0)}) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [PREFILL, Work(), Work(3.0, 100.0, 300.0), Work(100.0, 51_200.0, 250.0), Work(100.0, None, 12_000.0)],
+    ids=["both prefill", "counts nothing", "too few", "short answers", "no prompts counted"],
+)
+def test_other_groups_have_no_roles(other: Work) -> None:
+    """Requests of one token only look like prefills, and what is not counted shows nothing."""
+    assert worker_roles({"p": PREFILL, "x": other}) == {}
+    assert worker_roles({"x": PLAIN, "y": PLAIN}) == {}

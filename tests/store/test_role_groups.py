@@ -1,0 +1,104 @@
+"""Prefill and decode workers, a sweep of this program's own, and failures that nobody counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.balance import BalanceWord as Is
+from sparktop.model.engine import LaneSample
+from sparktop.model.router import LITELLM, Deployment, RouterSample
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import RouterTarget
+from sparktop.report.json_snapshot import to_json
+from sparktop.store import SourceKey
+from tests.store.fed_traces import NAMES, START, Pair, lives, looks
+
+WORKERS = ("p1", "p2", "d1", "d2")
+LIFE_S, PROMPT, ANSWER = 4.0, 2048.0, 200.0
+
+
+def worked(seconds: float) -> Snapshot:
+    """Feed four workers behind one router: 2 and 0 requests at the prefill ones, 14 and 14 at the others."""
+    pair = Pair(router=RouterTarget("pd", "http://p:4000", "round-robin", WORKERS), backends=WORKERS)
+    load: Mapping[str, float] = {"p1": 2.0, "p2": 0.0, "d1": 14.0, "d2": 14.0}
+    for step in range(int(seconds)):
+        pair.at = START + step
+        ended = 3.0 * step
+        for name in WORKERS:
+            prefill = name.startswith("p")
+            lane = LaneSample(
+                "0",
+                running=load[name],
+                waiting=0.0,
+                prompt_tokens=PROMPT * ended if prefill else 0.0,
+                generation_tokens=ended if prefill else ANSWER * ended,
+                finished={"length": ended},
+                e2e=lives(int(ended), LIFE_S),
+            )
+            pair.tell(name, lane)
+        pair.store.judge()
+    return pair.store.snapshot()
+
+
+def test_workers_are_judged_within_their_role() -> None:
+    """Prefill workers with little to do starve beside no decode worker: each kind is a group of its own."""
+    seen = worked(120)
+    assert [(one.group, one.backends, one.router) for one in seen.balance] == [
+        ("pd prefill", ("p1", "p2"), "pd"),
+        ("pd decode", ("d1", "d2"), "pd"),
+    ]
+    assert {one.word for one in seen.balance} <= {Is.BALANCED, Is.IDLE, Is.UNKNOWN}
+    assert seen.alerts == ()
+    told = json.loads(json.dumps(to_json(seen)))["backends"]
+    assert [one["role"] for one in told] == ["prefill", "prefill", "decode", "decode"]
+
+
+def swinging(pair: Pair) -> Snapshot:
+    return [*pair.play(looks("leastbusy-c16"), life_s=3.6)][-1]
+
+
+def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
+    """While this program loads the router the swing is shown, and no alert or event comes of it."""
+    pair = Pair()
+    with pair.store.balance.loaded_from_here(frozenset({"proxy"})):
+        seen = swinging(pair)
+        assert (seen.balance[0].word, seen.alerts, seen.events) == (Is.OSCILLATING, (), ())
+    pair.at += 61
+    seen = swinging(pair)
+    assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
+
+
+def test_a_sweep_elsewhere_silences_nothing() -> None:
+    """The load of other servers is none of this group's."""
+    pair = Pair()
+    with pair.store.balance.loaded_from_here(frozenset({"spark-z"})):
+        assert [one.id for one in swinging(pair).alerts] == ["balance:proxy:oscillating"]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_waves_are_a_cause_only_where_the_router_counts_no_failure(counts: bool) -> None:  # noqa: FBT001 - two cases
+    """A router without counters may have cooled a backend down: then nothing is blamed on old counts."""
+    pair = Pair()
+    sample = RouterSample(
+        START,
+        LITELLM,
+        alive=True,
+        deployments=tuple(Deployment(f"d-{name}", f"http://{name}:8000/v1", "m") for name in NAMES),
+        failures={} if counts else None,
+    )
+    for at in range(0, 60, 5):
+        pair.at = START + at
+        pair.store.accept(SourceKey.router("proxy"), replace(sample, at=pair.at))
+    pair.at = START
+    found = swinging(pair).balance[0]
+    assert found.word is Is.OSCILLATING
+    if counts:
+        assert (found.cause or "").startswith("synchronised waves")
+        assert (found.hint or "").startswith("try simple-shuffle")
+    else:
+        assert found.cause is None
+        assert (found.hint or "").startswith("look for cooldowns in the router's log")
