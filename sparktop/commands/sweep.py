@@ -207,7 +207,10 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     import asyncio
 
     from sparktop.commands.sweep_run import Keeper, make_sweep
+    from sparktop.sweep.resolution import resolution_words
 
+    if len(plan.targets) > 1:
+        tell(resolution_words(plan))
     keeper = Keeper.open(os.environ, plan, output, form, render)
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)

@@ -20,13 +20,16 @@ MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
 """Figures that stand on the screen; others only where none of these was measured."""
 _LOAD = 6
 """Cells of the concurrency; one table has it before all columns."""
-_WINNER = 30
+_WINNER = 29
 """Cells of the winner with its percentage."""
+_LEAST_WINNER = 16
 _COLUMN = 9
 """Cells of a target's column, at least."""
 _WIDE = 150
 """Width from which on advice stands beside the tables."""
 UNTESTED = "*"
+_NONE = ("no difference shown", "none shown", "none")
+"""The longest of these that is not cut."""
 
 
 def topology_screen(
@@ -91,7 +94,8 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
             (" ", "text"),
             (fit(_short(name, columns[index]), columns[index], "right"), part_role(index)),
         ]
-    head.append(label(f"  winner, {_against(compared, metric)}"))
+    heads = (f"winner, {_against(compared, metric)}", "winner")
+    head.append(label(f"  {next((text for text in heads if cell_width(text) <= winner), heads[-1])}"))
     rows = [heading(f"{metric.title} in {metric.unit}", better, width), fit_row(head, width)]
     rows += [fit_row(_level_row(compared, metric, level, columns, winner), width) for level in metric.levels]
     return rows
@@ -104,11 +108,10 @@ def _against(compared: Topologies, metric: ComparedMetric) -> str:
 
 
 def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
-    """Give the cells of each column, and of the winner; names are cut before figures are."""
-    winner = min(_WINNER, max(16, width // 3))
-    room = width - _LOAD - winner - 2
-    each = max(_COLUMN, min(16, room // max(1, len(names)) - 1))
-    return [each] * len(names), winner
+    """Return the cells of each column, and of the winner; names are cut before figures are."""
+    count = max(1, len(names))
+    each = max(_COLUMN, min(16, (width - _LOAD - _WINNER - 2) // count - 1))
+    return [each] * len(names), max(_LEAST_WINNER, width - _LOAD - 2 - count * (each + 1))
 
 
 def _short(name: str, width: int) -> str:
@@ -126,7 +129,7 @@ def _level_row(
         sign = BEST if first else ALIKE if _unbeaten(level, name) else ""
         role = "muted" if value is None else "good" if first else "title"
         row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
-    return [*row, ("  ", "text"), *fit_row(_winner(level), winner)]
+    return [*row, ("  ", "text"), *fit_row(_winner(level, winner), winner)]
 
 
 def _figure(metric: ComparedMetric, value: Measured | None) -> str:
@@ -136,14 +139,15 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
     return f"{value.mean:,.{decimals}f}"
 
 
-def _winner(level: ComparedLevel) -> Row:
+def _winner(level: ComparedLevel, width: int) -> Row:
     """Return who wins by how much, who is ahead without proof, or that no difference is shown."""
     if level.ahead is None and level.winner is None:
         return [label("even")]
     percent = UNKNOWN if level.percent is None else signed_percent(level.percent)
     if level.significant is False:
         lead = percent if level.lead_percent is None else signed_percent(level.lead_percent)
-        return [label(f"{fit(lead, 7, 'right')}  no difference shown")]
+        words = next(one for one in _NONE if cell_width(one) <= width - 9 or one == _NONE[-1])
+        return [label(f"{fit(lead, 7, 'right')}  {words}")]
     sign = UNTESTED if level.significant is None else " "
     role = "good" if level.significant else "title"
     who = level.winner or f"{level.ahead} ahead"

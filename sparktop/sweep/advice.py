@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from sparktop.model.sweep_comparison import AdviceRow, ComparedLevel, ComparedMetric
+from sparktop.model.sweep_comparison import AdviceRow, ComparedLevel, ComparedMetric, FoundDifference
 from sparktop.sweep.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
 
 _BANDS = ((4, "one user, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
@@ -47,7 +47,8 @@ def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric])
     why = list(_why(primary, part, beside, target))
     tested = [level.significant for level in part]
     sure = True if all(tested) else None if any(one is None for one in tested) else False
-    return AdviceRow(loads, _band(first), target, ", ".join(why), sure, _lead(primary, part) is not None)
+    unproven = target is None and not_shown(primary, part) != NO_DIFFERENCE
+    return AdviceRow(loads, _band(first), target, ", ".join(why), sure, unproven)
 
 
 def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
@@ -65,21 +66,23 @@ def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
 def not_shown(metric: ComparedMetric, part: _Part) -> str:
     """Return what the runs of levels without a winner leave open, and how many runs would settle it."""
     level, limit = _lead(metric, part), metric.could_show
-    if level is None or limit is None:
+    needed = None if level is None or limit is None else _runs_needed(level, limit)
+    if level is None or limit is None or needed is None:
         return NO_DIFFERENCE
+    who = "a single run" if limit.runs == 1 else f"{limit.runs} runs"
+    words = f"{who} cannot tell {level.ahead}'s {signed(level.lead_percent or 0.0)} from chance"
+    if needed <= limit.runs:
+        return f"{words} here"
+    usual = "" if limit.spread_percent is not None else f" if runs spread {USUAL_SPREAD_PERCENT:.1f} %"
+    return f"{words} ({needed} runs would{usual})"
+
+
+def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
+    """Return how many runs would show the lead of a level; None where it is too small for any number."""
     percent = level.lead_percent or 0.0
     larger = max(percent, 100 * (1 / (1 + percent / 100) - 1))
     design = Design(limit.runs, limit.levels, limit.rate)
-    spread = limit.spread_percent or USUAL_SPREAD_PERCENT
-    needed = runs_needed(larger, design, spread)
-    who = "a single run" if limit.runs == 1 else f"{limit.runs} runs"
-    words = f"not shown: {who} cannot tell {signed(percent)} of {level.ahead} from chance"
-    if needed is None:
-        return f"{words}, nor would hundreds"
-    if needed <= limit.runs:
-        return f"{words} here"
-    usual = "" if limit.spread_percent is not None else f" if runs spread {spread:.1f} %"
-    return f"{words}; {needed} runs would{usual}"
+    return runs_needed(larger, design, limit.spread_percent or USUAL_SPREAD_PERCENT)
 
 
 def _why(
@@ -89,7 +92,7 @@ def _why(
         yield f"{_short(primary)}: {not_shown(primary, part)}"
         beaten = [name for name in part[0].beats if all(name in level.beats for level in part)]
         if beaten:
-            yield f"better than {' and '.join(beaten)}"
+            yield f"{part[0].ahead} beats {' and '.join(beaten)}"
     else:
         yield f"{_percents(part)} {_short(primary)}{_against(primary, part)}"
     wanted = {level.concurrency for level in part}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparktop.model.sweep_comparison import Difference, DifferenceRow
 from sparktop.sweep.advice import NO_DIFFERENCE, signed
 from sparktop.sweep.alignment import aligned, order
 from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_result import Change, ComparisonRow, CouldShow
+from sparktop.sweep.comparison_result import Change, ComparisonResult, ComparisonRow, CouldShow
 from sparktop.sweep.curve_view import measured
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.findable import could_show_words
@@ -69,8 +69,17 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         after=names[1],
         rows=tuple(rows),
         verdict=_verdict(rows, compared.could_show),
-        notes=compared.notes,
+        notes=(*compared.notes, *_rule(compared)),
     )
+
+
+def _rule(compared: ComparisonResult) -> Iterator[str]:
+    """Return why an interval of one row alone may leave out 0 while no change is shown."""
+    if compared.error_rate_percent is not None and any(row.significant is False for row in compared.rows):
+        yield (
+            f"a change is shown at one error rate for the whole table: of pairs of equal sweeps at most "
+            f"{compared.error_rate_percent:.0f} % show one; intervals are those of single rows"
+        )
 
 
 def _renamed(series: Series, name: str) -> Series:

@@ -17,7 +17,7 @@ from sparktop.sweep.statistics import combined_p, student_t, two_sided_t
 USUAL_SPREAD_PERCENT = 6.5
 """Standard deviation between identical runs on DGX Sparks (6.5 to 6.9 %), where none was measured."""
 _POWER = 0.8
-_MOST_RUNS = 200
+_MOST_RUNS = 50
 _MOST_PERCENT = 100_000.0
 _WELCH_SHARE = 0.8
 """Of all degrees of freedom that Welch's test has, on average, of runs that spread alike."""
@@ -58,7 +58,7 @@ def percent_words(percent: float) -> str:
 
 
 def runs_needed(percent: float, design: Design, spread_percent: float) -> int | None:
-    """Return how many runs of each would find a difference; None where even hundreds would not."""
+    """Return how many runs of each would find a difference; None where even 50 would not."""
     low, high = 2, _MOST_RUNS
     wanted = abs(percent)
     if not _finds(high, wanted, design, spread_percent):

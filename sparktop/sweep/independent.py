@@ -34,9 +34,17 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
 
 def engines_sentences(found: Sequence[IndependentEngines]) -> Iterator[str]:
     """Return what each router's engines could reach at best, then who does more than that."""
-    for one in found:
-        yield engines_sentence([one])
+    for group in by_engines(found):
+        yield engines_sentence(group)
     yield from dict.fromkeys(line for one in found for line in beyond_sentences(one))
+
+
+def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngines]]:
+    """Return routers over the same engines together, in their order."""
+    groups: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
+    for one in found:
+        groups.setdefault((one.metric, one.alone), []).append(one)
+    return list(groups.values())
 
 
 def engines_sentence(found: Sequence[IndependentEngines]) -> str:

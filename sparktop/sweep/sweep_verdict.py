@@ -33,10 +33,12 @@ def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iter
         best = (
             f"{name(row.target)} is {'ahead' if untested else 'best'}"
             if row.target is not None
+            else "a difference is measured but not shown"
+            if row.unproven
             else "no difference between the targets is shown"
         )
         doubt = " (single runs: no test possible)" if untested and row.target is not None else ""
-        why = f": {name(row.why)}" if row.target is not None else ""
+        why = f": {name(row.why)}" if row.target is not None or row.unproven else ""
         yield f"{row.loads}: {best}{doubt}{why}"
 
 

@@ -11,12 +11,12 @@ from pydantic import JsonValue
 from sparktop.report.markdown import code
 from sparktop.sweep.alignment import aligned
 from sparktop.sweep.comparison_notes import NO_TEST
-from sparktop.sweep.comparison_result import ComparisonResult, IndependentEngines
+from sparktop.sweep.comparison_result import ComparisonResult
 from sparktop.sweep.definitions import METRICS, lines
 from sparktop.sweep.findable import could_show_words
 from sparktop.sweep.formats.grid import in_markdown
 from sparktop.sweep.formats.layouts import at_best, by_concurrency, versus, winners
-from sparktop.sweep.independent import beyond_sentences, engines_sentence
+from sparktop.sweep.independent import beyond_sentences, by_engines, engines_sentence
 from sparktop.sweep.references import fact_lines
 from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
 
@@ -88,10 +88,7 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
 
 def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
     """Return what independent engines could reach at best, routers beside it, and who does more than that."""
-    by_engines: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
-    for one in comparison.independent_engines:
-        by_engines.setdefault((one.metric, one.alone), []).append(one)
-    for group in by_engines.values():
+    for group in by_engines(comparison.independent_engines):
         lines = [engines_sentence(group)]
         lines += dict.fromkeys(sentence for one in group for sentence in beyond_sentences(one))
         yield in_markdown(at_best(group)) + "\n\n" + "\n".join(f"- {code(line)}" for line in lines)

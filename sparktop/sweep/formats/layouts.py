@@ -229,7 +229,8 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
 
 def _winner(row: ComparisonRow, *, mark_untested: bool) -> Cell:
     if row.significant is False:
-        return NO_DIFFERENCE
+        leading = ", ".join(name for name in row.values if name not in row.beats)
+        return Outside(leading, f": {NO_DIFFERENCE}") if row.beats else NO_DIFFERENCE
     best = row.winner or row.ahead
     if best is None or row.percent is None:
         return UNKNOWN

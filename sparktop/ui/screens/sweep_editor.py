@@ -27,6 +27,7 @@ from sparktop.sweep.draft import (
 from sparktop.sweep.forecast import forecast, pieces
 from sparktop.sweep.last_choice import still_there
 from sparktop.sweep.plan import Api, Order, SweepTarget
+from sparktop.sweep.resolution import resolution_words
 from sparktop.sweep.results import SweepResult
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.sweep_fields import Choice, Field, FieldChanged, Problem, TargetList, Typed
@@ -289,7 +290,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         cost.display = plan is not None
         if plan is not None:
             sent, tokens, time = pieces(forecast(plan, self._known))
-            cost.update(Text(f"{sent} · {tokens}\n{time}"))
+            cost.update(Text(f"{sent} · {tokens}\n{time}\n{resolution_words(plan, self._known)}"))
         self.query_one("#wrong", Problem).tell(_cannot(problems) if problems else None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
