@@ -1,0 +1,98 @@
+"""The judge of balance: false alarms, detection and loss on loads simulated apart, and the headless word."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from families import SOON_S
+from load_families.families import FAMILIES, Family
+from load_families.watching import SWINGS, Run, watch
+from trace_pages import RIGHT
+from truths.figure import Figure
+
+from tests.test_headless_balance import watched
+
+AREA = "balance"
+SHORT_RUNS, LONG_RUNS = 2, 20
+SHORT_S, SHORT_HERDING_S = 150.0, 300.0
+"""Of a run in the short form; a limit cycle of cooldowns lasts up to a minute, and four show it."""
+SHORT_SEED, LONG_SEED = 500, 2_000_000
+"""The long form has seeds that nothing was chosen on."""
+LOSS_POINTS = 2.0
+"""Largest median error of the shown loss, in percentage points."""
+FOUND_SHARE = 0.95
+SHORT_TRACES = (("leastbusy-c16-b", 1), ("shuffle-c16", 1), ("leastbusy-c2", 4))
+
+
+def figures(*, short: bool) -> Iterator[Figure]:
+    """Measure each family of loads, then the word of the headless command on recorded loads."""
+    for family in FAMILIES:
+        runs = list(_runs(family, short=short))
+        yield _false_alarms(family, runs)
+        if family.herds:
+            yield _found(family, runs)
+        if any(one.judged for one in runs):
+            yield _loss(family, runs)
+    for name, hz in SHORT_TRACES if short else [(name, hz) for name in RIGHT for hz in (4, 2, 1)]:
+        yield _headless(name, hz)
+
+
+def _runs(family: Family, *, short: bool) -> Iterator[Run]:
+    seed = SHORT_SEED if short else LONG_SEED
+    seconds = SHORT_HERDING_S if family.herds else SHORT_S
+    kept = replace(family, seconds=seconds) if short else family
+    for index in range(SHORT_RUNS if short else LONG_RUNS):
+        yield watch(kept, f"{family.name}-{seed + index}")
+
+
+def _false_alarms(family: Family, runs: Sequence[Run]) -> Figure:
+    wrong = sum(bool(one.false_words) for one in runs)
+    name = f"false alarms, {family.name}"
+    shown = f"{wrong} of {len(runs)} runs"
+    return Figure(AREA, name, "none", shown, shown, "none", holds=wrong == 0)
+
+
+def _found(family: Family, runs: Sequence[Run]) -> Figure:
+    plain = [one for one in runs if one.swing >= SWINGS]
+    found = [one for one in plain if one.named_s is not None]
+    soon = sum((one.named_s or 0.0) <= SOON_S for one in found)
+    return Figure(
+        AREA,
+        f"swings found, {family.name}",
+        f"{len(plain)} runs",
+        f"{len(found)} runs",
+        f"{soon} within {SOON_S:.0f} s",
+        f"{100 * FOUND_SHARE:.0f} %",
+        holds=len(found) >= FOUND_SHARE * len(plain),
+    )
+
+
+def _loss(family: Family, runs: Sequence[Run]) -> Figure:
+    errors = [abs(error) for one in runs for error in one.lost_errors]
+    judged = sum(one.judged for one in runs)
+    off = median(errors) if errors else None
+    return Figure(
+        AREA,
+        f"throughput lost, {family.name}",
+        "best split",
+        "–" if off is None else f"shown {len(errors)} of {judged} times",
+        "–" if off is None else f"median {off:.1f} points",
+        f"{LOSS_POINTS:g} points",
+        holds=off is None or off <= LOSS_POINTS,
+    )
+
+
+def _headless(name: str, hz: int) -> Figure:
+    data = json.loads(watched(name, hz))
+    word, right = data["balance"][0]["verdict"], RIGHT[name]
+    alerts = sum(one["id"].startswith("balance:") for one in data["alerts"])
+    holds = word in right and bool(alerts) == (word == "oscillating")
+    what = f"headless word, {name} at {hz} Hz"
+    return Figure(AREA, what, " or ".join(right), word, f"{alerts} alerts", "the right word", holds=holds)
