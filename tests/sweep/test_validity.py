@@ -222,4 +222,5 @@ def test_tokens_that_no_chunk_shows_are_told_with_what_they_cost() -> None:
     )
     (mark,) = judge(PLAN, told, FACTS)
     assert mark.message.endswith("(1 of 12 requests): latencies leave those requests out")
+    assert "hidden_tokens" not in codes(told.model_copy(update={"requests": Requests(ok=100)}))
     assert codes(GOOD.model_copy(update={"tokens": TokenCounts(prompt=1, generated=768, hidden=0)})) == []
