@@ -82,20 +82,19 @@ class Answer:
         return HEAD + chunk(self._event(_ROLE, 0))
 
     def token(self, number: int) -> tuple[bytes, list[int]]:
-        """Return what is written as token `number` is made, and which tokens it shows."""
+        """Return the chunk that is written as token `number` is made, if any, and which tokens it shows."""
         delivery, last = self._delivery, number == self._asked - 1
-        data = b"" if number or delivery.role_at_once else self.first_event()
         hidden = number < delivery.hidden_head or number >= self._asked - delivery.hidden_tail
         if not hidden:
             self._held.append(number)
-        shown: list[int] = []
+        data, shown = b"", list[int]()
         if self._held and (last or hidden or len(self._held) >= self._size()):
             shown, self._held = self._held, []
             self._chunks += 1
-            data += chunk(self._shown(shown, number + 1, last=last))
+            data = chunk(self._shown(shown, number + 1, last=last))
         elif last:
-            data += chunk(self._event(b"{}", number + 1, b'"length"'))
-        return (data + self._ending() if last else data), shown
+            data = chunk(self._event(b"{}", number + 1, b'"length"'))
+        return data, shown
 
     def _size(self) -> int:
         """Tokens of the next chunk: one in the first, as a prefill makes it."""
@@ -122,7 +121,8 @@ class Answer:
             % (delta, finish, ids, usage)
         )
 
-    def _ending(self) -> bytes:
+    def ending(self) -> bytes:
+        """Return what ends the stream after its last token."""
         events = b""
         if self._has_usage:
             usage = self._usage(self._asked)

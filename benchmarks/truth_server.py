@@ -89,6 +89,8 @@ class Connection(asyncio.Protocol):
         if answer is None:
             return
         number = len(stream.stamps)
+        if not number and not self._server.delivery.role_at_once:
+            self._write(answer.first_event())
         data, shown = answer.token(number)
         if data:
             self._write(data)
@@ -99,6 +101,7 @@ class Connection(asyncio.Protocol):
                 stream.stamps[one] = at
         if number == stream.asked_tokens - 1:
             self._stream = self._stream_answer = None
+            self._write(answer.ending())
         elif number == stream.breaks_after and self._transport is not None:
             self._transport.abort()
 

@@ -153,8 +153,8 @@ def _play_one(
     request = Request(stream.key, b"", None, stream.asked_tokens)
     exchange = Exchange(request, _VirtualConnection(stream.arrived_at), log, terms, lambda _: None)
     answer = Answer(delivery, stream.asked_tokens, 64, usage=True, totals=True)
-    if delivery.role_at_once:
-        exchange.take(stream.arrived_at + ROLE_S, answer.first_event())
+    role_s = ROLE_S if delivery.role_at_once else PACE.first_token_s
+    exchange.take(stream.arrived_at + role_s, answer.first_event())
     for number in range(stream.asked_tokens):
         at = stream.arrived_at + PACE.first_token_s + number * PACE.token_gap_s
         data, shown = answer.token(number)
@@ -166,7 +166,8 @@ def _play_one(
             exchange.take(at, data)
         if number == breaks_after:
             exchange.lost(at, None)
-            break
+            return exchange
+    exchange.take(at, answer.ending())
     return exchange
 
 

@@ -16,6 +16,9 @@ _WORDS_LIMIT = 90
 # A quote inside a JSON string is written \", so these bytes can only be a key and what follows it.
 _TOKEN_IDS = re.compile(rb'"token_ids":\s?\[([0-9, ]+)\]')
 _TEXT = re.compile(rb'"(?:content|text)":\s?"[^"]')
+_ROLE = b'"delta":{"role":"assistant","content":""}'
+_ROLE_WITHIN_BYTES = 512
+"""The ids of a long prompt follow it in the same event."""
 _PROMPT_IDS = b'"prompt_token_ids":'
 _TOTAL = b'"completion_tokens":'
 _NUMBER = re.compile(rb"\s?([0-9]{1,9})[,}]")
@@ -61,6 +64,7 @@ class StreamEvent:
 
 _BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in range(65))
 _BY_TEXT = StreamEvent(1, is_plain=True)
+_BY_ROLE = StreamEvent(is_plain=True)
 _BY_TOTAL = tuple(StreamEvent(1, total=count, is_plain=True) for count in range(4097))
 
 
@@ -70,9 +74,11 @@ def read_event(data: bytes) -> StreamEvent:
     Raises:
         BadEventError: it is no JSON object.
     """
+    if len(data) >= _FAST_BYTES:
+        head = data[:_ROLE_WITHIN_BYTES]
+        return _BY_ROLE if _ROLE in head and b'"finish_reason":null' in head else _read_all(data)
     if (
-        len(data) < _FAST_BYTES
-        and b'"reasoning' not in data
+        b'"reasoning' not in data
         and b'"error"' not in data
         and (
             b'"finish_reason":null' in data
@@ -85,16 +91,22 @@ def read_event(data: bytes) -> StreamEvent:
         found = _TOKEN_IDS.search(data)
         if found is not None:
             count = found[1].count(b",") + 1
-            if total < 0 and count < len(_BY_IDS):
-                return _BY_IDS[count]
-            return StreamEvent(count, has_ids=True, total=_number_at(data, total), is_plain=True)
+            if total >= 0 or count >= len(_BY_IDS):
+                return StreamEvent(count, has_ids=True, total=_number_at(data, total), is_plain=True)
+            return _BY_IDS[count]
         if _TEXT.search(data) is not None:
-            if total < 0:
-                return _BY_TEXT
-            made = _number_at(data, total)
-            if made is not None:
-                return _BY_TOTAL[made] if made < len(_BY_TOTAL) else StreamEvent(1, total=made, is_plain=True)
+            return _BY_TEXT if total < 0 else _with_total(data, total)
+        if _ROLE in data:
+            return _BY_ROLE
     return _read_all(data)
+
+
+def _with_total(data: bytes, key: int) -> StreamEvent:
+    """Return an event with text and a running total, whose key is at offset `key`."""
+    made = _number_at(data, key)
+    if made is None:
+        return _read_all(data)
+    return _BY_TOTAL[made] if made < len(_BY_TOTAL) else StreamEvent(1, total=made, is_plain=True)
 
 
 def _number_at(data: bytes, key: int) -> int | None:

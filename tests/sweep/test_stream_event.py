@@ -104,6 +104,18 @@ def test_reasoning_is_told_apart(delta: dict[str, str | None], tokens: int, reas
         assert (event.tokens, event.reasoning) == (2, reasoning)
 
 
+def test_the_role_ahead_of_an_answer_is_read_without_parsing_it() -> None:
+    """All first events of a burst come together, and with the ids of a long prompt they are long."""
+    choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+    for ids in (None, list(range(30_000))):
+        raw = json.dumps({"choices": [choice], "prompt_token_ids": ids}, separators=(",", ":")).encode()
+        assert read_event(raw) == StreamEvent(is_plain=True)
+        careful = stream_event._read_all(raw)
+        assert (careful.tokens, careful.is_empty, careful.finish_reason) == (0, False, None)
+    ended = {"choices": [choice | {"finish_reason": "stop"}]}
+    assert read_event(json.dumps(ended, separators=(",", ":")).encode()).finish_reason == "stop"
+
+
 def test_usage_is_read_with_or_without_its_parts() -> None:
     """Usage gives counts where they are counts, and None for anything else."""
     whole = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 8}}
