@@ -119,5 +119,6 @@ async def test_the_winner_on_the_screen_is_the_models_own(tmp_path: Path) -> Non
     for level in decode.levels:
         if level.significant:
             assert level.winner == max((ROUTER, SERVER), key=lambda name: truth[name, level.concurrency])
-    assert [level.significant for level in decode.levels if level.concurrency == LEVELS[-1]] == [True]
+    # Whether so few runs prove it is chance; who is ahead at the last level is not.
+    assert [level.ahead for level in decode.levels if level.concurrency == LEVELS[-1]] == [ROUTER]
     assert f"{best.key.target} c{best.key.concurrency}" in re.sub(r"\s+", " ", drawn)
