@@ -7,7 +7,7 @@ same way, past an even split.
 
 Up to an even split it is right to: a backend that was drained, cooled down or joined late has nothing, and
 least-busy on fresh counts sends it everything until it has as much as the others. Such a piece is no herd,
-and a backend that stays empty and gets nothing while others do is away: it has no part in that piece.
+and the even split is that of the backends with any: one that stays empty and gets nothing may be drained.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def find_herds(
     if pieces < _FEWEST_PIECES:
         return None
     edges = [end_s - (pieces - index) * piece_s for index in range(pieces + 1)]
-    return _weigh([_Column(_between(track, edges), _at(track, edges)) for track in tracks], piece_s)
+    # A backend that failed was taken out for it: filling it up again is what makes such a swing.
+    fills = not any(track.errors for track in tracks)
+    columns = [_Column(_between(track, edges), _at(track, edges)) for track in tracks]
+    return _weigh(columns, piece_s, fills=fills)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,11 @@ class _Column:
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 
-def _weigh(columns: Sequence[_Column], piece_s: float) -> Arrivals | None:
-    """Weigh the counts of each backend in each piece against those of all that are there."""
+def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
+    """Weigh the counts of each backend in each piece; with `fills` up to an even split is no herd."""
     here: dict[int, list[int]] = {}
     for piece in range(len(columns[0].came)):
-        there = [index for index, column in enumerate(columns) if not column.away(piece)]
+        there = [*range(len(columns))]
         came = sum(columns[index].came[piece] for index in there)
         if len(there) > 1 and came >= _FEWEST_IN_A_PIECE:
             here[piece] = there
@@ -94,9 +97,10 @@ def _weigh(columns: Sequence[_Column], piece_s: float) -> Arrivals | None:
         most = max(apart.values())
         # Where two got as many the order of backends must not decide.
         first = [one for one in there if apart[one] == most]
-        if chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE and _is_past_even(
-            [columns[one].loads[piece + 1] for one in there], columns[first[0]].loads[piece + 1]
-        ):
+        present = [one for one in there if not columns[one].away(piece)]
+        at_end = [columns[one].loads[piece + 1] for one in present]
+        past = not fills or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
+        if past and chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE:
             herds += 1
             leaders += first if len(first) == 1 else ()
     by_leader = sorted(Counter(leaders).values(), reverse=True)
@@ -133,6 +137,8 @@ def _parts(columns: Sequence[_Column], here: Mapping[int, Sequence[int]]) -> lis
 
 
 def _is_past_even(loads: Sequence[float], load: float) -> bool:
+    if len(loads) == 1:
+        return True
     mean = sum(loads) / len(loads)
     return load >= max(_BEYOND_EVEN * mean, mean + 1)
 
