@@ -18,6 +18,7 @@ import sys
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -90,13 +91,16 @@ class Truth:
 async def watched(page: Page, seconds: int, *, health: Page | None = None) -> list[tuple[float, BackendView]]:
     """Return what the store shows after each of `seconds` looks, one a second, at a server on loopback."""
     clock = 0.0
+    answers: set[asyncio.Task[None] | None] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while path := await _path(reader):
-            asked = {b"/metrics": page, b"/health": health}.get(path)
-            status, body = asked(clock) if asked else (404, "")
-            head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body.encode())
+        answers.add(asyncio.current_task())
+        with closing(writer):
+            while path := await _path(reader):
+                asked = {b"/metrics": page, b"/health": health}.get(path)
+                status, body = asked(clock) if asked else (404, "")
+                head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body.encode())
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     target = BackendTarget("b", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
@@ -117,6 +121,8 @@ async def watched(page: Page, seconds: int, *, health: Page | None = None) -> li
             await asyncio.sleep(0.01)
     await source.close()
     server.close()
+    await asyncio.gather(*(one for one in answers if one is not None))
+    await asyncio.sleep(0)  # a closed transport lets go of its socket in the loop's next turn
     return shown
 
 
@@ -124,7 +130,7 @@ async def _path(reader: asyncio.StreamReader) -> bytes:
     """Return the path of the next request; b"" when the client has gone."""
     try:
         return (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
-    except asyncio.IncompleteReadError:
+    except (asyncio.IncompleteReadError, ConnectionError):
         return b""
 
 

@@ -163,11 +163,11 @@ class FollowedRun:
         return None if fold is None else fold.live.evidence(key, self._now(fold))
 
     def _before(self) -> SweepView:
-        """Give the picture while nothing came."""
-        waiting = f"waiting for {clean(self.path, 120)}"
-        words = f"{waiting}: {self._waits}" if self._waits else f"{waiting}: no line of a run came yet"
+        """Return the picture while nothing came; the reason stands first, since a long path is cut."""
+        path = clean(self.path, 120)
+        words = f"{self._waits or 'no line of a run came yet'}: waiting for {path}"
         if self._stopped is not None:
-            words = f"{clean(self.path, 120)} is followed no longer: {self._stopped}"
+            words = f"followed no longer: {self._stopped}: {path}"
         status = SweepStatus.STARTING if self._stopped is None else SweepStatus.BROKEN_OFF
         return SweepView(clean(self.path.name, 40), status, words, notices=self._told_of_lines(None))
 
