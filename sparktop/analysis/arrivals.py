@@ -28,7 +28,8 @@ PIECE_LIVES = 0.5
 _SHORTEST_S = 1.0
 _FEWEST_LOOKS = 2
 """In a piece; with fewer the counts of one look fall into the next piece."""
-_FEWEST_PIECES = 8
+_FEWEST_PIECES, _FEWEST_WHERE_FAILED = 8, 6
+"""With requests in them; fewer are enough where backends failed: that says why herds are to be expected."""
 _FEWEST_IN_A_PIECE = 2
 _HERD_CHANCE = 0.05
 """Of a piece, from which on it counts as a herd."""
@@ -51,7 +52,7 @@ def find_herds(
         return None
     piece_s = max(PIECE_LIVES * life_s, _SHORTEST_S, _FEWEST_LOOKS * step_s)
     pieces = int(span_s / piece_s)
-    if pieces < _FEWEST_PIECES:
+    if pieces < _FEWEST_WHERE_FAILED:
         return None
     edges = [end_s - (pieces - index) * piece_s for index in range(pieces + 1)]
     # A backend that failed was taken out for it: filling it up again is what makes such a swing.
@@ -80,7 +81,7 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
         came = sum(columns[index].came[piece] for index in there)
         if len(there) > 1 and came >= _FEWEST_IN_A_PIECE:
             here[piece] = there
-    if len(here) < _FEWEST_PIECES:
+    if len(here) < (_FEWEST_PIECES if fills else _FEWEST_WHERE_FAILED):
         return None
     parts = _parts(columns, here)
     if parts is None:

@@ -28,6 +28,7 @@ from sparktop.analysis.balance_rules import (
     is_mutual,
     is_uneven,
     leads_alternate,
+    looks_explain,
     rhythm_says_most,
     starves,
     takes_turns,
@@ -128,6 +129,7 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
         spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
     starved = starved_shares(grid, counted, load.e2e_s)
+    lost = lost_share(grid, counted, pace.common)
     return Figures(
         load=load,
         grid=grid,
@@ -147,7 +149,8 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
         starved_any=starved.anyone,
         away=starved.away_s,
         away_any=starved.anyone_or_away,
-        lost=lost_share(grid, counted, pace.common),
+        lost=lost.share,
+        lost_for_certain=lost.share if lost.certain else None,
         skew=skew(grid, counted),
     )
 
@@ -168,7 +171,8 @@ def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
     if figures.mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
-    if is_mutual(figures) and any(way(figures) for way in WAYS_TO_SWING):
+    swings = is_mutual(figures) and any(way(figures) for way in WAYS_TO_SWING)
+    if swings and not looks_explain(figures):
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
         # A swing that is already plain needs no whole window; that there is none does.
@@ -228,7 +232,7 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         },
         away_s={name: seconds for name, seconds in zip(names, figures.away, strict=True) if seconds},
         free_slot_percent=_percent(free_slot_share(grid)),
-        lost_percent=_percent(figures.lost),
+        lost_percent=_percent(figures.lost_for_certain),
         skew=found.mean if found else None,
         skew_backend=names[found.backend] if found else None,
         turns=figures.turns.turns,
@@ -243,7 +247,7 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
     if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or rhythm_says_most(figures)):
         reasons = (_other_swing(figures, result), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid)
-    result = replace(result, reasons=reasons, cause=cause, hint=hint)
+    result = replace(result, reasons=reasons, cause=cause, hint=hint, failing=figures.failing)
     return result if result.router is not None or not result.word.bad else _description(result, grid)
 
 
@@ -294,9 +298,9 @@ def _confidence(figures: Figures, word: BalanceWord) -> float | None:
     if word is BalanceWord.IDLE:
         return complete
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
-    long = min(figures.lead.changes / limits.SWING_CHANGES, z / limits.SWING_Z)
+    long = min(figures.lead.changes / limits.least_lead_changes(failing=figures.failing), z / limits.SWING_Z)
     if takes_turns(figures):
-        least, _ = limits.least_turning_spread(figures.convoys)
+        least, _ = limits.least_turning_spread(figures.convoys, failing=figures.failing)
         long = max(long, turning_spread(figures) / least)
     if convoys_alternate(figures) and figures.convoys is not None and figures.convoys.chance is not None:
         # Chances multiply, so their logarithms are compared.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sparktop.analysis import balance_limits as limits
@@ -46,7 +47,14 @@ class Figures:
     away_any: float
     """Share of time in which one starved or was away while another had more than enough."""
     lost: float | None
+    lost_for_certain: float | None
+    """None also where the estimate may be more than 3 points off."""
     skew: Skew | None
+
+    @property
+    def failing(self) -> bool:
+        """True where several backends failed again and again, as far as failures are known."""
+        return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
 
 
 def is_even(grid: LoadGrid) -> bool:
@@ -69,10 +77,30 @@ def is_mutual(figures: Figures) -> bool:
     return swing is not None and swing.mutual is not None and swing.mutual >= limits.MUTUAL
 
 
+def looks_explain(figures: Figures) -> bool:
+    """Return whether looking at one backend later than at another could make the spread of these loads.
+
+    Where the group's load jumps between two looks, a backend is seen after the jump and another before it as
+    often as the time between the two is part of that between looks.
+    """
+    grid = figures.grid
+    if grid.skew_s <= limits.LOOKS_APART_S:
+        return False
+    jumps = [(later - earlier) ** 2 for earlier, later in pairwise(grid.totals) if later - earlier < math.inf]
+    apart = seen = 0.0
+    for column, share in zip(grid.loads, grid.shares, strict=True):
+        beyond = [
+            (load - share * total) ** 2 for load, total in zip(column, grid.totals, strict=True) if load >= 0
+        ]
+        apart += sum(beyond) / max(1, len(beyond))
+        seen += share**2 * sum(jumps) / max(1, len(jumps))
+    return grid.skew_s / grid.step_s * seen >= limits.LOOKS_EXPLAIN * apart
+
+
 def leads_alternate(figures: Figures) -> bool:
     """Say whether the lead changes again and again, far beyond what chance does."""
-    swing, z = figures.swing, figures.z
-    if not figures.enough or figures.lead.changes < limits.SWING_CHANGES or swing is None or z is None:
+    swing, z, least = figures.swing, figures.z, limits.least_lead_changes(failing=figures.failing)
+    if not figures.enough or figures.lead.changes < least or swing is None or z is None:
         return False
     if len(figures.grid.loads) == limits.PAIR:
         return z >= limits.SWING_Z and swing.relative_rms >= limits.SWING_RMS
@@ -82,7 +110,7 @@ def leads_alternate(figures: Figures) -> bool:
 def takes_turns(figures: Figures) -> bool:
     """Say whether backends go from full to empty and back, spread further than random routing ever is."""
     count, turns, swing = len(figures.grid.loads), figures.turns, figures.swing
-    spread, size = limits.least_turning_spread(figures.convoys)
+    spread, size = limits.least_turning_spread(figures.convoys, failing=figures.failing)
     return (
         turning_spread(figures) >= spread
         and swing is not None

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, groupby
 from operator import le, mul, sub, truediv
 
 from sparktop.analysis.group_pace import full_slots
 from sparktop.analysis.load_grid import LoadGrid, picker
-from sparktop.analysis.step_time import throughput
+from sparktop.analysis.step_time import throughput, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
 """Of its share: a backend with no more has next to nothing to do."""
 AWAY_LIVES = 2.0
+LOST_WITHIN = 0.03
+"""Of the throughput: a loss that is known less well is not shown."""
+_ERRORS = 2.0
+"""Standard errors of a slope that are its limits."""
 _FULL = 1.5
 """Times its share: another with more could give some away."""
 
@@ -142,33 +147,59 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     return found / seen if seen else None
 
 
-def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> float | None:
-    """Give 1 - Σ T(x) / Σ T(share): throughput lost by uneven loads, 0 to 1; None without a step time.
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Throughput lost by uneven loads."""
+
+    share: float | None
+    """1 - Σ T(x) / Σ T(share), 0 to 1; None without a step time."""
+    certain: bool = False
+    """True where the error of the slope moves it by no more than `LOST_WITHIN`."""
+
+
+def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> Lost:
+    """Estimate what the loads as they were made less than evenly split ones would have.
 
     T is concave, so for backends of one speed this cannot be below 0 (Jensen).
     """
     if step is None or not slots:
-        return None
-    mean = 1 / len(grid.loads)
+        return Lost(None)
     pick = picker(grid, slots)
-    even = _evenly(grid, pick(grid.totals))
+    even = {share: Counter(loads) for share, loads in _evenly(grid, pick(grid.totals)).items()}
+    # Loads are counts, so few are different: each is worked out once.
+    tallies = [
+        _Tally(share * len(grid.loads), full_slots(track), Counter(pick(column)), even[share])
+        for track, column, share in zip(grid.tracks, grid.loads, grid.shares, strict=True)
+    ]
+    share = _lost(tallies, step)
+    ends = [_lost(tallies, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
+    return Lost(share, max(abs(end - share) for end in ends) <= LOST_WITHIN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """How often one backend had each load, and would have had each if loads were even."""
+
+    weight: float
+    slots: int | None
+    loads: Mapping[float, int]
+    even: Mapping[float, int]
+
+
+def _lost(tallies: Sequence[_Tally], step: StepTime) -> float:
     made = best = 0.0
     evenly: dict[tuple[float, int | None], float] = {}
-    for track, column, share in zip(grid.tracks, grid.loads, grid.shares, strict=True):
-        slots_of = full_slots(track)
-        makes = throughput(step, slots_of)
-        made += share / mean * _total_of(makes, pick(column))
-        key = (share, slots_of)
+    for one in tallies:
+        makes, key = throughput(step, one.slots), (one.weight, one.slots)
+        made += one.weight * _total_of(makes, one.loads)
         if key not in evenly:
-            evenly[key] = share / mean * _total_of(makes, even[share])
+            evenly[key] = one.weight * _total_of(makes, one.even)
         best += evenly[key]
-    return max(0.0, 1 - made / best) if best > 0 else None
+    return max(0.0, 1 - made / best) if best > 0 else 0.0
 
 
-def _total_of(makes: Callable[[float], float], loads: Sequence[float]) -> float:
-    # Loads are counts, so few are different: each is worked out once.
-    known = {load: makes(load) for load in set(loads)}
-    return sum(map(known.__getitem__, loads))
+def _total_of(makes: Callable[[float], float], loads: Mapping[float, int]) -> float:
+    return sum([makes(load) * times for load, times in loads.items()])
 
 
 @dataclass(frozen=True, slots=True)

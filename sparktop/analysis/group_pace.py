@@ -19,7 +19,7 @@ from sparktop.analysis.load_grid import LoadTrack
 from sparktop.analysis.step_time import (
     Pair,
     fit_line,
-    fit_step_time,
+    fit_pairs,
     points_of,
     steady_pairs,
 )
@@ -59,11 +59,11 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     line = _widest_line(known)
     if line is None:
         alike = len(known) == len(points) and _agree(list(known.values()))
-        common = fit_step_time(tracks, since_s) if alike else None
+        common = fit_pairs(tracks, [*pairs.values()]) if alike else None
         return earlier if common is None else GroupPace(common)
     factors = _factors(known, line)
     if max(factors.values()) <= UNLIKE * min(factors.values()):
-        return GroupPace(fit_step_time(tracks, since_s) or earlier.common or line)
+        return GroupPace(fit_pairs(tracks, [*pairs.values()]) or earlier.common)
     own = {name: fit_line(one) or _scaled(line, factors[name]) for name, one in known.items()}
     return GroupPace(None, {**earlier.own, **own})
 

@@ -24,6 +24,14 @@ SMALLEST_SPAN = 2.0
 _RATE_WINDOW_S = 1.0
 """What the rates of a track are taken over: its batch must have been steady for so long."""
 _STEADY = 0.1
+_JITTER = 0.1
+"""Of a step: looks that come a little fast are no reason to ask for another one."""
+_MEDIAN_ERROR = 1.86
+"""Of a median of n samples, in median deviations over the root of n: 1.253 / 0.674 for normal scatter."""
+_LEAST_ERROR = 0.01
+"""Of a step time: prefills and lengths of looks move any median by as much."""
+_SHARED = 3.0
+"""Samples that count as one: rates over a second at 4 Hz share their seconds."""
 _MOST_PAIRS = 400
 _BINS_PER_DOUBLING = 4
 _MOST_STATES = 4096
@@ -36,25 +44,62 @@ Pair = tuple[float, float]
 def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | None:
     """Fit step time over batch through all steady samples since `since_s`; None where they do not tell.
 
-    Theil and Sen's line (the median of slopes) through the medians of batches of like size, so that prefills
-    and late counters, which only ever lengthen a step, do not bend it.
+    A line through the medians of batches of like size, so that prefills and late counters, which only ever
+    lengthen a step, do not bend it; a median counts by how well its samples fix it.
     """
+    return fit_pairs(tracks, [steady_pairs(track, since_s, len(tracks)) for track in tracks])
+
+
+def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> StepTime | None:
+    """Fit step time over batch through the steady samples of each track, at the mean speed of all."""
     mean = sum(track.weight for track in tracks) / max(1, len(tracks))
-    pairs: list[Pair] = []
-    for track in tracks:
-        most = max(FEWEST_PAIRS, _MOST_PAIRS // len(tracks))
-        pairs += _steady_pairs(track, since_s, most, track.weight / mean)
-    return fit_line(points_of(pairs), len(pairs))
+    scaled: list[Pair] = []
+    for track, own in zip(tracks, pairs, strict=True):
+        speed = track.weight / mean
+        scaled += own if speed == 1 else [(batch, speed * time) for batch, time in own]
+    return _fit_medians(_bins(scaled), len(scaled)) if len(scaled) >= FEWEST_PAIRS else None
 
 
-def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
-    """Return batch and step time of steady samples of one of so many backends, in their order."""
-    return _steady_pairs(track, since_s, max(FEWEST_PAIRS, _MOST_PAIRS // backends), 1.0)
+def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
+    """Return the line of least squares through the bins' medians, and how far off its slope may be."""
+    points = [_middle(one) for one in bins]
+    if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
+        return None
+    scatter = median(abs(y / usual - 1) for one, (_, usual) in zip(bins, points, strict=True) for _, y in one)
+    weights: list[float] = []
+    for one, (_, usual) in zip(bins, points, strict=True):
+        own = median(abs(y / usual - 1) for _, y in one)
+        error = _MEDIAN_ERROR * max(own, scatter) / math.sqrt(max(1.0, len(one) / _SHARED))
+        weights.append((usual * math.hypot(error, _LEAST_ERROR)) ** -2)
+    whole = sum(weights)
+    middle = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / whole
+    height = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / whole
+    lever = sum(w * (x - middle) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    slope = sum(w * (x - middle) * (y - height) for w, (x, y) in zip(weights, points, strict=True)) / lever
+    misfit = sum(
+        w * (y - height - slope * (x - middle)) ** 2 for w, (x, y) in zip(weights, points, strict=True)
+    )
+    error = math.sqrt(max(1.0, misfit / max(1, len(points) - 2)) / lever)
+    return _line(slope, middle, height, pairs, error)
+
+
+def _line(slope: float, middle: float, height: float, pairs: int, error: float) -> StepTime:
+    """Return the line through a point, its slope between 0 and nearly that through the origin."""
+    steepest = height / (middle + 1)
+    slope = min(max(0.0, slope), steepest)
+    return StepTime(height - slope * middle, slope, pairs, slope_error_s=error, middle=middle)
+
+
+def with_slope(step: StepTime, errors: float) -> StepTime:
+    """Return the line turned about its middle by so many errors of its slope."""
+    height = step.base_s + step.per_request_s * step.middle
+    slope = step.per_request_s + errors * step.slope_error_s
+    return _line(slope, step.middle, height, step.pairs, step.slope_error_s)
 
 
 def points_of(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the medians of batches of like size, ascending; none from too few samples."""
-    return _binned(pairs) if len(pairs) >= FEWEST_PAIRS else []
+    return [_middle(one) for one in _bins(pairs)] if len(pairs) >= FEWEST_PAIRS else []
 
 
 def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
@@ -71,7 +116,9 @@ def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
     return StepTime(base_s=base, per_request_s=slope, pairs=pairs)
 
 
-def _steady_pairs(track: LoadTrack, since_s: float, most: int, speed: float) -> list[Pair]:
+def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
+    """Return batch and step time of steady samples of one of so many backends, in their order."""
+    most = max(FEWEST_PAIRS, _MOST_PAIRS // backends)
     speeds, running, times = track.generation_tps, track.running, track.times_s
     if speeds is None:
         return []
@@ -80,26 +127,29 @@ def _steady_pairs(track: LoadTrack, since_s: float, most: int, speed: float) -> 
     if count < 3:  # noqa: PLR2004 - a sample, one before it, and a step between
         return []
     step = (times[-1] - times[first]) / (count - 1)
-    back = max(1, math.ceil(_RATE_WINDOW_S / step))
+    back = max(1, math.ceil(_RATE_WINDOW_S / step - _JITTER))
     pairs: list[Pair] = []
     for index in range(first + back, len(times), max(1, count // most)):
-        batch, tps = running[index], speeds[index]
-        # NaN fails both comparisons.
-        if batch >= 1 and tps > 0:
-            room = max(1.0, _STEADY * batch)
-            middle = running[index - (back + 1) // 2]
-            if abs(batch - running[index - back]) <= room and abs(batch - middle) <= room:
-                pairs.append((batch, speed * batch / tps))
+        seen, tps = running[index - back : index + 1], speeds[index]
+        least, most_seen = min(seen), max(seen)
+        # A server that was empty meanwhile made nothing then. NaN fails all comparisons.
+        if least >= 1 and tps > 0 and most_seen - least <= max(1.0, _STEADY * most_seen):
+            batch = (sum(seen) - (seen[0] + seen[-1]) / 2) / back
+            if batch >= 1:
+                pairs.append((batch, batch / tps))
     return pairs
 
 
-def _binned(pairs: Sequence[Pair]) -> list[Pair]:
+def _bins(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Return the pairs in bins of like batches, ascending, without those of one sample: that is no median."""
     bins: dict[int, list[Pair]] = {}
     for pair in pairs:
         bins.setdefault(round(_BINS_PER_DOUBLING * math.log2(pair[0])), []).append(pair)
-    # One sample alone is no median; of a few bins each counts.
-    kept = [bins[key] for key in sorted(bins) if len(bins[key]) > 1]
-    return [(median(batch for batch, _ in one), median(time for _, time in one)) for one in kept]
+    return [bins[key] for key in sorted(bins) if len(bins[key]) > 1]
+
+
+def _middle(pairs: Sequence[Pair]) -> Pair:
+    return median(batch for batch, _ in pairs), median(time for _, time in pairs)
 
 
 def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:

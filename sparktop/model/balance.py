@@ -136,6 +136,10 @@ class StepTime:
     per_request_s: float
     pairs: int
     """Samples that the line rests on."""
+    slope_error_s: float = 0.0
+    """Standard error of `per_request_s`."""
+    middle: float = 0.0
+    """The batch at which the line is known best: errors of the slope turn it about this point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +210,9 @@ class Balance:
     lost_percent: float | None = None
     """1 - what was generated / what the best split of the same requests would have made at every moment.
 
-    By the step time measured here: of alike backends the best split is the even one. None where backends
-    differ in speed, where no step time is known, and where no router is.
+    By the step time measured here: of alike backends the best split is the even one. None where the slope's
+    error leaves more than 3 points open, where backends differ in speed, where no step time is known, and
+    where no router is.
     """
     skew: float | None = None
     """Mean of (load - share) / share of the backend that is furthest above its share."""
@@ -225,6 +230,8 @@ class Balance:
     """Which part of them each got, 0 to 1."""
     requests_chance: float | None = None
     """How likely random routing gives any backend as many as the one that got most; at most 1."""
+    failing: bool = False
+    """Several backends failed again and again: a swing that goes with it needs fewer cycles."""
     errors: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Failed requests by backend, of those that count them."""
     e2e_s: float | None = None

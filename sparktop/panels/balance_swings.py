@@ -18,13 +18,13 @@ def lead_checks(balance: Balance) -> tuple[Check, ...]:
     spread, least = (
         (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
     )
-    margin = balance.lead_margin
+    margin, changes = balance.lead_margin, limits.least_lead_changes(failing=balance.failing)
     return (
         Check(
             "lead changes",
             text(balance.lead_changes, "d"),
-            f"≥ {limits.SWING_CHANGES}",
-            at_least(balance.lead_changes, limits.SWING_CHANGES),
+            f"≥ {changes}",
+            at_least(balance.lead_changes, changes),
             "how often another backend took the lead in this time",
         ),
         Check(
@@ -107,7 +107,7 @@ def turns_checks(balance: Balance) -> tuple[Check, ...]:
     """Give the figures of backends that fill and empty in turns."""
     count = max(limits.PAIR, len(balance.backends))
     least = limits.least_turns(count)
-    spread, size = limits.least_turning_spread(balance.convoys)
+    spread, size = limits.least_turning_spread(balance.convoys, failing=balance.failing)
     return (
         Check(
             "turns",

@@ -100,7 +100,7 @@ def test_a_step_time_line_is_found_again(base: float, slope: float, batches: lis
 
 
 def test_a_fifth_of_slow_steps_does_not_bend_the_line() -> None:
-    """Prefills lengthen some steps threefold; the median of slopes does not follow them."""
+    """Prefills lengthen some steps threefold; the medians do not follow them."""
     track = measured([4.0, 8.0, 16.0, 32.0, 64.0], 0.036, 0.0024)
     speeds = [tps / 3 if index % 5 == 0 else tps for index, tps in enumerate(track.generation_tps or [])]
     slow = LoadTrack("spark-a", track.times_s, track.running, track.waiting, speeds)
@@ -113,16 +113,16 @@ def test_a_fifth_of_slow_steps_does_not_bend_the_line() -> None:
 def test_one_batch_tells_no_line() -> None:
     """Without a factor of 2 between batches there is no fit, and so no estimate of a loss."""
     assert fit_step_time([measured([31.0, 32.0, 33.0, 34.0], 0.036, 0.0024)], 0.0) is None
-    assert lost_share(grid([32.0] * 40, [32.0] * 40), range(40), None) is None
+    assert lost_share(grid([32.0] * 40, [32.0] * 40), range(40), None).share is None
 
 
 def test_the_loss_of_all_to_nothing_follows_from_the_steps() -> None:
     """64 and 0 make T(64) where 32 and 32 would make 2 T(32): 0.034 less of each token a second."""
     makes = throughput(STEP, None)
     expected = 1 - makes(64) / (2 * makes(32))
-    assert lost_share(grid([64.0] * 40, [0.0] * 40), range(40), STEP) == pytest.approx(expected)
-    assert lost_share(grid([32.0] * 40, [32.0] * 40), range(40), STEP) == 0.0
-    assert lost_share(grid([20.0] * 9, [10.0] * 9, weight=2.0), range(9), STEP) == pytest.approx(0.0)
+    assert lost_share(grid([64.0] * 40, [0.0] * 40), range(40), STEP).share == pytest.approx(expected)
+    assert lost_share(grid([32.0] * 40, [32.0] * 40), range(40), STEP).share == 0.0
+    assert lost_share(grid([20.0] * 9, [10.0] * 9, weight=2.0), range(9), STEP).share == pytest.approx(0.0)
 
 
 def test_the_spread_of_binomial_counts_is_1() -> None:

@@ -100,11 +100,13 @@ def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> Non
 def test_where_requests_come_and_go_turns_must_be_wider() -> None:
     """Bursts begin and end one-sided: a swing by its turns must be wider and larger, but not for convoys."""
     bursts = Convoys(5, 5, full_spread=1.0, full_total=16.0, part_share=0.2, least_leads=2, chance=0.5)
-    steady, coming = limits.least_turning_spread(None), limits.least_turning_spread(bursts)
+    steady = limits.least_turning_spread(None, failing=False)
+    coming = limits.least_turning_spread(bursts, failing=False)
     assert all(less < more for less, more in zip(steady, coming, strict=True))
     counted = replace(bursts, full_spread=0.1, chance=1e-4)
-    assert limits.least_turning_spread(counted) == steady
-    assert limits.least_turning_spread(replace(bursts, full_times=2)) == steady
+    assert limits.least_turning_spread(counted, failing=False) == steady
+    assert limits.least_turning_spread(replace(bursts, full_times=2), failing=False) == steady
+    assert limits.least_turning_spread(bursts, failing=True) == steady
 
 
 def test_where_requests_come_and_go_a_rhythm_must_be_clearer() -> None:

@@ -1,0 +1,121 @@
+"""A loss is shown where steps are known well enough; what late looks and failures mean for a swing."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+from sparktop.analysis import balance_limits as limits
+from sparktop.analysis.arrivals import find_herds
+from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.step_time import fit_step_time, with_slope
+from sparktop.model.balance import BalanceWord as Is
+from sparktop.model.balance import StepTime
+
+BASE_S, SLOPE_S, HZ = 0.035, 0.0005, 4
+
+
+def makes(batch: float) -> float:
+    """Return the tokens per second of a batch."""
+    return batch / (BASE_S + SLOPE_S * batch)
+
+
+def convoy(name: str, pattern: Sequence[tuple[float, float]], noise: float = 0.0) -> LoadTrack:
+    """Return a backend that repeats (batch, seconds), its rates taken over the last second."""
+    dice = random.Random(name)  # noqa: S311 - repeatable chance, not secrets
+    turn = [batch for batch, lasts in pattern for _ in range(round(lasts * HZ))]
+    loads = [turn[index % len(turn)] for index in range(120 * HZ)]
+    rates = [
+        sum(map(makes, loads[max(0, index - HZ + 1) : index + 1])) / HZ * math.exp(dice.gauss(0, noise))
+        for index in range(len(loads))
+    ]
+    return LoadTrack(name, [index / HZ for index in range(len(loads))], loads, [0.0] * len(loads), rates)
+
+
+CONVOYS = ((46.0, 3.0), (0.0, 1.5), (2.0, 3.0))
+TURNED = (*CONVOYS[1:], CONVOYS[0])
+
+
+def test_time_without_requests_is_in_no_step() -> None:
+    """After a pause a server was empty for a part of the last second: its steps are no slower for that."""
+    found = fit_step_time([convoy("a", CONVOYS)], 0.0)
+    assert found is not None
+    assert found.base_s == pytest.approx(BASE_S, rel=0.05)
+    assert found.per_request_s == pytest.approx(SLOPE_S, rel=0.1)
+
+
+def test_a_loss_is_shown_where_the_steps_are_known() -> None:
+    """The same convoys on two backends: the loss follows from their steps."""
+    tracks = [convoy("a", CONVOYS), convoy("b", TURNED)]
+    found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
+    window = round(found.window_s * HZ)
+    columns = [track.running[-window:] for track in tracks]
+    made = sum(makes(load) for column in columns for load in column)
+    best = sum(2 * makes(sum(row) / 2) for row in zip(*columns, strict=True))
+    assert found.lost_percent == pytest.approx(100 * (1 - made / best), abs=1.5)
+
+
+def test_a_loss_is_not_shown_where_the_slope_is_a_guess() -> None:
+    """Rates that scatter widely fix no slope: the loss may be 0 or 20 percent."""
+    tracks = [convoy("a", CONVOYS, noise=0.4), convoy("b", TURNED, noise=0.4)]
+    found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
+    assert found.step_time is not None
+    assert found.lost_percent is None
+
+
+def test_a_line_turns_about_its_middle() -> None:
+    """Errors of the slope leave the step at the middle batch as it is, and no slope is below 0."""
+    line = StepTime(0.04, 0.001, 100, slope_error_s=0.0004, middle=20.0)
+    for errors, slope in ((2.0, 0.0018), (-2.0, 0.0002), (-4.0, 0.0)):
+        turned = with_slope(line, errors)
+        assert turned.per_request_s == pytest.approx(slope)
+        assert turned.base_s + 20 * turned.per_request_s == pytest.approx(0.06)
+
+
+def bursts(late_s: float) -> list[LoadTrack]:
+    """Return four backends with the same load at any time, looked at once a second, the last one later."""
+
+    def load(at: float) -> float:
+        return max(0.0, 40.0 - 18.0 * (at % 2.6))
+
+    tracks: list[LoadTrack] = []
+    for index, name in enumerate("abcd"):
+        times = [at + late_s * index / 3 for at in range(120)]
+        tracks.append(LoadTrack(name, times, [float(round(load(at))) for at in times]))
+    return tracks
+
+
+def test_bursts_seen_at_different_times_are_no_swing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads that jump together, seen 262 ms apart, look like a swing."""
+    group = GroupLoad("proxy", bursts(0.262), 1.5)
+    assert judge(group, 119.5).word is not Is.OSCILLATING
+    monkeypatch.setattr(limits, "LOOKS_EXPLAIN", math.inf)
+    assert judge(group, 119.5).word is Is.OSCILLATING
+
+
+def test_backends_that_fail_by_turns_need_fewer_cycles() -> None:
+    """Three failures of each of two are no accident; many of one alone may be a crash."""
+    assert limits.fail_by_turns([3, 12])
+    assert not limits.fail_by_turns([50, 2])
+    assert limits.least_lead_changes(failing=True) < limits.least_lead_changes(failing=False)
+
+
+@pytest.mark.parametrize(("errors", "found"), [(9, True), (0, False)])
+def test_six_pieces_with_herds_are_enough_where_backends_failed(errors: int, *, found: bool) -> None:
+    """All requests of a life go one way and those of the next the other way, for three turns of 8 s."""
+    times = [float(at) for at in range(50)]
+    here = [16.0 if at % 16 < 8 else 0.0 for at in range(50)]
+    tracks: list[LoadTrack] = []
+    for name, loads in (("a", here), ("b", [16.0 - load for load in here])):
+        came = [0.0]
+        for before, after in pairwise(loads):
+            came.append(came[-1] + max(0.0, after - before))
+        tracks.append(LoadTrack(name, times, loads, arrived=came, errors=errors))
+    herds = find_herds(tracks, 49.0, 49.0, 1.0, 8.0)
+    assert (herds is not None) is found
+    assert herds is None or limits.are_herds(herds, None)
