@@ -81,7 +81,8 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
         came = sum(columns[index].came[piece] for index in there)
         if len(there) > 1 and came >= _FEWEST_IN_A_PIECE:
             here[piece] = there
-    if len(here) < (_FEWEST_PIECES if fills else _FEWEST_WHERE_FAILED):
+    pair_failed = len(columns) == 2 and not fills  # noqa: PLR2004 - a pair
+    if len(here) < (_FEWEST_WHERE_FAILED if pair_failed else _FEWEST_PIECES):
         return None
     parts = _parts(columns, here)
     if parts is None:

@@ -124,11 +124,12 @@ def splits_evenly(convoys: Convoys) -> bool:
 
 
 def fail_by_turns(errors: Sequence[float]) -> bool:
-    """Return whether several backends failed again and again, by the failures that are known of each.
+    """Return whether both backends of a pair failed again and again, by the failures known of each.
 
-    That is what takes them out of a router for a while: a swing that goes with it needs fewer cycles.
+    That is what takes them out of a router for a while: a swing that goes with it needs fewer cycles. Of more
+    backends the widest may be so by chance.
     """
-    return sum(count >= FAILURES_OF_ONE for count in errors) >= PAIR
+    return len(errors) == PAIR and min(errors) >= FAILURES_OF_ONE
 
 
 def least_lead_changes(*, failing: bool) -> int:

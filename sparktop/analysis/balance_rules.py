@@ -53,7 +53,7 @@ class Figures:
 
     @property
     def failing(self) -> bool:
-        """True where several backends failed again and again, as far as failures are known."""
+        """True where both backends of a pair failed again and again, as far as failures are known."""
         return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
 
 

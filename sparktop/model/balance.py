@@ -231,7 +231,7 @@ class Balance:
     requests_chance: float | None = None
     """How likely random routing gives any backend as many as the one that got most; at most 1."""
     failing: bool = False
-    """Several backends failed again and again: a swing that goes with it needs fewer cycles."""
+    """Both of a pair failed again and again: a swing that goes with it needs fewer cycles."""
     errors: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Failed requests by backend, of those that count them."""
     e2e_s: float | None = None

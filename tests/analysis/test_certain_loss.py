@@ -102,6 +102,7 @@ def test_backends_that_fail_by_turns_need_fewer_cycles() -> None:
     """Three failures of each of two are no accident; many of one alone may be a crash."""
     assert limits.fail_by_turns([3, 12])
     assert not limits.fail_by_turns([50, 2])
+    assert not limits.fail_by_turns([9, 9, 9])
     assert limits.least_lead_changes(failing=True) < limits.least_lead_changes(failing=False)
 
 
