@@ -4,15 +4,16 @@ A target wins at a level if it is shown to be better than every other there. A d
 whole table proves it (`proof`: targets that do not differ get a winner in at most 5 % of tables) and it is
 beyond the noise floor. That is what two measurements of the same thing differ by, where there are such, else
 3 %; the larger value must exceed the smaller one by more than it, whichever of both is better. Published
-tables are means without runs: there the winner is what the table states.
+tables are means without runs: there the winner is what the table states. Between tables of different sources
+it needs a difference beyond the noise floor.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Literal
 
 from sparktop.sweep.alignment import aligned, order
@@ -53,15 +54,14 @@ def compare(
     }
     pair = same or _same_address(series)
     floors = {name: _floor(levels, name, pair) for name in METRICS}
-    judged = _Table(
-        levels, floors, baseline, table, published=frozenset(one.name for one in series if one.published)
-    )
+    published = {one.name: one.source for one in series if one.published}
+    judged = _Table(levels, floors, baseline, table, published)
     rows = [row for metric in METRICS.values() for row in _rows(judged, metric)]
     told = {row.metric for row in rows}
     return ComparisonResult(
         baseline=baseline,
         rows=tuple(rows),
-        crossovers=tuple(_crossovers(rows)),
+        crossovers=tuple(_crossovers(judged, rows)),
         notes=tuple(notes_of(series, rows, pair, table)),
         definitions=definitions_of(series, told),
         noise_floor_percent={name: floor for name, floor in floors.items() if name in told},
@@ -84,7 +84,8 @@ class _Table:
     floors: Mapping[str, float]
     baseline: str | None
     rule: TableRule | None
-    published: frozenset[str]
+    published: Mapping[str, str]
+    """Source of each series that is published."""
     proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +148,7 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
     shown = _shown(changes)
     ahead = ranked[0] if _leads(figures, ranked) else None
-    stated = shown is None and ahead is not None and _stated(table, ahead, changes)
+    stated = shown is None and ahead is not None and _stated(table, metric, ahead, changes)
     vs, against = _against(table, ranked, crossed=crossed)
     beside = changes[against]
     return ComparisonRow(
@@ -184,12 +185,20 @@ def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
     return all(ratio_of(first, other) is not None for other in spans)
 
 
-def _stated(table: _Table, ahead: str, changes: Mapping[str, Change]) -> bool:
+def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
     """Return whether all that no test can decide is between published tables: they state their winner."""
-    if any(abs(change.percent or 0.0) < _STATED_PERCENT for change in changes.values()):
+    untested = {name: change for name, change in changes.items() if change.significant is None}
+    if ahead not in table.published or not all(name in table.published for name in untested):
         return False
-    untested = [name for name, change in changes.items() if change.significant is None]
-    return ahead in table.published and all(name in table.published for name in untested)
+    return all(_exceeds_rounding(table, metric, ahead, name, change) for name, change in untested.items())
+
+
+def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, change: Change) -> bool:
+    """Return whether a published difference is larger than rounding; between sources, than noise."""
+    own = table.published[ahead] == table.published[other]
+    least = _STATED_PERCENT if own else table.floors[metric.name]
+    percent = change.percent or 0.0
+    return abs(percent) >= least if own else abs(math.log1p(percent / 100)) > math.log1p(least / 100)
 
 
 def _against(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
@@ -212,15 +221,35 @@ def _against_baseline(
     return {name: table.change(metric.name, load, name, baseline) for name in others}
 
 
-def _crossovers(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Return where the winner changes from one level with a winner to the next; a level without is passed."""
+def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
+    """Return crossovers between targets that were measured, then between those of one published source.
+
+    What tables of different sources differ by besides the target is not known.
+    """
+    groups: dict[str | None, list[str]] = {}
+    for name in table.levels:
+        groups.setdefault(table.published.get(name), []).append(name)
+    for names in groups.values():
+        if len(names) == len(table.levels):
+            yield from _changes_of_winner(rows)
+        elif len(names) > 1:
+            own = replace(table, levels={name: table.levels[name] for name in names})
+            yield from _changes_of_winner([row for metric in METRICS.values() for row in _rows(own, metric)])
+
+
+def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
+    """Return where the winner changes from one level to the next at which both winners have figures.
+
+    A level without a winner is passed, and so is one that lacks one of the two.
+    """
     by_metric: dict[tuple[str, int | None, int | None], list[ComparisonRow]] = {}
     for row in rows:
         if row.winner is not None:
             by_metric.setdefault((row.metric, row.pp, row.tg), []).append(row)
     for won in by_metric.values():
-        for before, after in pairwise(won):
-            if before.winner != after.winner:
+        for index, after in enumerate(won):
+            before = _left(won[:index], str(after.winner), after)
+            if before is not None:
                 yield Crossover(
                     metric=before.metric,
                     between=(before.concurrency, after.concurrency),
@@ -228,6 +257,17 @@ def _crossovers(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
                     to=str(after.winner),
                     significant=True if before.significant and after.significant else None,
                 )
+
+
+def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
+    """Return the row whose winner lost its place to `winner` at `after`; None where none did."""
+    for other in dict.fromkeys(row.winner for row in reversed(earlier)):
+        if other is None or other == winner or other not in after.values:
+            continue
+        last = next((row for row in reversed(earlier) if {other, winner} <= row.values.keys()), None)
+        if last is not None and last.winner == other:
+            return last
+    return None
 
 
 def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldShow]]:
