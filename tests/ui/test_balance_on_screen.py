@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -103,15 +104,24 @@ async def test_b_opens_the_group_of_the_selected_backend() -> None:
         assert alone(app) == HERD
 
 
+def rows_below(app: SparktopApp) -> int:
+    found = re.search(r"(\d+) more rows", text(app))
+    return int(found[1]) if found else 0
+
+
 async def test_evidence_that_is_taller_than_the_terminal_scrolls() -> None:
-    """The arrows move it, and a screen at once PgUp and PgDn; the questions at its end come into sight."""
+    """Arrows and PgUp, PgDn move it; the footer counts the rows below, none at its end."""
     app = SparktopApp(lambda: traced("cooldown-c64"))
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "w")
-        assert "more rows" in text(app)
+        below = rows_below(app)
+        assert below > 3
         assert "always ahead" not in text(app)
+        await press(pilot, "down")
+        assert rows_below(app) == below - 3
         await press(pilot, *["down"] * 50)
         assert "Is the same one always ahead?" in text(app)
+        assert rows_below(app) == 0
         await press(pilot, *["pageup"] * 9)
         assert "always ahead" not in text(app)
         await press(pilot, *["pagedown"] * 9)

@@ -170,12 +170,12 @@ class OverviewScreen(SweepActions, FilterActions):
         first = [*self._sweep_keys(), *self._group_keys()]
         named = {shown for shown, _ in first}
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
-        hidden = self._board_height - (self.size.height - HEADER - FOOTER)
         if self.on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
         elif self.view.filter:
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
-        return [("↓", f"{hidden} more rows"), *keys] if hidden > 0 else keys
+        below = self._board_height - (self.size.height - HEADER - FOOTER) - self._scroll
+        return [("↓", f"{below} more rows"), *keys] if below > 0 else keys
 
     def show_as(self, view: View) -> None:
         """Show another view, and let the application know."""
