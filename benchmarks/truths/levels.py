@@ -158,7 +158,7 @@ def measure(
     watch(servers, log, now, skew_s, offset_s, counts_steps=counts_steps)
     before = {name: server_point(look(server, 0.0, counts_steps)) for name, server in servers.items()}
     after = {name: server_point(look(server, now, counts_steps)) for name, server in servers.items()}
-    record.add_growth(before, after)
+    record.add_growth(before, before, after)
     moments = sorted(at for server in servers.values() for at in server.begins)
     most = max(sum(server.state(at)[0] for server in servers.values()) for at in moments)
     return Measured(record.result(log, {}), servers, most)

@@ -94,14 +94,14 @@ class LevelMaker:
             self._ended = self._failed = self._refused = 0
         self._made = 0
         self._tell_load(stint, LevelStarted(self.clock(), record.level))
-        counted_from = self._run_from = before
+        measured_from = self._run_from = before
+        paused_s = 0.0
         try:
             if stint.first and self.plan.warmup:
-                tells = await self._run(stint, record, 0, warm_up=True)
-                if record.prepared.names is not None and not tells and not self.brake.pulled:
-                    # Nobody names who served: only the servers' own counts can tell, without the warm-up's.
-                    await self.settle(names)
-                    counted_from = self._run_from = self._at_rest(names)
+                await self._run(stint, record, 0, warm_up=True)
+                # Counters are read at rest: what the warm-up added to them is no part of the level's figures.
+                paused_s = await self._pause(names)
+                measured_from = self._run_from = self._at_rest(names)
             for run in self._numbers(stint):
                 if self.brake.pulled:
                     break
@@ -115,9 +115,15 @@ class LevelMaker:
             began = self.clock()
             self.tell(self._phase(Phase.SETTLING, stint))
             record.unsettled = await self.settle(names) or record.unsettled
-            self.estimate.learn_pause(self.clock() - began)
-            record.add_growth(before, self.rest)
-            record.add_finished(counted_from, self.rest)
+            self.estimate.learn_pause(paused_s + self.clock() - began)
+            record.add_growth(before, measured_from, self.rest)
+
+    async def _pause(self, names: tuple[str, ...]) -> float:
+        """Let the servers come to rest after a warm-up; return the seconds that took."""
+        began = self.clock()
+        if not self.brake.pulled:
+            await self.settle(names)
+        return self.clock() - began
 
     async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
         """Count by the servers' own counters who served a run, since the router does not name them.

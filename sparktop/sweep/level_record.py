@@ -49,11 +49,10 @@ class LevelRecord:
     health_entered: int = 0
     """Of those, how many the result knows already."""
     asked: Asked = field(default_factory=Asked)
-    warm_up: Asked = field(default_factory=Asked)
     growth: dict[str, Counters] = field(default_factory=dict)
-    """Of each server, the stints added up."""
-    finished: dict[str, float] = field(default_factory=dict)
-    """Requests that each server finished in the measured runs, where nothing else tells who served."""
+    """Of each server, the stints added up, the warm-up included: what is held against everything asked."""
+    measured: dict[str, Counters] = field(default_factory=dict)
+    """The same of the measured runs alone: what figures of the level are made of."""
     run_finished: list[dict[str, int]] = field(default_factory=list)
     """The same run by run, of runs after which the servers came to rest."""
     fell: bool = False
@@ -67,10 +66,8 @@ class LevelRecord:
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
         """Take in a run, whole or not; `events` are its own with backends by their names."""
-        asked = asked_of(events, self.level.output_tokens)
-        self.asked = self.asked.plus(asked)
+        self.asked = self.asked.plus(asked_of(events, self.level.output_tokens))
         if warm_up:
-            self.warm_up = self.warm_up.plus(asked)
             return
         end = record.finished
         if end is not None:
@@ -82,17 +79,23 @@ class LevelRecord:
         else:
             self.partial += events
 
-    def add_growth(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
-        """Take in how the servers' counters grew over a stint."""
+    def add_growth(
+        self,
+        before: Mapping[str, ServerPoint],
+        warm: Mapping[str, ServerPoint],
+        after: Mapping[str, ServerPoint],
+    ) -> None:
+        """Take in how the servers' counters grew over a stint; `warm` is how they stood after its warm-up."""
         for name in self.prepared.backends:
-            first, last = before.get(name), after.get(name)
-            if first is None or last is None:
+            first, middle, last = before.get(name), warm.get(name), after.get(name)
+            if first is None or middle is None or last is None:
                 continue
             grown = last.counters.since(first.counters)
             anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
-            self.fell |= anew or grown.fell()
-            known = self.growth.get(name)
-            self.growth[name] = grown if known is None else known.plus(grown)
+            measured = last.counters.since(middle.counters)
+            self.fell |= anew or grown.fell() or measured.fell()
+            _add(self.growth, name, grown)
+            _add(self.measured, name, measured)
 
     def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
         """Take in how many requests each server finished in one measured run."""
@@ -105,14 +108,6 @@ class LevelRecord:
         if len(known) == len(self.prepared.backends):
             self.run_finished.append({name: count for name, count in known.items() if count})
 
-    def add_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
-        """Take in how many requests each server finished in the measured runs of a stint."""
-        for name in self.prepared.backends:
-            first, last = before.get(name), after.get(name)
-            count = last.counters.since(first.counters).finished if first and last else None
-            if count is not None:
-                self.finished[name] = self.finished.get(name, 0.0) + max(0.0, count)
-
     def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
         """Give the level's figures with everything that was seen beside them."""
         # A run that was broken off counts only where there is no whole one: its windows are cut.
@@ -124,7 +119,8 @@ class LevelRecord:
         facts = self.facts(log)
         served = dict(made.served_by)
         if not served and self.prepared.target.kind is TargetKind.ROUTER:
-            served = {name: round(count) for name, count in self.finished.items() if count > 0}
+            counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
+            served = {name: round(count) for name, count in counts.items() if count > 0}
             if served and len(self.run_finished) == self.runs:
                 made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
         made = made.model_copy(
@@ -151,7 +147,8 @@ class LevelRecord:
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         return LevelFacts(
             asked=self.asked,
-            growth=self._grown(),
+            growth=self._sum(self.growth),
+            measured=self._sum(self.measured),
             unsettled=self.unsettled,
             fell=self.fell,
             queues=self._queues(log),
@@ -180,12 +177,12 @@ class LevelRecord:
             for name in names
         )
 
-    def _grown(self) -> Counters | None:
-        """Give the growth over all servers; None where one of them does not tell."""
+    def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
+        """Return the growth over all servers; None where one of them does not tell."""
         names = self.prepared.backends
-        if not names or any(name not in self.growth for name in names):
+        if not names or any(name not in growth for name in names):
             return None
-        first, *others = (self.growth[name] for name in names)
+        first, *others = (growth[name] for name in names)
         for one in others:
             first = first.plus(one)
         return first
@@ -197,15 +194,15 @@ class LevelRecord:
         points = [point for told in looks.values() for point in told]
         fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
         flying = InFlight((one.start, one.end) for one in self._requests())
-        grown = (None if self.fell else self._grown()) or Counters()
+        grown = (None if self.fell else self._sum(self.measured)) or Counters()
         return ServerSide(
             running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
             waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
             kv_cache_max_percent=_kv_max(looks),
             kv_fullest_percent=max(fullest, default=None),
             preemptions=grown.preemptions,
-            generation_tokens=_less(grown.generation_tokens, self.warm_up.generated),
-            prompt_tokens=_less(grown.prompt_tokens, self.warm_up.prompt),
+            generation_tokens=grown.generation_tokens,
+            prompt_tokens=grown.prompt_tokens,
             prefix_cache_hit_percent=_hit_percent(grown),
         )
 
@@ -216,7 +213,7 @@ class LevelRecord:
 
     def _backend(self, name: str, points: list[ServerPoint]) -> BackendSide:
         running = [one.running for one in points if one.running is not None]
-        grown = None if self.fell else self.growth.get(name)
+        grown = None if self.fell else self.measured.get(name)
         prefill_ms = None
         if grown is not None and grown.prefill_s is not None and grown.prefills:
             prefill_ms = 1000 * grown.prefill_s / grown.prefills
@@ -231,7 +228,7 @@ class LevelRecord:
     def _busy_batches(self, log: ServerLog) -> dict[str, float]:
         """Return the mean batch of each server while it computed anything, where that is known."""
         found = {
-            name: busy_batch(log.servers(name, self.spans), None if self.fell else self.growth.get(name))
+            name: busy_batch(log.servers(name, self.spans), None if self.fell else self.measured.get(name))
             for name in self.prepared.backends
         }
         return {name: batch for name, batch in found.items() if batch is not None}
@@ -280,7 +277,7 @@ class LevelRecord:
             until=self.spans[-1][1] if self.spans else None,
             strategy=self.prepared.target.strategy,
             errors=backend_errors(
-                self.prepared.backends, events, {} if self.fell else self.growth, self._routed_failures(log)
+                self.prepared.backends, events, {} if self.fell else self.measured, self._routed_failures(log)
             ),
         )
 
@@ -354,5 +351,6 @@ def _hit_percent(grown: Counters) -> float | None:
     return _PERCENT * grown.cache_hits / grown.cache_queries
 
 
-def _less(grown: float | None, warm_up: int | None) -> float | None:
-    return None if grown is None or warm_up is None else grown - warm_up
+def _add(growth: dict[str, Counters], name: str, more: Counters) -> None:
+    known = growth.get(name)
+    growth[name] = more if known is None else known.plus(more)

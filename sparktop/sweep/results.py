@@ -129,7 +129,7 @@ class BackendSide(Part):
     kv_cache_max_percent: Number = None
     """Used share of its lanes' caches together."""
     prefill_ms: Number = None
-    """Mean of the level and its warm-up, by the server's own word."""
+    """Mean of the measured runs, by the server's own word."""
 
 
 class ServerSide(Part):

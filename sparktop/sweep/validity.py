@@ -72,6 +72,8 @@ class LevelFacts:
     asked: Asked = Asked()
     growth: Counters | None = None
     """Of the servers' counters from rest to rest, the warm-up included; None where nobody counts."""
+    measured: Counters | None = None
+    """The same of the measured runs alone."""
     unsettled: str | None = None
     """Why the counters were not read at rest."""
     fell: bool = False
@@ -134,7 +136,7 @@ def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
 
 
 def _cache(facts: LevelFacts) -> Iterator[Validity]:
-    growth = facts.growth
+    growth = facts.measured
     if growth is None or not growth.cache_queries or growth.cache_hits is None or facts.fell:
         return
     share = growth.cache_hits / growth.cache_queries

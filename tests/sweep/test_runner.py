@@ -12,7 +12,10 @@ import pytest
 from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.targets import ModelFacts
 from sparktop.simulation.calibration import MODEL
+from sparktop.sweep.level_maker import LevelMaker
+from sparktop.sweep.level_record import LevelRecord
 from sparktop.sweep.measure import measure_level
+from sparktop.sweep.order import Stint
 from sparktop.sweep.plan import Order, SloCondition
 from sparktop.sweep.progress import (
     LevelMeasured,
@@ -110,6 +113,24 @@ async def test_the_events_tell_the_whole_sweep() -> None:
     assert figures.decode_tps is not None
     assert measured.level.decode_tps is not None
     assert measured.level.decode_tps.values == figures.decode_tps.values
+
+
+async def test_the_batch_of_a_level_is_that_of_its_measured_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warm-up of one request at a time is in no mean: 4 requests at once ran in batches of about 4."""
+    made = LevelMaker._command
+
+    def lone(maker: LevelMaker, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> RunLoad:
+        command = made(maker, stint, record, run, warm_up=warm_up)
+        return replace(command, concurrency=1) if warm_up else command
+
+    monkeypatch.setattr(LevelMaker, "_command", lone)
+    async with watched() as servers:
+        result = await servers.runner(servers.plan(concurrency=(4,), runs=1)).run()
+    (level,) = result.targets[0].levels
+    assert level.server is not None
+    assert level.server.generation_tokens == 4 * 16
+    assert level.busy_batch["spark-a"] > 3.0
+    assert [one.code for one in level.validity if one.code in {"foreign_traffic", "count_mismatch"}] == []
 
 
 async def test_progress_follows_the_events() -> None:

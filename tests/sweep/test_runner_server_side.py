@@ -142,11 +142,27 @@ def record() -> LevelRecord:
 def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, *, fell: bool) -> None:
     """A smaller counter or a newer start time; stints of a level add up."""
     made = record()
-    made.add_growth({"a": server_point(sample(1.0))}, {"a": server_point(later)})
+    rest = {"a": server_point(sample(1.0))}
+    made.add_growth(rest, rest, {"a": server_point(later)})
     assert (made.fell, made.growth["a"].generation_tokens) == (fell, grown)
-    made.add_growth({"a": server_point(later)}, {"a": server_point(replace(later, at=10.0))})
+    rest = {"a": server_point(later)}
+    made.add_growth(rest, rest, {"a": server_point(replace(later, at=10.0))})
     assert made.growth["a"].generation_tokens == grown
     assert made.growth["a"].finished == 0.0
+
+
+def test_what_a_warm_up_added_is_no_part_of_the_measured_growth() -> None:
+    """All of it is held against everything asked; a restart after the warm-up shows though the sum grew."""
+    made = record()
+    before, warm, after = (
+        {"a": server_point(sample(at, tokens=tokens))}
+        for at, tokens in ((1.0, 100.0), (2.0, 130.0), (3.0, 190.0))
+    )
+    made.add_growth(before, warm, after)
+    assert (made.growth["a"].generation_tokens, made.measured["a"].generation_tokens) == (90.0, 60.0)
+    assert not made.fell
+    made.add_growth(before, warm, {"a": server_point(sample(3.0, tokens=110.0))})
+    assert made.fell
 
 
 def test_a_machines_level_is_extremes_and_means() -> None:

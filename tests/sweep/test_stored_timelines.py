@@ -207,7 +207,7 @@ def recorded() -> tuple[LevelRecord, ServerLog]:
             log.hear(SourceKey.backend(name), look)
     before = server_point(looked_at("a", 0.0, 0.0, prefill_s=1.0, prefills=2.0))
     after = server_point(looked_at("a", 40.0, 0.0, prefill_s=5.0, prefills=10.0))
-    record.add_growth({"spark-a": before}, {"spark-a": after})
+    record.add_growth({"spark-a": before}, {"spark-a": before}, {"spark-a": after})
     return record, log
 
 

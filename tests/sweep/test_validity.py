@@ -37,7 +37,7 @@ GOOD = LevelResult(
 )
 ASKED = Asked(generated=1024, prompt=2048, most=1024)
 GROWTH = Counters(1024.0, 2048.0, 0.0, 0.0, 2048.0, 16.0)
-FACTS = LevelFacts(asked=ASKED, growth=GROWTH, run_s=(10.0, 10.0, 10.0))
+FACTS = LevelFacts(asked=ASKED, growth=GROWTH, measured=GROWTH, run_s=(10.0, 10.0, 10.0))
 
 
 def codes(level: LevelResult = GOOD, facts: LevelFacts = FACTS, plan: Plan = PLAN) -> list[str]:
@@ -103,8 +103,8 @@ def test_one_full_server_of_two_is_a_queue() -> None:
 
 def test_cache_hits_have_a_share() -> None:
     """More than 1 % of the tokens looked up; exactly that is fine."""
-    assert codes(facts=replace(FACTS, growth=replace(GROWTH, cache_hits=21.0))) == ["cache_hits"]
-    assert codes(facts=replace(FACTS, growth=replace(GROWTH, cache_hits=20.0))) == []
+    assert codes(facts=replace(FACTS, measured=replace(GROWTH, cache_hits=21.0))) == ["cache_hits"]
+    assert codes(facts=replace(FACTS, measured=replace(GROWTH, cache_hits=20.0))) == []
 
 
 def test_more_tokens_than_asked_for_are_somebody_elses() -> None:
