@@ -70,7 +70,7 @@ def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
 
 def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
     """Give what each server did, as far as the file tells."""
-    names = sorted({*level.backends, *level.served_by})
+    names = level.known_servers
     sides = {name: level.backends.get(name) or BackendSide() for name in names}
     return tuple(
         BackendShare(
@@ -163,7 +163,7 @@ def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     yield "Served by", total
     if (words := split_words(level)) is not None:
         runs = level_split(level)
-        names = sorted({*level.served_by, *level.backends})
+        names = level.known_servers
         each = ", ".join(":".join(str(one.get(name, 0)) for name in names) for one in runs[:_MOST_RUNS])
         more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
         yield "Run by run", f"{words}; {':'.join(names)} = {each}{more}"

@@ -220,6 +220,11 @@ class LevelResult(Part):
     """None where there is none, or very many."""
 
     @property
+    def known_servers(self) -> tuple[str, ...]:
+        """The servers behind the target by name, those that answered nothing too."""
+        return tuple(sorted({*self.backends, *self.served_by, *self.busy_batch}))
+
+    @property
     def own_overhead_ms(self) -> float | None:
         """What the router itself adds; None where the file's figure may hold uneven load as well."""
         is_own = self.router_overhead_from is not None or self.concurrency == 1

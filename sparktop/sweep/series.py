@@ -154,7 +154,7 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
 def _engines(target: TargetResult) -> tuple[str, ...]:
     if target.kind is TargetKind.ENGINE:
         return (target.name,)
-    return tuple(sorted({name for level in target.levels for name in level.served_by}))
+    return tuple(sorted({name for level in target.levels for name in level.known_servers}))
 
 
 def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel:

@@ -92,6 +92,20 @@ def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
     assert [row["largest_run_share_percent"] for row in rows] == ["50.0", "100.0"]
 
 
+def test_a_server_that_answered_nothing_is_one_of_those_that_could() -> None:
+    """All requests went to one of two: the table stays, and the bound is still that of two engines."""
+    lone = herded("aaaa", "aaaa").model_copy(update={"busy_batch": {"spark-a": 4.0}})
+    result = made_sweep(("proxy", [lone]))
+    (proxy,) = result.targets
+    routed = result.with_target(proxy.model_copy(update={"kind": TargetKind.ROUTER}))
+    cells = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.render(routed).splitlines()
+    ]
+    assert ["c4", "8", "4.0", "0", "–", "100 %"] in cells
+    (series,) = series_of(routed)
+    assert series.engines == ("spark-a", "spark-b")
+
+
 def test_the_evidence_writes_the_runs_out() -> None:
     """The figures of a level, at 80 columns too; the timeline counts the run that it draws."""
     evidence = stored_evidence(made_sweep(("proxy", [HERDED])), LevelKey("proxy", 4, 100))

@@ -20,7 +20,7 @@ _NOTE = (
 
 def split_grid(target: TargetResult) -> Grid:
     """Concurrency | requests and batch of each server | largest share of a run; no rows for one server."""
-    names = sorted({name for level in target.levels for name in (*level.served_by, *level.busy_batch)})
+    names = sorted({name for level in target.levels for name in level.known_servers})
     title = f"Who answered: {code(target.name)}"
     if target.kind is not TargetKind.ROUTER or len(names) <= 1:
         return Grid(title, (), ())
