@@ -31,6 +31,8 @@ _FEWEST_LOOKS = 2
 _FEWEST_PIECES, _FEWEST_WHERE_FAILED = 8, 6
 """With requests in them; fewer are enough where backends failed: that says why herds are to be expected."""
 _FEWEST_IN_A_PIECE = 2
+_SERVED_BY_CHANCE = 3
+"""Requests a backend in a piece: with so many it gets none by chance in one of twenty."""
 _HERD_CHANCE = 0.05
 """Of a piece, from which on it counts as a herd."""
 _BEYOND_EVEN = 1.25
@@ -75,32 +77,29 @@ class _Column:
 
 def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
     """Weigh the counts of each backend in each piece; with `fills` up to an even split is no herd."""
-    here: dict[int, list[int]] = {}
-    for piece in range(len(columns[0].came)):
-        there = [*range(len(columns))]
-        came = sum(columns[index].came[piece] for index in there)
-        if len(there) > 1 and came >= _FEWEST_IN_A_PIECE:
-            here[piece] = there
+    totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
+    pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
     pair_failed = len(columns) == 2 and not fills  # noqa: PLR2004 - a pair
-    if len(here) < (_FEWEST_WHERE_FAILED if pair_failed else _FEWEST_PIECES):
+    if len(pieces) < (_FEWEST_WHERE_FAILED if pair_failed else _FEWEST_PIECES):
         return None
-    parts = _parts(columns, here)
+    served = {piece: _served(columns, piece) if fills else [*range(len(columns))] for piece in pieces}
+    parts = _parts(columns, totals, served)
     if parts is None:
         return None
     squares: list[tuple[float, int]] = []
     leaders: list[int] = []
     herds = 0
-    for piece, there in here.items():
-        total, whole = sum(columns[one].came[piece] for one in there), sum(parts[one] for one in there)
-        evenly = {one: parts[one] / whole * total for one in there}
+    for piece, there in served.items():
+        whole = sum(parts[one] for one in there)
+        evenly = {one: parts[one] / whole * totals[piece] for one in there}
         apart = {one: columns[one].came[piece] - evenly[one] for one in there}
         square = sum(apart[one] ** 2 / evenly[one] for one in there)
         squares.append((square, len(there) - 1))
         most = max(apart.values())
         # Where two got as many the order of backends must not decide.
         first = [one for one in there if apart[one] == most]
-        present = [one for one in there if not columns[one].away(piece)]
-        at_end = [columns[one].loads[piece + 1] for one in present]
+        present = [column for column in columns if not column.away(piece)]
+        at_end = [column.loads[piece + 1] for column in present]
         past = not fills or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
         if past and chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE:
             herds += 1
@@ -111,8 +110,8 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
         : len(squares) - math.ceil(_LEFT_OUT * len(squares))
     ]
     return Arrivals(
-        requests=round(sum(columns[one].came[piece] for piece, there in here.items() for one in there)),
-        pieces=len(here),
+        requests=round(sum(totals[piece] for piece in pieces)),
+        pieces=len(pieces),
         piece_s=piece_s,
         # The parts are taken from these very pieces: that costs one degree of freedom for each but one.
         spread=sum(square for square, _ in squares) / (freedom - (len(columns) - 1)),
@@ -122,19 +121,32 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
     )
 
 
-def _parts(columns: Sequence[_Column], here: Mapping[int, Sequence[int]]) -> list[float] | None:
-    """Return the part of the requests that each backend got while it was there; None if one got nothing.
+def _served(columns: Sequence[_Column], piece: int) -> list[int]:
+    """Return the backends that count in a piece: all but the only one, of three and more, that got nothing.
 
-    Relative: those of the backends there in a piece are divided by their sum.
+    That one may be drained, if chance does not explain it. A herd goes to one backend, so that of three at
+    least two get nothing.
+    """
+    came = [column.came[piece] for column in columns]
+    served = [index for index, count in enumerate(came) if count]
+    by_chance = sum(came) < _SERVED_BY_CHANCE * len(came)
+    return served if len(served) == len(came) - 1 > 1 and not by_chance else [*range(len(came))]
+
+
+def _parts(
+    columns: Sequence[_Column], totals: Sequence[float], served: Mapping[int, Sequence[int]]
+) -> list[float] | None:
+    """Return the part of the requests that each backend got while it was served; None if one got nothing.
+
+    Relative: those of the backends served in a piece are divided by their sum.
     """
     parts: list[float] = []
     for index, column in enumerate(columns):
-        pieces = [piece for piece, there in here.items() if index in there]
-        came = sum(columns[one].came[piece] for piece in pieces for one in here[piece])
+        pieces = [piece for piece, there in served.items() if index in there]
         own = sum(column.came[piece] for piece in pieces)
         if own <= 0:
             return None
-        parts.append(own / came)
+        parts.append(own / sum(totals[piece] for piece in pieces))
     return parts
 
 

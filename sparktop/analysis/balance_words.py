@@ -223,9 +223,9 @@ def _lifetimes(result: Balance, load: GroupLoad) -> str:
 
 
 def _away(result: Balance) -> list[str]:
-    """Say which backends had no request at all for two lives of a request and more."""
+    """Name the backends that got no request for `AWAY_LIVES` lives of a request and more."""
     return [
-        f"{name} had no request for {_span(seconds)}: drained, cooling down or not in the router's list"
+        f"{name} got no request for {_span(seconds)}: drained, cooling down or not in the router's list"
         for name, seconds in result.away_s.items()
         if seconds >= _WORTH_SAYING_PERCENT / 100 * result.window_s
     ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, groupby
+from itertools import compress, groupby, pairwise
 from operator import le, mul, sub, truediv
 
 from sparktop.analysis.group_pace import full_slots
@@ -16,7 +17,8 @@ from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
 """Of its share: a backend with no more has next to nothing to do."""
-AWAY_LIVES = 2.0
+AWAY_LIVES = 1.5
+"""Lives of a request without a new one after which a backend is away; a herd leaves it out for about one."""
 LOST_WITHIN = 0.03
 """Of the throughput: a loss that is known less well is not shown."""
 _ERRORS = 2.0
@@ -68,7 +70,8 @@ class Starved:
     anyone: float
     """Of at least one of them."""
     away_s: tuple[float, ...]
-    """By backend: how long it was empty, in stretches of two lives and more. No part of `shares`."""
+    """By backend: seconds in stretches of `AWAY_LIVES` lives and more without a new request. No part of
+    `shares`."""
     anyone_or_away: float
     """Share of time in which at least one starved or was away."""
 
@@ -77,8 +80,8 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
     """Measure starvation over `slots`.
 
     Next to nothing is one request, or a tenth of its share if that is more; more than enough is a queue, or
-    half as much again as its share. A backend that stays empty for two lives of a request (`life_s`) is away:
-    drained, or not in the router yet. After a cold burst one is empty for about one life.
+    half as much again as its share. A backend that gets nothing for `AWAY_LIVES` lives (`life_s`) is away:
+    drained, or not in the router yet. While that may still become so it is not starved either.
     """
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
@@ -93,29 +96,60 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
     generous = _where_one_is_full(grid, set().union(*hungry))
-    away = [_empty_stretches(grid, column, life_s) for column in grid.loads]
-    starving = [generous.intersection(one) - gone for one, gone in zip(hungry, away, strict=True)]
+    away = [_away(grid, index, slots, life_s) for index in range(len(grid.loads))]
+    starving = [
+        generous.intersection(one) - gone.known - gone.possible
+        for one, gone in zip(hungry, away, strict=True)
+    ]
     return Starved(
         shares=tuple(len(one) / len(slots) for one in starving),
         anyone=len(set().union(*starving)) / len(slots),
-        away_s=tuple(len(gone) * grid.step_s for gone in away),
+        away_s=tuple(len(gone.known) * grid.step_s for gone in away),
         anyone_or_away=len(generous) / len(slots),
     )
 
 
-def _empty_stretches(grid: LoadGrid, column: Sequence[float], life_s: float | None) -> set[int]:
-    """Return the slots of all stretches of two lives and more without a request, while others have some."""
-    found: set[int] = set()
-    if life_s is None or 0 not in column:
-        return found
-    least, begin = AWAY_LIVES * life_s / grid.step_s, 0
-    alone = [load == 0 and total > 0 for load, total in zip(column, grid.totals, strict=True)]
-    for empty, run in groupby(alone):
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """Slots in which a backend got no request."""
+
+    known: frozenset[int] = frozenset()
+    """In stretches that are long enough."""
+    possible: frozenset[int] = frozenset()
+    """In the stretch that has not ended, where it may become long enough."""
+
+
+def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | None) -> _Away:
+    if life_s is None:
+        return _Away()
+    track, column = grid.tracks[backend], grid.loads[backend]
+    if track.arrived is None:
+        without = [load == 0 and total > 0 for load, total in zip(column, grid.totals, strict=True)]
+    else:
+        counted = set(slots)
+        idle = _without_arrivals(track.times_s, track.arrived, grid)
+        without = [slot in counted and none for slot, none in enumerate(idle)]
+    known: set[int] = set()
+    least, begin, last = AWAY_LIVES * life_s / grid.step_s, 0, frozenset[int]()
+    for none, run in groupby(without):
         end = begin + sum(1 for _ in run)
-        if empty and end - begin >= least:
-            found.update(range(begin, end))
+        stretch = range(begin, end)
+        if none and len(stretch) >= least:
+            known.update(stretch)
+        elif none and end == len(without) and track.arrived is not None:
+            last = frozenset(stretch)
         begin = end
-    return found
+    return _Away(frozenset(known), last)
+
+
+def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
+    """Return for each slot whether the count of arrivals is the same at its end as at the end before."""
+    count = len(grid.totals)
+    newest_s = max(track.times_s[-1] for track in grid.tracks)
+    ends = [newest_s - (count - 1 - slot) * grid.step_s for slot in range(-1, count)]
+    seen = [arrived[max(0, bisect_right(times, end) - 1)] for end in ends]
+    # An unknown count is NaN, which equals nothing: such a slot is no part of a stretch.
+    return [later == earlier for earlier, later in pairwise(seen)]
 
 
 def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import heapq
 import math
+import random
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from sparktop.analysis import balance_limits as limits
+from sparktop.analysis.arrivals import find_herds
 from sparktop.analysis.balance import GroupLoad, judge
 from sparktop.analysis.group_pace import full_slots
 from sparktop.analysis.load_grid import LoadTrack
@@ -69,8 +73,35 @@ def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
     """After 50 s of a drain the reason is not starvation: the backend had no request at all."""
     found = judge(GroupLoad("proxy", fresh_least_busy(115, [(1, 60.0, 120.0)]), LIFE_S), 114.0)
     assert found.word is not Is.STARVED
-    assert found.away_s["spark-b"] == pytest.approx(46.0, abs=2.0)
-    assert any("spark-b had no request for 46 s: drained, cooling" in reason for reason in found.reasons)
+    assert found.away_s["spark-b"] == pytest.approx(54.0, abs=2.0)
+    assert any("spark-b got no request for 54 s: drained, cooling" in reason for reason in found.reasons)
+
+
+def test_a_drained_backend_may_keep_a_long_request() -> None:
+    """It is never empty, but it gets nothing: away, not starved."""
+    tracks = fresh_least_busy(115, [(1, 60.0, 120.0)])
+    kept = [replace(track, running=[load + 1 for load in track.running]) for track in tracks]
+    found = judge(GroupLoad("proxy", kept, LIFE_S), 114.0)
+    assert found.away_s["spark-b"] == pytest.approx(54.0, abs=2.0)
+    assert found.starved_percent == {"spark-a": 0.0, "spark-b": 0.0}
+
+
+def test_one_of_four_drained_is_no_herd() -> None:
+    """Random routing over the other three: that the fourth gets nothing says nothing about them."""
+    dice, times = random.Random(4), [float(step) for step in range(90)]  # noqa: S311
+    came: list[list[float]] = [[0.0], [0.0], [0.0], [0.0]]
+    for at in times[1:]:
+        chosen = Counter(dice.choice((0, 1, 2) if 20 <= at < 70 else (0, 1, 2, 3)) for _ in range(12))
+        for index, column in enumerate(came):
+            column.append(column[-1] + chosen[index])
+    tracks = [
+        LoadTrack(f"spark-{index}", times, [12.0 if column is not came[3] else 4.0] * 90, arrived=column)
+        for index, column in enumerate(came)
+    ]
+    found = find_herds(tracks, 89.0, 80.0, 1.0, 4.0)
+    assert found is not None
+    assert found.spread < 1.5
+    assert found.chance > 0.1
 
 
 def bursts(late_s: float) -> list[LoadTrack]:
