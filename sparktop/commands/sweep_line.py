@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TextIO
 
 from sparktop.model.text import clean
+from sparktop.sweep.level_marks import marks_of
 from sparktop.sweep.progress import (
     GuardSet,
     LevelMeasured,
@@ -121,6 +122,9 @@ def level_line(target: str, level: LevelResult) -> str:
         parts.append(f"{level.requests.failed} of {level.requests.failed + level.requests.ok} failed")
     if level.validity:
         parts.append(f"doubts: {', '.join(one.code for one in level.validity)}")
+    slow = [mark.word for mark in marks_of(level) if not mark.doubt]
+    if slow:
+        parts.append(f"slow: {', '.join(slow)}")
     return " · ".join(parts)
 
 

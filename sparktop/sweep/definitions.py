@@ -66,9 +66,23 @@ _ALL = (
 METRICS = {metric.name: metric for metric in _ALL}
 """By name, in the order of tables."""
 
+TERMS = {
+    "±": "standard deviation over runs",
+    "Ratio": "standard deviation of the second target's runs / that of the first's",
+    "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
+    "Roofline": "decode of one request alone / what the memory bandwidth allows it",
+    "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
+}
+"""Other words and signs of a report's tables."""
+
 
 def lines(names: Collection[str]) -> list[str]:
     """Give one line for each metric whose name is in the collection."""
     return [
         f"{metric.title} ({metric.unit}): {metric.definition}." for metric in _ALL if metric.name in names
     ]
+
+
+def term_lines(found: Collection[str]) -> list[str]:
+    """Return one line for each of the other words that is in the collection."""
+    return [f"{term}: {meaning}." for term, meaning in TERMS.items() if term in found]

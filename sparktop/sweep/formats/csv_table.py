@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 
+from sparktop.sweep.level_marks import UNBALANCED, marks_of
 from sparktop.sweep.results import LATENCIES, RATES, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run_split import largest_run_share
 
@@ -63,6 +64,8 @@ def _fields(
     yield "roofline_percent", level.roofline_percent
     yield "error", _text(level.error or "")
     yield "validity", _text(" ".join(one.code for one in level.validity))
+    slow = (mark for mark in marks_of(level) if not mark.doubt)
+    yield "why_slow", _text(" ".join(mark.word if mark.code == UNBALANCED else mark.code for mark in slow))
 
 
 def _text(text: str) -> str:

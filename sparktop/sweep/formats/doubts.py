@@ -1,39 +1,49 @@
-"""The marks of a sweep's levels: one sentence over all, and each message with the levels that have it."""
+"""The marks of a sweep's levels: a sentence or two over all, and each message with its levels."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from sparktop.model.sweep_view import Mark
 from sparktop.report.markdown import code
 from sparktop.sweep.formats.prose import plain
 from sparktop.sweep.formats.report_tables import level_words, mark_words
-from sparktop.sweep.results import SweepResult, Validity
+from sparktop.sweep.level_marks import PADDING, REFUSED, marks_of
+from sparktop.sweep.results import SweepResult
 from sparktop.sweep.validity import CLIENT_LAG
 
 _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
 
 
 def summary(result: SweepResult) -> str | None:
-    """Return one sentence over all marks; None where no level has one."""
+    """Return how many levels there is reason to doubt, and how many are slow for a known one; else None."""
+    levels = [level for target in result.targets for level in target.levels]
     marks = [
-        (level.concurrency, one)
-        for target in result.targets
-        for level in target.levels
-        for one in level.validity
+        (level.concurrency, mark) for level in levels for mark in marks_of(level) if mark.code != REFUSED
     ]
-    count = sum(len(target.levels) for target in result.targets)
-    if not marks:
-        return None
-    parts = []
-    for word in dict.fromkeys(one.code for _, one in marks):
-        having = [(concurrency, one) for concurrency, one in marks if one.code == word]
-        where = "all" if len(having) == count > 1 else f"{len(having)} of {count}"
-        parts.append(f"{plain(mark_words(word))} at {where}{_worst_lag(having)}")
-    return f"Reasons to doubt levels: {'; '.join(parts)}."
+    sentences = []
+    for title, doubt in (("Reasons to doubt levels", True), ("Why levels are slow", False)):
+        chosen = [(concurrency, mark) for concurrency, mark in marks if mark.doubt is doubt]
+        words = dict.fromkeys(_kind(mark) for _, mark in chosen)
+        parts = [_part(word, chosen, len(levels)) for word in words]
+        sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
+    return " ".join(sentences) or None
 
 
-def _worst_lag(having: list[tuple[int, Validity]]) -> str:
+def _kind(mark: Mark) -> str:
+    """Return what a mark is called at whichever level."""
+    return PADDING if mark.code == PADDING else mark_words(mark)
+
+
+def _part(word: str, marks: list[tuple[int, Mark]], count: int) -> str:
+    """Return at how many levels a mark is."""
+    having = [(concurrency, mark) for concurrency, mark in marks if _kind(mark) == word]
+    where = "all" if len(having) == count > 1 else f"{len(having)} of {count}"
+    return f"{plain(word)} at {where}{_worst_lag(having)}"
+
+
+def _worst_lag(having: list[tuple[int, Mark]]) -> str:
     """Return the worst lag of the load generator and where it was."""
     lags = [
         (float(found[1]), concurrency)
@@ -54,7 +64,8 @@ def details(result: SweepResult) -> Iterator[str]:
             where = level_words(level, target)
             if len(result.targets) > 1:
                 where = f"{code(target.name)} {where}"
-            for one in level.validity:
-                places.setdefault((one.code, one.message), []).append(where)
+            for mark in marks_of(level):
+                if mark.code != REFUSED:
+                    places.setdefault((mark_words(mark), mark.message), []).append(where)
     for (word, message), having in places.items():
-        yield f"{', '.join(having)}: {plain(mark_words(word))}: {plain(message)}"
+        yield f"{', '.join(having)}: {plain(word)}: {plain(message)}"

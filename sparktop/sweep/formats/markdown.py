@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from sparktop.model.sweep_comparison import AdviceRow
 from sparktop.report.markdown import code
 from sparktop.sweep.compare import comparison_of
-from sparktop.sweep.definitions import lines
+from sparktop.sweep.definitions import lines, term_lines
 from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.comparison import engines_in_markdown, notes_in_markdown
 from sparktop.sweep.formats.grid import Grid, in_markdown
@@ -20,6 +20,7 @@ from sparktop.sweep.results import SweepResult
 from sparktop.sweep.series import Series, series_of
 from sparktop.sweep.slo_words import slo_sentences
 from sparktop.sweep.sweep_verdict import advised, best_level
+from sparktop.sweep.validity import CLIENT_LAG
 
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
 """Of several targets: the metrics of the tables with winners."""
@@ -37,20 +38,28 @@ def render(result: SweepResult) -> str:
     blocks += _about(result)
     blocks += _uses(_advice(found))
     grids = list(_several(result, series) if len(series) > 1 else _single(result, series))
-    grids += _tables(result)
-    blocks += [in_markdown(grid) for grid in grids if grid.rows]
+    grids = [grid for grid in (*grids, *_tables(result)) if grid.rows]
+    blocks += map(in_markdown, grids)
     if len(series) > 1:
         comparison = comparison_of(result.comparison, series)
         blocks += map(rewrapped, (*engines_in_markdown(comparison), *notes_in_markdown(comparison)))
-    reasons = list(doubts.details(result))
-    if reasons:
-        blocks.append("### Reasons to doubt levels\n\n" + bullets(reasons))
+    marks = list(doubts.details(result))
+    if marks:
+        blocks.append("### Marks\n\n" + bullets(marks))
     shown = set().union(*(table.metrics(targets) for table in TABLES))
     if shown:
-        blocks.append("### What the figures mean\n\n" + bullets([_LOAD, *lines(shown)]))
+        meanings = [_LOAD, *lines(shown), *term_lines(_terms(grids))]
+        blocks.append("### What the figures mean\n\n" + bullets(meanings))
     else:
         blocks.append("Nothing was measured.")
     return "\n\n".join(blocks) + "\n"
+
+
+def _terms(grids: Sequence[Grid]) -> set[str]:
+    """Return the words and signs in tables that need a definition beside the metrics'."""
+    found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
+    cells = (cell for grid in grids for row in grid.rows for cell in row)
+    return found | {sign for cell in cells if isinstance(cell, str) for sign in cell.split()}
 
 
 def _answer(result: SweepResult, found: Findings) -> Iterator[str]:
@@ -129,7 +138,8 @@ def _about(result: SweepResult) -> Iterator[str]:
     summary = doubts.summary(result)
     if summary is not None:
         yield wrapped(summary)
-    elif result.client.trustworthy is False:
+    marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
+    if result.client.trustworthy is False and CLIENT_LAG not in marks:
         yield wrapped(f"**The load generator was too slow**: {code('; '.join(result.client.reasons) or '–')}")
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.sweep_view import Mark
 from sparktop.report.markdown import code
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.formats.figure_cells import load_words
 from sparktop.sweep.formats.grid import Cell, Grid
-from sparktop.sweep.level_marks import WORDS
+from sparktop.sweep.level_marks import PADDING, REFUSED, marks_of
 from sparktop.sweep.results import LevelResult, TargetResult
 from sparktop.sweep.series import Load
 from sparktop.sweep.validity import CLIENT_LAG
@@ -122,15 +123,22 @@ def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
     return Column(head, cell)
 
 
-def mark_words(mark: str) -> str:
+def mark_words(mark: Mark) -> str:
     """Return what a mark is called."""
-    return _MARK_WORDS.get(mark) or WORDS.get(mark) or mark.replace("_", " ")
+    return _MARK_WORDS.get(mark.code, mark.word)
 
 
 def _marks(level: LevelResult) -> str:
-    words = [mark_words(mark) for mark in dict.fromkeys(one.code for one in level.validity)]
-    more = [f"+{len(words) - _MOST_MARKS}"] if len(words) > _MOST_MARKS else []
-    return ", ".join([*words[:_MOST_MARKS], *more]) or UNKNOWN
+    """Return the gravest marks of a level: of many, a reason to doubt it and one why it is slow.
+
+    Padding and refusals have places of their own in the table.
+    """
+    marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
+    named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
+    if left and not left[-1].doubt and all(mark.doubt for mark in named):
+        named[-1] = left[-1]
+    words = [mark_words(mark) for mark in named] + ([f"+{len(left)}"] if left else [])
+    return ", ".join(words) or UNKNOWN
 
 
 def _count(level: LevelResult, count: int) -> str:
