@@ -43,21 +43,32 @@ def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iter
 
 
 def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:
-    """Yield which level makes the most tokens a second; with `name`, each level has its target beside it."""
-    for key in _PRIMARY:
-        best = next((row for row in rows if row.ranks.get(key) is Rank.BEST), None)
-        if best is None:
-            continue
-        metric, figure = METRICS[key], best.figures[key]
-        alike = [_where(row, name) for row in rows if row.ranks.get(key) is Rank.LEVEL]
-        if figure.low is not None and figure.high is not None:
-            sure = f" (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"
-        else:
-            sure = " (a single run: no interval)"
-        also = f"; {', '.join(alike)}: no difference shown" if alike else ""
-        words = f"most {metric.title.lower()} at {_where(best, name)}"
-        yield f"{words}: {metric.text(figure.mean)} {metric.unit}{sure}{also}"
+    """Yield which level makes the most tokens a second, of several prompt lengths for each of them.
+
+    With `name`, each level has its target beside it.
+    """
+    key = next((one for one in _PRIMARY if any(row.ranks.get(one) is Rank.BEST for row in rows)), None)
+    if key is None:
         return
+    lengths = list(dict.fromkeys(row.key.prompt_tokens for row in rows))
+    for length in lengths:
+        alike = [row for row in rows if row.key.prompt_tokens == length and key in row.ranks]
+        best = next((row for row in alike if row.ranks[key] is Rank.BEST), None)
+        if best is not None:
+            others = [_where(row, name) for row in alike if row is not best]
+            also = f"; {', '.join(others)}: no difference shown" if others else ""
+            among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
+            title = METRICS[key].title.lower()
+            yield f"most {title}{among} at {_where(best, name)}: {_sure(best, key)}{also}"
+
+
+def _sure(row: ResultRow, key: str) -> str:
+    """Return a figure of a level with its interval."""
+    metric, figure = METRICS[key], row.figures[key]
+    words = f"{metric.text(figure.mean)} {metric.unit}"
+    if figure.low is None or figure.high is None:
+        return f"{words} (a single run: no interval)"
+    return f"{words} (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"
 
 
 def _where(row: ResultRow, name: Callable[[str], str] | None) -> str:

@@ -13,16 +13,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from sparktop.commands.sweep_line import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.sweep import result_store
-from sparktop.sweep.definitions import METRICS, TERMS
+from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
-from sparktop.sweep.formats.report_tables import mark_words
 from sparktop.sweep.imports.files import read_file
-from sparktop.sweep.level_marks import WORDS, marks_of
-from sparktop.sweep.result_parts import Tree
+from sparktop.sweep.level_marks import WORDS
 from sparktop.sweep.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -257,21 +254,6 @@ def test_markdown_begins_with_the_answer_of_a_search() -> None:
         assert re.findall(r"^\| (c\d+) ", table, flags=re.MULTILINE) == ["c2", "c4", "c8"]
 
 
-def test_markdown_of_several_targets_says_when_to_use_which() -> None:
-    """The answer names the best target, a list what for."""
-    fast, slow = made_level(2), made_level(2, step=0.5)
-    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**Best: `fast` at c2**"
-    assert "### When to use which\n\n- one user, low latency, c2: fast is best: +" in text
-
-
-def test_markdown_says_what_the_runs_could_have_shown() -> None:
-    """Of targets that do not differ, the figure that decides; never a winner."""
-    text = markdown.render(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
-    assert text.splitlines()[2] == "**No difference between the targets is shown**"
-    assert "### When to use which\n\n- one user, low latency, c2: decode: no difference shown" in text
-
-
 def test_markdown_shows_padding_and_roofline() -> None:
     """Where a level has them; columns that nobody knows are left out."""
     told = made_level(5).model_copy(update={"padding_percent": 37.5, "roofline_percent": 52.0})
@@ -279,58 +261,6 @@ def test_markdown_shows_padding_and_roofline() -> None:
     assert re.search(r"^\| Load \| Runs \| Requests \| Padding \| Roofline \|$", text, flags=re.MULTILINE)
     assert re.search(r"^\| c5 +\| +3 \| +15 \| +38 % \| +52 % \|$", text, flags=re.MULTILINE)
     assert "Padding" not in markdown.render(made_sweep())
-
-
-@pytest.mark.parametrize("code", sorted(WORDS))
-def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
-    """In the row, in a sentence of its own, in CSV and in the line of a finished level."""
-    marked = made_level().model_copy(update={"validity": (Validity(code=code, message="what was seen"),)})
-    result = made_sweep(("a", [marked]))
-    text = markdown.render(result)
-    (mark,) = marks_of(marked)
-    assert re.search(rf"^\| c2 .* {mark_words(mark)} +\|$", text, flags=re.MULTILINE)
-    assert f"### Marks\n\n- c2: {mark_words(mark)}: what was seen" in text
-    assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["validity"] == code
-    assert f"doubts: {code}" in level_line("a", marked)
-
-
-@pytest.mark.parametrize(
-    ("balance", "word", "message"),
-    [
-        ({"verdict": "uneven", "reasons": ["75 : 25"]}, "uneven", "was uneven: 75 : 25"),
-        (
-            {"runs_test": {"word": "bunched", "sentence": "2 runs"}},
-            "bunched",
-            "one backend after the other in bunches: 2 runs",
-        ),
-    ],
-)
-def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, message: str) -> None:
-    """How the load lay, beside the gravest reason to doubt; what padding costs has its own column."""
-    doubts = tuple(Validity(code=code, message=code) for code in ("few_runs", "too_short", "errors"))
-    told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
-    result = made_sweep(("a", [told]))
-    text = markdown.render(result)
-    assert re.search(rf"^\| c5 .* errors, {word}, \+2 +\|$", text, flags=re.MULTILINE)
-    assert f"Why levels are slow: padding at 1 of 1; {word} at 1 of 1." in text.replace("\n", " ")
-    items = " ".join(text.split("### Marks")[1].split())
-    assert message in items
-    assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items
-    assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["why_slow"] == f"padding {word}"
-    assert level_line("a", told).endswith(f"slow: padding 38 %, {word}")
-
-
-def test_the_report_defines_the_words_of_its_tables() -> None:
-    """Those that occur, and no other."""
-    doubt = (Validity(code="few_runs", message="2 of 3"),)
-    told = made_level().model_copy(
-        update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
-    )
-    text = markdown.render(made_sweep(("a", [told]), ("b", [made_level()])))
-    for term in ("±", "Ratio", "Padding", "Roofline", "Marks"):
-        assert f"\n- {term}: " in text
-    bare = markdown.render(made_sweep(("a", [made_level(runs=1)])))
-    assert not [term for term in TERMS if f"\n- {term}: " in bare]
 
 
 def test_many_marks_are_one_sentence_and_a_line_each() -> None:

@@ -9,6 +9,7 @@ from sparktop.report.markdown import code
 from sparktop.sweep.compare import comparison_of
 from sparktop.sweep.definitions import lines, term_lines
 from sparktop.sweep.formats import doubts
+from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import engines_in_markdown, notes_in_markdown
 from sparktop.sweep.formats.grid import Grid, in_markdown
 from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread, winners
@@ -18,8 +19,7 @@ from sparktop.sweep.formats.split_grid import split_grid
 from sparktop.sweep.result_view import Findings, findings
 from sparktop.sweep.results import SweepResult
 from sparktop.sweep.series import Series, series_of
-from sparktop.sweep.slo_words import slo_sentences
-from sparktop.sweep.sweep_verdict import advised, best_level
+from sparktop.sweep.sweep_verdict import advised
 from sparktop.sweep.validity import CLIENT_LAG
 
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
@@ -34,7 +34,9 @@ def render(result: SweepResult) -> str:
     targets = [target for target in result.targets if target.levels]
     blocks = ["## sparktop sweep (simulated)" if result.simulated else "## sparktop sweep"]
     found = findings(result)
-    blocks += _answer(result, found)
+    first, *others = answer(result, found) or ("",)
+    blocks += [wrapped(f"**{first}**")] if first else []
+    blocks += [bullets(others)] if others else []
     blocks += _about(result)
     blocks += _uses(_advice(found))
     grids = list(_several(result, series) if len(series) > 1 else _single(result, series))
@@ -62,23 +64,6 @@ def _terms(grids: Sequence[Grid]) -> set[str]:
     return found | {sign for cell in cells if isinstance(cell, str) for sign in cell.split()}
 
 
-def _answer(result: SweepResult, found: Findings) -> Iterator[str]:
-    """Yield what the sweep found: the conditions' range, else which target is best, else which level."""
-    several = sum(bool(target.levels) for target in result.targets) > 1
-    sentences = list(slo_sentences(result, code))
-    advice = _advice(found)
-    if not sentences and advice:
-        sentences = [_best(advice)]
-    if not sentences:
-        sentences = [
-            f"{one[0].upper()}{one[1:]}" for one in best_level(found.rows, code if several else None)
-        ]
-    if sentences:
-        yield wrapped(f"**{sentences[0]}**")
-    if sentences[1:]:
-        yield bullets(sentences[1:])
-
-
 def _advice(found: Findings) -> tuple[AdviceRow, ...]:
     return found.topologies.advice if found.topologies is not None else ()
 
@@ -93,21 +78,6 @@ def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
         wishes = (row.wish for row in advice)
         items = (f"{wish}, {sentence}" for wish, sentence in zip(wishes, sentences, strict=True))
         yield "### When to use which\n\n" + bullets(items)
-
-
-def _best(advice: Sequence[AdviceRow]) -> str:
-    """Return which target is best under which load, in one sentence."""
-    by_target: dict[str | None, list[str]] = {}
-    for row in advice:
-        by_target.setdefault(row.target, []).append(row.loads)
-    if all(row.target is None for row in advice):
-        return "No difference between the targets is shown"
-    untested = " (single runs: no test possible)" if any(row.sure is None for row in advice) else ""
-    parts = [
-        f"{'no difference shown' if target is None else code(target)} at {', '.join(loads)}"
-        for target, loads in by_target.items()
-    ]
-    return f"Best: {'; '.join(parts)}{untested}"
 
 
 def _about(result: SweepResult) -> Iterator[str]:

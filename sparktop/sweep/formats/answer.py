@@ -1,0 +1,112 @@
+"""What a report begins with: the range of conditions, else which target or level is best, and in what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topologies
+from sparktop.report.markdown import code
+from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.proof import main_metrics
+from sparktop.sweep.result_view import Findings
+from sparktop.sweep.results import LevelResult, SweepResult
+from sparktop.sweep.slo_words import slo_sentences
+from sparktop.sweep.sweep_verdict import best_level
+
+_NONE = "no difference shown"
+_DECODES = ("sustained_tps", "decode_tps", "output_tps")
+
+
+def answer(result: SweepResult, found: Findings) -> list[str]:
+    """Return the sentences of the answer; the first one is its heart."""
+    several = sum(bool(target.levels) for target in result.targets) > 1
+    sentences = list(slo_sentences(result, code))
+    if not sentences and found.topologies is not None:
+        sentences = list(_targets(found.topologies))
+    if not sentences:
+        sentences = [_capital(one) for one in best_level(found.rows, code if several else None)]
+    if not sentences and not several:
+        sentences = list(_lengths(result))
+    return [*sentences, *_refusals(result)]
+
+
+def _targets(compared: Topologies) -> Iterator[str]:
+    """Yield which target is best under which load, a sentence for each of the main figures."""
+    known = {one.metric: one for one in compared.metrics}
+    metrics = [known[name] for name in main_metrics(known)]
+    if metrics and all(_state(level, compared) == _NONE for metric in metrics for level in metric.levels):
+        titles = [metric.title if metric.title.isupper() else metric.title.lower() for metric in metrics]
+        *most, last = titles
+        yield f"No difference between the targets is shown in {', '.join(most)}{' or ' if most else ''}{last}"
+        return
+    for metric in metrics:
+        yield f"{metric.title}: {_best(metric, compared)}"
+
+
+def _best(metric: ComparedMetric, compared: Topologies) -> str:
+    """Return who is best in a figure under which loads: "`a` best at c1–c4; no difference shown at c16"."""
+    places: dict[str, list[str]] = {}
+    for state, levels in groupby(metric.levels, lambda one: _state(one, compared)):
+        places.setdefault(state, []).append(_stretch(list(levels), metric.levels))
+    parts = [f"{state} at {', '.join(where)}" for state, where in places.items()]
+    untested = any(level.significant is None and level.winner is None for level in metric.levels)
+    return "; ".join(parts) + (" (single runs: no test possible)" if untested else "")
+
+
+def _state(level: ComparedLevel, compared: Topologies) -> str:
+    """Return who leads under a load, and whether that is shown."""
+    if level.winner is not None:
+        return f"{code(level.winner)} best"
+    if level.significant is None and level.ahead is not None:
+        return f"{code(level.ahead)} ahead"
+    if not level.beats:
+        return _NONE
+    known = zip(compared.columns, level.values, strict=True)
+    leaders = [name for name, value in known if value is not None and name not in level.beats]
+    return f"{' and '.join(map(code, leaders))} lead, no difference between them shown,"
+
+
+def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) -> str:
+    """Return loads that follow one another: "c1–c4", "5,000–39,000 in", or "c1 5,000 in"."""
+    lengths = {level.prompt_tokens for level in among}
+    if len({level.concurrency for level in among}) == 1 < len(lengths):
+        words = [f"{level.prompt_tokens or 0:,}" for level in levels]
+        return f"{_range(words, '–')} in"
+    if len(lengths) == 1:
+        return _range([f"c{level.concurrency}" for level in levels], "–")
+    return _range([f"c{level.concurrency} {level.prompt_tokens or 0:,} in" for level in levels], " to ")
+
+
+def _range(words: Sequence[str], between: str) -> str:
+    return words[0] if len(words) == 1 else f"{words[0]}{between}{words[-1]}"
+
+
+def _lengths(result: SweepResult) -> Iterator[str]:
+    """Yield how decode falls from the shortest prompt to the longest, where one concurrency was measured."""
+    levels = [level for target in result.targets for level in target.levels if level.error is None]
+    metric = next((name for name in _DECODES if any(level.rate(name) for level in levels)), None)
+    if metric is None or len({level.concurrency for level in levels}) != 1:
+        return
+    known = [level for level in levels if level.pp is not None and level.rate(metric) is not None]
+    if len(known) > 1:
+        known.sort(key=lambda level: level.pp or 0)
+        parts = (f"{_rate(level, metric)} with {level.pp:,} tokens in" for level in (known[0], known[-1]))
+        yield f"{METRICS[metric].title} at c{known[0].concurrency}: {', '.join(parts)}"
+
+
+def _rate(level: LevelResult, metric: str) -> str:
+    rate = level.rate(metric)
+    return f"{METRICS[metric].text(rate.mean if rate else None)} {METRICS[metric].unit}"
+
+
+def _refusals(result: SweepResult) -> Iterator[str]:
+    """Yield which prompt lengths a server refused."""
+    for target in result.targets:
+        lengths = sorted({level.pp or 0 for level in target.levels if level.error is not None})
+        if lengths:
+            yield f"{code(target.name)} refused {', '.join(f'{pp:,}' for pp in lengths)} tokens in"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

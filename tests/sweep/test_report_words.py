@@ -1,0 +1,123 @@
+"""What a Markdown report says beside its figures: the headline, marks, and what the words of tables mean."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from sparktop.commands.sweep_line import level_line
+from sparktop.sweep.definitions import TERMS
+from sparktop.sweep.formats import csv_table, markdown
+from sparktop.sweep.formats.report_tables import mark_words
+from sparktop.sweep.level_marks import WORDS, marks_of
+from sparktop.sweep.result_parts import Tree
+from sparktop.sweep.results import LevelResult, Rate, Validity
+from tests.sweep.made_results import made_level, made_sweep
+
+
+def test_markdown_of_several_targets_says_when_to_use_which() -> None:
+    """The answer names the best target, a list what for."""
+    fast, slow = made_level(2), made_level(2, step=0.5)
+    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    assert text.splitlines()[2] == "**Decode: `fast` best at c2**"
+    assert "### When to use which\n\n- one user, low latency, c2: fast is best: +" in text
+
+
+def test_markdown_says_what_the_runs_could_have_shown() -> None:
+    """Of targets that do not differ, the figure that decides; never a winner."""
+    text = markdown.render(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
+    assert text.splitlines()[2] == "**No difference between the targets is shown in decode, TTFT or prefill**"
+    assert "### When to use which\n\n- one user, low latency, c2: decode: no difference shown" in text
+
+
+def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:
+    """Alike in decode, apart in prefill; a target that is behind is no match for those that lead."""
+    slow = made_level(2)
+    prompts = Rate(mean=900.0, std=5.0, values=(895.0, 900.0, 905.0))
+    fast = slow.model_copy(update={"prefill_tps": prompts})
+    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    assert text.splitlines()[2] == "**Decode: no difference shown at c2**"
+    assert "\n- Prefill: `fast` best at c2\n" in text
+    assert re.search(r"\| `fast` \(\+\d+%\) +\|", text)
+    behind = made_level(2, step=0.5)
+    three = markdown.render(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
+    assert "**Decode: `one` and `two` lead, no difference between them shown, at c2**" in three.splitlines()
+
+
+def test_the_headline_of_single_runs_names_no_best() -> None:
+    """Who is ahead in the table is ahead in the headline, and no test was possible."""
+    fast, slow = made_level(2, runs=1), made_level(2, step=0.5, runs=1)
+    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    assert text.splitlines()[2] == "**Decode: `fast` ahead at c2 (single runs: no test possible)**"
+
+
+def at_length(pp: int, step: float = 0.25) -> LevelResult:
+    return made_level(1, step=step).model_copy(update={"pp": pp})
+
+
+def test_the_headline_of_several_prompt_lengths_names_them() -> None:
+    """One server: from the shortest to the longest; several: who is best with which, and who refuses."""
+    refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
+    lone = markdown.render(made_sweep(("a", [at_length(5000), at_length(20000, 0.5), refused])))
+    assert lone.splitlines()[2].startswith("**Decode at c1: 4.0 tok/s with 5,000 tokens in, 2.0 tok/s with")
+    assert "\n- `a` refused 39,000 tokens in\n" in lone
+    fast = [at_length(5000), at_length(20000), at_length(39000)]
+    slow = [at_length(5000), at_length(20000, 0.5), refused]
+    both = markdown.render(made_sweep(("a", fast), ("b", slow)))
+    assert both.splitlines()[2] == "**Decode: no difference shown at 5,000 in; `a` best at 20,000 in**"
+    assert "\n- `b` refused 39,000 tokens in\n" in both
+
+
+@pytest.mark.parametrize("code", sorted(WORDS))
+def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
+    """In the row, in a sentence of its own, in CSV and in the line of a finished level."""
+    marked = made_level().model_copy(update={"validity": (Validity(code=code, message="what was seen"),)})
+    result = made_sweep(("a", [marked]))
+    text = markdown.render(result)
+    (mark,) = marks_of(marked)
+    assert re.search(rf"^\| c2 .* {mark_words(mark)} +\|$", text, flags=re.MULTILINE)
+    assert f"### Marks\n\n- c2: {mark_words(mark)}: what was seen" in text
+    assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["validity"] == code
+    assert f"doubts: {code}" in level_line("a", marked)
+
+
+@pytest.mark.parametrize(
+    ("balance", "word", "message"),
+    [
+        ({"verdict": "uneven", "reasons": ["75 : 25"]}, "uneven", "was uneven: 75 : 25"),
+        (
+            {"runs_test": {"word": "bunched", "sentence": "2 runs"}},
+            "bunched",
+            "one backend after the other in bunches: 2 runs",
+        ),
+    ],
+)
+def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, message: str) -> None:
+    """How the load lay, beside the gravest reason to doubt; what padding costs has its own column."""
+    doubts = tuple(Validity(code=code, message=code) for code in ("few_runs", "too_short", "errors"))
+    told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
+    result = made_sweep(("a", [told]))
+    text = markdown.render(result)
+    assert re.search(rf"^\| c5 .* errors, {word}, \+2 +\|$", text, flags=re.MULTILINE)
+    assert f"Why levels are slow: padding at 1 of 1; {word} at 1 of 1." in text.replace("\n", " ")
+    items = " ".join(text.split("### Marks")[1].split())
+    assert message in items
+    assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items
+    assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["why_slow"] == f"padding {word}"
+    assert level_line("a", told).endswith(f"slow: padding 38 %, {word}")
+
+
+def test_the_report_defines_the_words_of_its_tables() -> None:
+    """Those that occur, and no other."""
+    doubt = (Validity(code="few_runs", message="2 of 3"),)
+    told = made_level().model_copy(
+        update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
+    )
+    text = markdown.render(made_sweep(("a", [told]), ("b", [made_level()])))
+    for term in ("±", "Ratio", "Padding", "Roofline", "Marks"):
+        assert f"\n- {term}: " in text
+    bare = markdown.render(made_sweep(("a", [made_level(runs=1)])))
+    assert not [term for term in TERMS if f"\n- {term}: " in bare]
