@@ -56,8 +56,17 @@ def order(load: Load) -> tuple[int, int, int]:
     return load.concurrency, load.pp or 0, load.tg or 0
 
 
+def same_row(load: Load, other: Load) -> bool:
+    """Return whether two loads have the same concurrency and prompts of lengths that are alike."""
+    if load.concurrency != other.concurrency:
+        return False
+    if load.pp is None or other.pp is None:
+        return load.pp == other.pp
+    return _alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
+
+
 def _several(series: Sequence[Series]) -> bool:
-    return any(len({level.load.concurrency for level in one.levels}) < len(one.levels) for one in series)
+    return any(one.has_lengths for one in series)
 
 
 def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:

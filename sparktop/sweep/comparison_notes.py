@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from sparktop.sweep.alignment import length_notes
 from sparktop.sweep.comparison_result import ComparisonRow
 from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.level_marks import WORDS
 from sparktop.sweep.series import Series, SeriesLevel, TableRule
 
 NO_TEST = "single run, no test possible"
@@ -53,6 +54,7 @@ def notes_of(
     if simulated:
         yield f"simulated: {', '.join(simulated)}"
     yield from _clock_shifts(series)
+    yield from _refused(series)
     yield from _in_doubt(series)
     yield from _own_notes(series)
 
@@ -114,15 +116,32 @@ def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
             yield f"clock_shift: c{concurrency}: SM clock of {node} {low:.0f} to {high:.0f} MHz"
 
 
+def _refused(series: Sequence[Series]) -> Iterator[str]:
+    for one in series:
+        lengths: dict[str, list[str]] = {}
+        for load, words in one.refused.items():
+            lengths.setdefault(words, []).append(f"{load.pp or 0:,}")
+        for words, refused in lengths.items():
+            yield f"{one.name}: ❌ {', '.join(dict.fromkeys(refused))} tokens in: {words}"
+
+
 def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
     for one in series:
-        doubts = [f"{_where(level)} {', '.join(level.validity)}" for level in one.levels if level.validity]
-        if doubts:
+        places: dict[str, list[str]] = {}
+        for level in one.levels:
+            for mark in level.validity:
+                places.setdefault(WORDS.get(mark, mark), []).append(_where(level, one))
+        doubts = (
+            f"{word} at {'all' if len(where) == len(one.levels) > 1 else ', '.join(where)}"
+            for word, where in places.items()
+        )
+        if places:
             yield f"{one.name}: in doubt: {'; '.join(doubts)}"
 
 
-def _where(level: SeriesLevel) -> str:
-    return f"c{level.load.concurrency}"
+def _where(level: SeriesLevel, series: Series) -> str:
+    load = level.load
+    return f"c{load.concurrency}" + (f" {load.pp:,} in" if series.has_lengths and load.pp is not None else "")
 
 
 def _own_notes(series: Sequence[Series]) -> Iterator[str]:

@@ -67,6 +67,7 @@ METRICS = {metric.name: metric for metric in _ALL}
 """By name, in the order of tables."""
 
 TERMS = {
+    "❌": "the server refused requests of this length",
     "±": "standard deviation over runs",
     "Ratio": "standard deviation of the second target's runs / that of the first's",
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",

@@ -328,11 +328,11 @@ class LiveView:
     def _plan_words(self) -> str:
         plan = self._plan
         if self._result is not None:
-            return plan_words(self._result.plan)
+            return plan_words(self._result.plan, self._result.prompt_lengths())
         most = max(plan.concurrency, default=1)
         pp = plan.lengths[0] if len(plan.lengths) == 1 else None
         made = PlanResult(pp=pp, tg=plan.tg, runs=plan.runs_of(most), mode=plan.mode, order=plan.order)
-        return plan_words(made)
+        return plan_words(made, plan.lengths)
 
     def _left_s(self, now: float) -> float | None:
         eta = self._phase.eta_s

@@ -91,7 +91,7 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
         title=title or result.plan.preset or "sweep",
         status=status,
         words=end_words(status, result),
-        plan_words=plan_words(result.plan),
+        plan_words=plan_words(result.plan, result.prompt_lengths()),
         guard=result.guard,
         started_at=result.started_at,
         elapsed_s=None if finished is None else (finished - result.started_at).total_seconds(),
@@ -119,13 +119,18 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     return f"{status.value}{why}; {kept} kept"
 
 
-def plan_words(plan: PlanResult) -> str:
-    """Say what each request asks for and how requests follow one another."""
-    lengths = f"{'?' if plan.pp is None else plan.pp} → {'?' if plan.tg is None else plan.tg} tokens"
+def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
+    """Say what each request asks for, of which prompt lengths, and how requests follow one another."""
+    several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
+    tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
     shape = "bursts" if plan.mode is LoadMode.BURST else "steady"
     runs = "" if plan.runs is None else f", {plan.runs} run{'' if plan.runs == 1 else 's'}"
     order = ", interleaved" if plan.order is Order.ABBA else ""
-    return f"{lengths}, {shape}{runs}{order}"
+    return f"{tokens}, {shape}{runs}{order}"
+
+
+def _known(count: int | None) -> str:
+    return "?" if count is None else str(count)
 
 
 def _slo(result: SweepResult) -> Slo | None:

@@ -360,6 +360,11 @@ class SweepResult(Part):
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
+    def prompt_lengths(self) -> list[int]:
+        """Return the prompt lengths that were asked for, ascending: the plan's, or those of its levels."""
+        asked = {level.pp for target in self.targets for level in target.levels} | {self.plan.pp}
+        return sorted(length for length in asked if length is not None)
+
     def to_json(self) -> dict[str, Any]:
         """Give it as JSON values, every key there."""
         return self.model_dump(mode="json", by_alias=True)

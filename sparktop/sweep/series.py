@@ -78,10 +78,18 @@ class Series:
     """A table of other people: its figures are means whose runs are not known."""
     engines: tuple[str, ...] = ()
     """Independent engines that answer its requests; its own name if it is one, none if unknown."""
+    refused: Mapping[Load, str] = field(default_factory=dict)
+    """Loads that the server refused, with its words."""
 
     def at(self, load: Load) -> SeriesLevel | None:
         """Give the level of exactly this load."""
         return next((level for level in self.levels if level.load == load), None)
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether one concurrency has several levels: then lengths must stand beside it."""
+        asked = [*(level.load for level in self.levels), *self.refused]
+        return len({load.concurrency for load in asked}) < len(asked)
 
     def metrics(self) -> set[str]:
         """Give the names of all metrics that it has somewhere."""
@@ -124,6 +132,7 @@ def merged(series: Iterable[Series], name: str) -> Series:
         tool=", ".join(dict.fromkeys(part.tool for part in parts)),
         simulated=any(part.simulated for part in parts),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        refused={load: words for part in parts for load, words in part.refused.items() if load not in levels},
     )
 
 
@@ -148,6 +157,9 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
         address=target.url,
         simulated=result.simulated,
         engines=_engines(target),
+        refused={
+            _load(one, plan.pp, plan.tg): one.error for one in target.in_order() if one.error is not None
+        },
     )
 
 
@@ -167,15 +179,17 @@ def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel
             figures[name] = Figure(latency.mean, latency.run_means)
     nodes = level.hardware.items()
     return SeriesLevel(
-        load=Load(
-            level.concurrency,
-            level.pp if level.pp is not None else pp,
-            level.tg if level.tg is not None else tg,
-        ),
+        load=_load(level, pp, tg),
         figures=figures,
         runs=level.runs,
         validity=tuple(dict.fromkeys(one.code for one in level.validity)),
         sm_clock_mhz={node: clock for node, side in nodes if (clock := side.sm_clock_mhz_mean) is not None},
+    )
+
+
+def _load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
+    return Load(
+        level.concurrency, level.pp if level.pp is not None else pp, level.tg if level.tg is not None else tg
     )
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 
 import pytest
 
 from sparktop.commands.sweep_line import level_line
+from sparktop.sweep.compare import compare
 from sparktop.sweep.definitions import TERMS
 from sparktop.sweep.formats import csv_table, markdown
+from sparktop.sweep.formats.comparison import to_json, to_markdown
 from sparktop.sweep.formats.report_tables import mark_words
 from sparktop.sweep.level_marks import WORDS, marks_of
 from sparktop.sweep.result_parts import Tree
 from sparktop.sweep.results import LevelResult, Rate, Validity
+from sparktop.sweep.series import series_of
 from tests.sweep.made_results import made_level, made_sweep
 
 
@@ -69,6 +73,46 @@ def test_the_headline_of_several_prompt_lengths_names_them() -> None:
     both = markdown.render(made_sweep(("a", fast), ("b", slow)))
     assert both.splitlines()[2] == "**Decode: no difference shown at 5,000 in; `a` best at 20,000 in**"
     assert "\n- `b` refused 39,000 tokens in\n" in both
+    assert "5,000, 20,000 and 39,000 tokens in, 4 out" in " ".join(both.split())
+
+
+def cells_of(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+
+
+def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
+    """In the report and in `compare`, with the server's words; a length within 10 % is the same row."""
+    refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
+    able = [at_length(5000), at_length(39026)]
+    result = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", [at_length(5000)]))
+    text = markdown.render(result)
+    assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(text)
+    assert "\n- ❌: the server refused requests of this length." in text
+    series = series_of(result)
+    compared = to_markdown(compare(series), series)
+    assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(compared)
+    assert "b: ❌ 39,000 tokens in: too long" in compared
+    assert json.loads(to_json(compare(series), series))["series"][1]["refused"] == [
+        {"concurrency": 1, "pp": 39000, "tg": 4, "error": "too long"}
+    ]
+    both = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", able))
+    assert next(row[2] for row in cells_of(markdown.render(both)) if "c1, 39,026 in, 4 out" in row) == "❌"
+    lone = made_sweep(("b", [at_length(5000), at_length(20000), refused]))
+    assert ["❌", "39,000", "–", "–"] in cells_of(markdown.render(lone))
+    alone = series_of(lone)
+    assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(to_markdown(compare(alone), alone))
+
+
+def test_notes_name_levels_by_their_prompt_lengths() -> None:
+    """Several lengths of one concurrency are several levels."""
+    doubted = at_length(20000).model_copy(update={"validity": (Validity(code="few_runs", message="2"),)})
+    result = made_sweep(("a", [at_length(5000), doubted]), ("b", [at_length(5000), at_length(20000)]))
+    text = markdown.render(result)
+    assert "a: in doubt: few runs at c1 20,000 in" in text
+    assert [row[0] for row in cells_of(text.split("spread over runs")[1])[4:6]] == [
+        "c1, 5,000 in, 4 out",
+        "c1, 20,000 in, 4 out",
+    ]
 
 
 @pytest.mark.parametrize("code", sorted(WORDS))

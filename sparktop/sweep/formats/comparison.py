@@ -15,7 +15,8 @@ from sparktop.sweep.comparison_result import ComparisonResult
 from sparktop.sweep.definitions import METRICS, lines
 from sparktop.sweep.findable import could_show_words
 from sparktop.sweep.formats.grid import in_markdown
-from sparktop.sweep.formats.layouts import at_best, by_concurrency, versus, winners
+from sparktop.sweep.formats.layouts import at_best, versus
+from sparktop.sweep.formats.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.independent import beyond_sentences, by_engines, engines_sentence
 from sparktop.sweep.references import fact_lines
 from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
@@ -41,10 +42,9 @@ def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: F
 
     A series that shares no level with another one has a table of its own.
     """
-    names = [one.name for one in series]
     told = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     blocks = ["## sparktop compare", "\n".join(_sources(series))]
-    blocks += [in_markdown(winners(comparison, metric, names)) for metric in told]
+    blocks += [in_markdown(winners_and_refused(comparison, metric, series)) for metric in told]
     blocks += _versus(comparison, series, told)
     if not told and len(series) > 1:
         blocks.append("No two of them have a figure under the same concurrency: each has its own table.")
@@ -83,7 +83,7 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
     for better, title in ((True, "rates"), (False, "latencies")):
         names = [name for name in metrics if METRICS[name].more_is_better is better]
         if names:
-            yield in_markdown(by_concurrency(series, names, f"{code(series.name)}: {title}"))
+            yield in_markdown(rates_and_refused(series, names, f"{code(series.name)}: {title}"))
 
 
 def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
@@ -174,6 +174,10 @@ def _series(series: Series) -> dict[str, Any]:
                 "figures": {name: _figure(figure) for name, figure in level.figures.items()},
             }
             for level in series.levels
+        ],
+        "refused": [
+            {"concurrency": load.concurrency, "pp": load.pp, "tg": load.tg, "error": words}
+            for load, words in series.refused.items()
         ],
     }
 

@@ -42,7 +42,7 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
     told = [METRICS[name] for name in metrics if name in series.metrics()]
     rows = tuple(
         (
-            load_words(level.load, lengths=_varied(series)),
+            load_words(level.load, lengths=series.has_lengths),
             *(figure(level.figures.get(metric.name), metric) for metric in told),
         )
         for level in series.levels
@@ -149,6 +149,10 @@ def contexts(series: Series) -> Grid:
         )
         for number, level in enumerate(_alone(series), start=1)
     )
+    refused = (load for load in series.refused if load.concurrency == 1)
+    rows += tuple(
+        ("❌", UNKNOWN if load.pp is None else f"{load.pp:,}", UNKNOWN, UNKNOWN) for load in refused
+    )
     heads = ("Context", "Prompt tokens", "Latency (ms)", "Decode (tok/s)")
     return Grid("Long contexts, one user", heads, rows)
 
@@ -188,7 +192,9 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
         stds = [found.std if (found := _find([one], load, metric)) else None for one in (first, second)]
         if stds[0] is not None and stds[1] is not None:
             ratio = f"{stds[1] / stds[0]:.1f}×" if stds[0] > 0 else UNKNOWN
-            rows.append((load_words(load, lengths=False), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio))
+            rows.append(
+                (load_words(load, lengths=first.has_lengths), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio)
+            )
     heads = ("Concurrency", Outside(first.name, " stdev"), Outside(second.name, " stdev"), "Ratio")
     return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
 
@@ -218,7 +224,7 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
     ]
     rows = tuple(
         (
-            load_words(level.load, lengths=_varied(series)),
+            load_words(level.load, lengths=series.has_lengths),
             *(mean_and_std(level.figures.get(one.name), one) for one in told),
         )
         for level in series.levels
@@ -272,11 +278,6 @@ def _machine(series: Sequence[Series]) -> Iterator[Cell]:
     longest = max(prompts, key=lambda level: level.load.pp or 0, default=None)
     yield tokens(longest.load.pp) if longest else UNKNOWN
     yield figure(longest.figures.get("decode_tps"), decode) if longest else UNKNOWN
-
-
-def _varied(series: Series) -> bool:
-    """Tell whether one concurrency has several levels: then its lengths must stand beside it."""
-    return len({level.load.concurrency for level in series.levels}) < len(series.levels)
 
 
 def _alone(series: Series) -> list[SeriesLevel]:

@@ -12,12 +12,13 @@ from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import engines_in_markdown, notes_in_markdown
 from sparktop.sweep.formats.grid import Grid, in_markdown
-from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread, winners
+from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread
 from sparktop.sweep.formats.prose import bullets, plain, rewrapped, wrapped
+from sparktop.sweep.formats.refused_rows import winners_and_refused
 from sparktop.sweep.formats.report_tables import TABLES
 from sparktop.sweep.formats.split_grid import split_grid
 from sparktop.sweep.result_view import Findings, findings
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.results import PlanResult, SweepResult
 from sparktop.sweep.series import Series, series_of
 from sparktop.sweep.sweep_verdict import advised
 from sparktop.sweep.validity import CLIENT_LAG
@@ -87,8 +88,8 @@ def _about(result: SweepResult) -> Iterator[str]:
     more = " or more" if result.slo is not None else ""
     parts = [
         ", ".join(code(model) for model in models),
-        f"{plan.pp if plan.pp is not None else '?'} tokens in, {plan.tg if plan.tg is not None else '?'} out",
-        f"{plan.mode.value}, {plan.runs if plan.runs is not None else '?'} runs a level{more}",
+        f"{_lengths(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out",
+        f"{plan.mode.value}, {_effort(plan)}{more}",
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
         f"order {plan.order.value}",
@@ -113,6 +114,19 @@ def _about(result: SweepResult) -> Iterator[str]:
         yield wrapped(f"**The load generator was too slow**: {code('; '.join(result.client.reasons) or '–')}")
 
 
+def _lengths(result: SweepResult) -> str:
+    """Return the prompt lengths: "128", or "5,000, 20,000 and 39,000"."""
+    *most, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _effort(plan: PlanResult) -> str:
+    """Return how much a level takes: its runs, or its time."""
+    if plan.runs is None and plan.duration_s is not None:
+        return f"{plan.duration_s:g} s or more a level"
+    return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'} a level"
+
+
 def _prompts(result: SweepResult) -> str:
     """Return what prompts were made of, and what kept them out of the prefix cache."""
     ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
@@ -124,9 +138,8 @@ def _prompts(result: SweepResult) -> str:
 
 def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
     comparison = comparison_of(result.comparison, series)
-    names = [one.name for one in series]
     for metric in _FIRST:
-        yield winners(comparison, metric, names)
+        yield winners_and_refused(comparison, metric, series)
     if len(series) == _PAIR:
         yield spread(series[0], series[1])
 

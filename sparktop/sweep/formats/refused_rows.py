@@ -1,0 +1,73 @@
+"""Rows of tables for loads that a server refused, among the rows of those that were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.sweep.alignment import order, same_row
+from sparktop.sweep.comparison_result import ComparisonResult
+from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.formats.figure_cells import figure, load_of, load_words
+from sparktop.sweep.formats.grid import Cell, Grid, Outside
+from sparktop.sweep.formats.layouts import by_concurrency, winners
+from sparktop.sweep.series import Load, Series
+
+REFUSED = "❌"
+
+
+def winners_and_refused(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
+    """Return the table of winners, with a row for each load that one of its targets refused."""
+    grid = winners(comparison, metric, [one.name for one in series])
+    names = {cell.name for cell in grid.heads if isinstance(cell, Outside)}
+    columns = [one for one in series if one.name in names]
+    if not columns:
+        return grid
+    measured = [load_of(row) for row in comparison.rows if row.metric == metric]
+    rows = [(load, _with_signs(row, load, columns)) for load, row in zip(measured, grid.rows, strict=True)]
+    for load in dict.fromkeys(load for one in columns for load in one.refused):
+        if not any(same_row(load, known) for known, _ in rows):
+            rows.append((load, _row(load, metric, columns)))
+    return replace(grid, rows=_sorted(rows))
+
+
+def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Grid:
+    """Return the table of one series, with a row for each load that its server refused."""
+    grid = by_concurrency(series, metrics, title)
+    rows = [(level.load, row) for level, row in zip(series.levels, grid.rows, strict=True)]
+    bare = [UNKNOWN] * (len(grid.heads) - 1)
+    rows += [(load, (f"{REFUSED} {load_words(load)}", *bare)) for load in series.refused]
+    return replace(grid, rows=_sorted(rows))
+
+
+def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) -> tuple[Cell, ...]:
+    """Return a row with the sign in the cells of targets that refused its load."""
+    cells = [
+        REFUSED if cell == UNKNOWN and _is_refused(one, load) else cell
+        for one, cell in zip(columns, row[1:], strict=False)
+    ]
+    return (row[0], *cells, *row[len(cells) + 1 :])
+
+
+def _row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
+    """Return the row of a load that hardly any target was measured under."""
+    figures = [
+        next((level.figures.get(metric) for level in one.levels if same_row(load, level.load)), None)
+        for one in columns
+    ]
+    cells = [
+        REFUSED if _is_refused(one, load) else figure(known, METRICS[metric])
+        for one, known in zip(columns, figures, strict=True)
+    ]
+    able = [one.name for one, known in zip(columns, figures, strict=True) if known is not None]
+    only: Cell = Outside(able[0], " alone") if len(able) == 1 else UNKNOWN
+    return (load_words(load), *cells, only)
+
+
+def _is_refused(series: Series, load: Load) -> bool:
+    return any(same_row(load, one) for one in series.refused)
+
+
+def _sorted(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(row for _, row in sorted(rows, key=lambda pair: order(pair[0])))
