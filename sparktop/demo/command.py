@@ -17,8 +17,9 @@ from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.visitors import QUIET_S
 from sparktop.ending import ENDING
 from sparktop.errors import OutputError, SparktopError
-from sparktop.model.targets import RouterTarget, SweepSettings, Watch
+from sparktop.model.targets import ModelFacts, RouterTarget, SweepSettings, Watch
 from sparktop.model.text import clean
+from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, MODEL
 
 _LOOKS_AT_REST = 3
 """A sweep waits for two looks that agree before it asks again: the load must not come back before that."""
@@ -69,6 +70,7 @@ def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: fl
         interval_s=defaults.interval_s if interval_s is None else interval_s,
         theme=defaults.theme if theme is None else theme,
         source="demo",
+        models={MODEL: ModelFacts(BYTES_PER_TOKEN_GB)},
         sweeps=demo_sweeps(cluster.targets, cluster.routers, cluster.rivals, scenario=cluster.scenario),
         sweep_routers=cluster.rivals,
     )
@@ -101,8 +103,14 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
         yield from _router_lines(router)
     for router in watch.sweep_routers:
         yield from (*_router_lines(router), "watched = false  # only sweeps load it")
+    yield from _model_lines(watch)
     for sweep in watch.sweeps:
         yield from _sweep_lines(sweep)
+
+
+def _model_lines(watch: Watch) -> Iterator[str]:
+    for model, facts in watch.models.items():
+        yield from ("", f"[models.{_quoted(model)}]", f"bytes_per_token_gb = {facts.bytes_per_token_gb}")
 
 
 def _router_lines(router: RouterTarget) -> Iterator[str]:

@@ -20,7 +20,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
-from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
+from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.store import SourceKey, Store
 
@@ -166,7 +166,7 @@ class Rehearsal:
             ),
             routers=() if self._router is None else (_router_target(names, label),),
             source="rehearsal",
-            models={profile.model: ModelFacts(bytes_per_token_gb=2.55)},
+            models={profile.model: ModelFacts(BYTES_PER_TOKEN_GB)},
         )
 
     def _engines(self, backends: int, thermals: list[MachineHeat], seed: int) -> RehearsedTime:

@@ -59,6 +59,8 @@ from sparktop.simulation.routed import ProxyHabits
 from sparktop.simulation.routers import RouterSettings
 
 MODEL = "openai/gpt-oss-120b"
+BYTES_PER_TOKEN_GB = 2.55
+"""Its 5.1 billion active weights of 4 bits, read once for each token of one request alone."""
 SLOTS = 48
 
 CONTEXT_TOKEN_S = 0.135e-6

@@ -27,7 +27,7 @@ from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.scenario import backend_name, rival_of
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSettings, Watch
+from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch
 from sparktop.wire import decode
 
 PATIENCE_S = 20.0
@@ -341,6 +341,7 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
         interval_s=0.5,
         sweeps=sweeps,
         sweep_routers=(replace(router, name="only swept"),),
+        models={name: ModelFacts(2.55)},
     )
     path = tmp_path / "sparktop.toml"
     path.write_text(as_toml(watch), encoding="utf-8")
@@ -361,6 +362,13 @@ def test_default_settings_fill_what_the_command_line_left_out() -> None:
     """No theme and no interval mean those of a plain start."""
     watch = make_watch(DemoCluster())
     assert (watch.theme, watch.interval_s) == (Watch().theme, Watch().interval_s)
+
+
+def test_what_a_token_reads_of_the_simulated_model_is_known() -> None:
+    """So its servers have a roofline, of `--serve` too."""
+    watch = make_watch(DemoCluster())
+    assert watch.models == {MODEL: ModelFacts(2.55)}
+    assert f'[models."{MODEL}"]\nbytes_per_token_gb = 2.55\n' in as_toml(watch)
 
 
 def test_there_are_names_for_more_servers_than_letters() -> None:

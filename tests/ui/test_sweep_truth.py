@@ -114,6 +114,8 @@ async def test_the_winner_on_the_screen_is_the_models_own(tmp_path: Path) -> Non
     for row in view.rows:
         true_tps = truth[row.key.target, row.key.concurrency]
         assert row.figures["decode_tps"].mean == pytest.approx(true_tps, rel=0.25)
+    alone = next(one for one in result.targets if one.name == SERVER).in_order()[0]
+    assert alone.roofline_percent == pytest.approx(100 * truth[SERVER, 1] / (273 / 2.55), rel=0.25)
     assert view.topologies is not None
     (decode,) = [one for one in view.topologies.metrics if one.metric == "decode_tps"]
     for level in decode.levels:
