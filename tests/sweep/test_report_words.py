@@ -68,6 +68,9 @@ def test_the_headline_of_several_prompt_lengths_names_them() -> None:
     lone = markdown.render(made_sweep(("a", [at_length(5000), at_length(20000, 0.5), refused])))
     assert lone.splitlines()[2].startswith("**Decode at c1: 4.0 tok/s with 5,000 tokens in, 2.0 tok/s with")
     assert "\n- `a` refused 39,000 tokens in\n" in lone
+    assert "- c16: 16 requests at once; in, out: tokens of each prompt and of each answer." in " ".join(
+        lone.split()
+    )
     fast = [at_length(5000), at_length(20000), at_length(39000)]
     slow = [at_length(5000), at_length(20000, 0.5), refused]
     both = markdown.render(made_sweep(("a", fast), ("b", slow)))
@@ -101,6 +104,12 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     assert ["❌", "39,000", "–", "–"] in cells_of(markdown.render(lone))
     alone = series_of(lone)
     assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(to_markdown(compare(alone), alone))
+
+
+def test_the_roofline_stands_in_tokens_per_second_below_its_column() -> None:
+    """A share says nothing without its whole."""
+    told = made_level(1).model_copy(update={"roofline_percent": 50.0})
+    assert "_Roofline: 8 tok/s for one request alone_" in markdown.render(made_sweep(("a", [told])))
 
 
 def test_notes_name_levels_by_their_prompt_lengths() -> None:

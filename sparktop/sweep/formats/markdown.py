@@ -26,7 +26,8 @@ from sparktop.sweep.validity import CLIENT_LAG
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
 """Of several targets: the metrics of the tables with winners."""
 _PAIR = 2
-_LOAD = "c16: 16 requests at once."
+_LOAD = "c16: 16 requests at once"
+_LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
 def render(result: SweepResult) -> str:
@@ -51,7 +52,8 @@ def render(result: SweepResult) -> str:
         blocks.append("### Marks\n\n" + bullets(marks))
     shown = set().union(*(table.metrics(targets) for table in TABLES))
     if shown:
-        meanings = [_LOAD, *lines(shown), *term_lines(_terms(grids))]
+        load = f"{_LOAD}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
+        meanings = [load, *lines(shown), *term_lines(_terms(grids))]
         blocks.append("### What the figures mean\n\n" + bullets(meanings))
     else:
         blocks.append("Nothing was measured.")

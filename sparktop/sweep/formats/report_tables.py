@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparktop.graphics.numbers import UNKNOWN
@@ -49,7 +49,7 @@ class Columns:
     title: str
     columns: tuple[Column, ...]
     notes: bool = False
-    """Whether it has a server's words for prompt lengths that it refused below."""
+    """Whether a server's words for prompt lengths that it refused, and its roofline, stand below."""
 
     def grid(self, target: TargetResult, title: str) -> Grid:
         """Return the table of a target's levels without columns that are unknown throughout."""
@@ -58,10 +58,7 @@ class Columns:
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (_load(level, target), *(column.cell(level) for column in shown)) for level in levels
         )
-        refused = {(level.pp, level.error) for level in levels if level.error is not None}
-        notes = (
-            tuple(_refusal(pp, words or "") for pp, words in sorted(refused, key=str)) if self.notes else ()
-        )
+        notes = (*_refusals(levels), *_rooflines(levels)) if self.notes else ()
         left = {number for number, column in enumerate(shown, start=1) if column.head == "Marks"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
@@ -89,8 +86,24 @@ def _load(level: LevelResult, target: TargetResult) -> str:
     return words if level.error is None else f"❌ {words}"
 
 
-def _refusal(pp: int | None, words: str) -> str:
-    return f"❌ {code(words)}" if pp is None else f"❌ {pp:,} in: {code(words)}"
+def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
+    """Yield the server's words for prompt lengths that it refused."""
+    refused = {(level.pp, level.error) for level in levels if level.error is not None}
+    for pp, words in sorted(refused, key=str):
+        length = "" if pp is None else f" {pp:,} in:"
+        yield f"❌{length} {code(words or '')}"
+
+
+def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
+    """Yield what the roofline is in tokens per second."""
+    known = [
+        (level.decode_tps.mean, level.roofline_percent)
+        for level in levels
+        if level.decode_tps is not None and level.roofline_percent
+    ]
+    if known:
+        decode, percent = known[0]
+        yield f"Roofline: {100 * decode / percent:.0f} tok/s for one request alone"
 
 
 def _rate(name: str) -> Column:
