@@ -43,7 +43,7 @@ class Figures:
     starved: Sequence[float]
     starved_any: float
     away: Sequence[float]
-    """Seconds in which each backend got no request, in stretches of 1.5 lives of a request and more."""
+    """Seconds in which each backend got no request, in stretches of two lives of a request and more."""
     away_any: float
     """Share of time in which one starved or was away while another had more than enough."""
     lost: float | None

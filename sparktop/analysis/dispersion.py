@@ -17,8 +17,9 @@ from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
 """Of its share: a backend with no more has next to nothing to do."""
-AWAY_LIVES = 1.5
-"""Lives of a request without a new one after which a backend is away; a herd leaves it out for about one."""
+AWAY_LIVES = 2.0
+"""Lives of a request without a new one after which a backend with less than its share is away; a herd leaves
+it out for about one."""
 LOST_WITHIN = 0.03
 """Of the throughput: a loss that is known less well is not shown."""
 _ERRORS = 2.0
@@ -68,7 +69,7 @@ class Starved:
     shares: tuple[float, ...]
     """By backend."""
     anyone: float
-    """Of at least one of them."""
+    """Of at least one of them; not where it may turn out to be away."""
     away_s: tuple[float, ...]
     """By backend: seconds in stretches of `AWAY_LIVES` lives and more without a new request. No part of
     `shares`."""
@@ -81,7 +82,7 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
 
     Next to nothing is one request, or a tenth of its share if that is more; more than enough is a queue, or
     half as much again as its share. A backend that gets nothing for `AWAY_LIVES` lives (`life_s`) is away:
-    drained, or not in the router yet. While that may still become so it is not starved either.
+    drained, or not in the router yet.
     """
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
@@ -97,13 +98,11 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
     ]
     generous = _where_one_is_full(grid, set().union(*hungry))
     away = [_away(grid, index, slots, life_s) for index in range(len(grid.loads))]
-    starving = [
-        generous.intersection(one) - gone.known - gone.possible
-        for one, gone in zip(hungry, away, strict=True)
-    ]
+    starving = [generous.intersection(one) - gone.known for one, gone in zip(hungry, away, strict=True)]
+    certain = [one - gone.possible for one, gone in zip(starving, away, strict=True)]
     return Starved(
         shares=tuple(len(one) / len(slots) for one in starving),
-        anyone=len(set().union(*starving)) / len(slots),
+        anyone=len(set().union(*certain)) / len(slots),
         away_s=tuple(len(gone.known) * grid.step_s for gone in away),
         anyone_or_away=len(generous) / len(slots),
     )
@@ -128,7 +127,8 @@ def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | No
     else:
         counted = set(slots)
         idle = _without_arrivals(track.times_s, track.arrived, grid)
-        without = [slot in counted and none for slot, none in enumerate(idle)]
+        even = [grid.shares[backend] * total for total in grid.totals]
+        without = [none and slot in counted and column[slot] < even[slot] for slot, none in enumerate(idle)]
     known: set[int] = set()
     least, begin, last = AWAY_LIVES * life_s / grid.step_s, 0, frozenset[int]()
     for none, run in groupby(without):

@@ -200,7 +200,7 @@ class Balance:
     starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Share of time by backend with next to nothing to do while another had more than its share."""
     away_s: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Seconds by backend in which it got no request, in stretches of 1.5 lives of a request and more.
+    """Seconds by backend in which it got no request, in stretches of two lives of a request and more.
 
     Only of those with any: they are drained, cooling down or not in the router yet, and do not count as
     starved.

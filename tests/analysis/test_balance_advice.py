@@ -144,7 +144,7 @@ def test_a_cold_burst_is_told_from_starvation() -> None:
     ]
     found = judge(GroupLoad("proxy", tracks, 12.0), 70.0)
     assert found.word in {Is.UNKNOWN, Is.STARVED}
-    found = judge(GroupLoad("proxy", tracks, 8.2), 68.0)
+    found = judge(GroupLoad("proxy", tracks, 7.5), 68.0)
     assert found.word is Is.STARVED
     assert (found.cause or "").startswith("a cold burst: ")
 

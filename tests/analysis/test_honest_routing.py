@@ -88,7 +88,7 @@ def test_a_drained_backend_may_keep_a_long_request() -> None:
 
 def test_one_of_four_drained_is_no_herd() -> None:
     """Random routing over the other three: that the fourth gets nothing says nothing about them."""
-    dice, times = random.Random(4), [float(step) for step in range(90)]  # noqa: S311 - a test needs the same dice again
+    dice, times = random.Random(4), [float(step) for step in range(90)]  # noqa: S311 - a repeatable draw
     came: list[list[float]] = [[0.0], [0.0], [0.0], [0.0]]
     for at in times[1:]:
         chosen = Counter(dice.choice((0, 1, 2) if 20 <= at < 70 else (0, 1, 2, 3)) for _ in range(12))
