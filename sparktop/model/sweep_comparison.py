@@ -78,6 +78,8 @@ class ComparedLevel:
     """The one with the best value, shown to be better or not."""
     beats: tuple[str, ...] = ()
     """Those that the one ahead is shown to be better than."""
+    leaders: tuple[str, ...] = ()
+    """Those that lead, no difference between them shown, where others are shown to be behind."""
     rival: str | None = None
     """The best of all others that it is not shown to be better than."""
     lead_percent: float | None = None
@@ -172,6 +174,8 @@ class AdviceRow:
     """True: shown by a test at every level; None: single runs, no test possible; False: not at all levels."""
     unproven: bool = False
     """True: a difference beyond noise was measured that these runs cannot tell from chance."""
+    leaders: tuple[str, ...] = ()
+    """Without a target: those that lead, where others are shown to be behind at every level."""
 
 
 @dataclass(frozen=True, slots=True)

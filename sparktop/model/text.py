@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 # Control (Cc), format (Cf: bidi marks, zero-width, soft hyphen), surrogates, private use, unassigned, line
 # and paragraph separators: no two terminals agree on their width, and some move the cursor.
@@ -33,3 +34,8 @@ def clean(text: object, limit: int = 200) -> str:
             kept.append(char)
     line = " ".join("".join(kept).split())
     return line if len(line) <= limit else line[: max(0, limit - 1)] + "…"
+
+
+def names_in_words(names: Sequence[str]) -> str:
+    """Return names as a list: "a, b and c"."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import BalanceWord
-from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Measured, SplitRow, Topologies
+from sparktop.model.sweep_comparison import (
+    AdviceRow,
+    ComparedLevel,
+    ComparedMetric,
+    Measured,
+    SplitRow,
+    Topologies,
+)
+from sparktop.model.text import names_in_words
 from sparktop.panels.balance_many import part_role
 from sparktop.panels.balance_verdict import flowed, sentence_rows, wrapped
 from sparktop.panels.figures import label
@@ -28,8 +36,13 @@ _COLUMN = 9
 _WIDE = 150
 """Width from which on advice stands beside the tables."""
 UNTESTED = "*"
+_PAIR = 2
+_PERCENT = 9
+"""Cells of a percentage and its mark."""
 _NONE = ("no difference shown", "none shown", "none")
-"""The longest of these that is not cut."""
+_NO_WINNER = ("no winner shown", "no winner")
+_NONE_OF_LEADERS = (f"no winner among {ALIKE}", f"{ALIKE} lead")
+"""Words for a level without a winner, the longest first."""
 
 
 def topology_screen(
@@ -94,17 +107,24 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
             (" ", "text"),
             (fit(_short(name, columns[index]), columns[index], "right"), part_role(index)),
         ]
-    heads = (f"winner, {_against(compared, metric)}", "winner")
-    head.append(label(f"  {next((text for text in heads if cell_width(text) <= winner), heads[-1])}"))
+    head.append(label(f"  {_longest(_heads(compared, metric), winner)}"))
     rows = [heading(f"{metric.title} in {metric.unit}", better, width), fit_row(head, width)]
     rows += [fit_row(_level_row(compared, metric, level, columns, winner), width) for level in metric.levels]
     return rows
 
 
-def _against(compared: Topologies, metric: ComparedMetric) -> str:
+def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
+    """Return titles of the winner's column that say what percentages are against, the longest first."""
     if metric.winner_vs == "baseline":
-        return f"against {compared.baseline}"
-    return "as the table says" if metric.winner_vs == "table" else "against the runner-up"
+        return f"winner, against {compared.baseline}", f"against {compared.baseline}"
+    if metric.winner_vs == "table":
+        return "winner, as the table says", "as the table says"
+    return "winner, against the runner-up", "winner over runner-up", "over runner-up"
+
+
+def _longest(texts: Sequence[str], width: int) -> str:
+    """Return the first of texts, the longest first, that is not cut; else the last."""
+    return next((text for text in texts if cell_width(text) <= width), texts[-1])
 
 
 def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
@@ -129,7 +149,8 @@ def _level_row(
         sign = BEST if first else ALIKE if _unbeaten(level, name) else ""
         role = "muted" if value is None else "good" if first else "title"
         row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
-    return [*row, ("  ", "text"), *fit_row(_winner(level, winner), winner)]
+    against = compared.baseline if metric.winner_vs == "baseline" else level.against
+    return [*row, ("  ", "text"), *fit_row(_winner(level, winner, against), winner)]
 
 
 def _figure(metric: ComparedMetric, value: Measured | None) -> str:
@@ -139,19 +160,33 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
     return f"{value.mean:,.{decimals}f}"
 
 
-def _winner(level: ComparedLevel, width: int) -> Row:
-    """Return who wins by how much, who is ahead without proof, or that no difference is shown."""
+def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
+    """Return who wins by how much, who is ahead without a test, or that no difference is shown.
+
+    A percentage against another target than `against`, which the column's title names, has its name.
+    """
     if level.ahead is None and level.winner is None:
         return [label("even")]
-    percent = UNKNOWN if level.percent is None else signed_percent(level.percent)
     if level.significant is False:
-        lead = percent if level.lead_percent is None else signed_percent(level.lead_percent)
-        words = next(one for one in _NONE if cell_width(one) <= width - 9 or one == _NONE[-1])
-        return [label(f"{fit(lead, 7, 'right')}  {words}")]
+        words = _longest(_undecided(level), width)
+        indent = " " * _PERCENT if cell_width(words) <= width - _PERCENT else ""
+        return [label(indent + words)]
+    percent = UNKNOWN if level.percent is None else signed_percent(level.percent)
     sign = UNTESTED if level.significant is None else " "
-    role = "good" if level.significant else "title"
     who = level.winner or f"{level.ahead} ahead"
-    return [(fit(percent, 7, "right"), role), (f"{sign} ", "warn"), (who, "text")]
+    who += "" if level.against == against else f" over {level.against}"
+    if cell_width(who) <= width - _PERCENT:
+        percent = fit(percent, _PERCENT - 2, "right")
+    role = "good" if level.significant else "title"
+    return [(percent, role), (f"{sign} ", "warn"), (who, "text")]
+
+
+def _undecided(level: ComparedLevel) -> tuple[str, ...]:
+    """Return words for a level whose leaders are not shown to differ, the longest first."""
+    if not level.leaders:
+        return _NO_WINNER if level.beats else _NONE
+    lead = f"{', '.join(level.leaders)} lead"
+    return f"{names_in_words(level.leaders)} lead, no difference between them shown", lead, *_NONE_OF_LEADERS
 
 
 def _unbeaten(level: ComparedLevel, name: str) -> bool:
@@ -176,12 +211,19 @@ def advice_rows(compared: Topologies, width: int) -> list[Row]:
     rows = [heading("when to use which", "", width)]
     for one in compared.advice:
         sure = {True: ("✓", "good"), None: (UNTESTED, "warn"), False: ("·", "muted")}[one.sure]
-        target = one.target or ("not shown" if one.unproven else "either")
+        target = one.target or _undecided_words(one, len(compared.columns))
         role = "title" if one.target is not None else "muted"
         head: Row = [sure, (f" {fit(one.loads, 10)}", "text"), (target, role), label(f"  {one.wish}")]
         rows.append(fit_row(head, width))
         rows += [fit_row([label(" " * 12 + line)], width) for line in wrapped(one.why, max(20, width - 12))]
     return rows
+
+
+def _undecided_words(one: AdviceRow, targets: int) -> str:
+    """Return in a word or two which target to use where none wins."""
+    if one.leaders:
+        return " or ".join(one.leaders)
+    return "not shown" if one.unproven else "either" if targets == _PAIR else "any"
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:

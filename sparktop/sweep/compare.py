@@ -162,12 +162,26 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
         winner_vs=vs,
         ahead=ahead,
         beats=tuple(name for name, change in changes.items() if change.significant),
+        leaders=_leaders(table, metric, load, changes) if shown is False else (),
         against=against,
         percent=beside.percent,
         ratio_ci95=beside.ratio_ci95,
         significant=shown,
         changes=_against_baseline(table, metric, load, figures),
     )
+
+
+def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Change]) -> tuple[str, ...]:
+    """Return the targets that lead together: each shown to be better than all others, which are behind."""
+    figures = table.figures(metric.name, load)
+    behind = [name for name, change in changes.items() if change.significant]
+    lead = [name for name in table.levels if name in figures and name not in behind]
+    for name in lead:
+        for other in behind:
+            change = table.change(metric.name, load, name, other)
+            if not change.significant or (figures[name].mean > figures[other].mean) != metric.more_is_better:
+                return ()
+    return tuple(lead) if behind else ()
 
 
 def _shown(changes: Mapping[str, Change]) -> bool | None:

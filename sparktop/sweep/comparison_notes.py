@@ -10,8 +10,9 @@ from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.level_marks import WORDS
 from sparktop.sweep.series import Series, SeriesLevel, TableRule
 
-NO_TEST = "single run, no test possible"
+NO_TEST = "no test possible (*): single runs, or published means"
 NO_DIFFERENCE = "no difference shown"
+NONE_OF_LEADERS = "no difference between them shown"
 CLOCK_SHIFT_PERCENT = 3.0
 """Between compared levels: beyond it the machine was not the same."""
 
@@ -38,7 +39,7 @@ def notes_of(
 ) -> Iterator[str]:
     """Give the notes on a comparison, each a sentence or less."""
     if any(row.significant is None for row in rows):
-        yield NO_TEST + _where_untested(rows)
+        yield _untested(rows)
     if any(row.winner_vs == "table" for row in rows) and table is not None:
         rule = f"winner against {table.first} up to the crossover, against {table.then} after it"
         yield f"percent as the table states it: {rule}"
@@ -65,11 +66,12 @@ def _ranges(rows: Sequence[ComparisonRow]) -> Iterator[str]:
         yield f"given as ranges, compared by their nearest end: {', '.join(names)}"
 
 
-def _where_untested(rows: Sequence[ComparisonRow]) -> str:
+def _untested(rows: Sequence[ComparisonRow]) -> str:
+    """Return that no test was possible, and where it was not if others were tested."""
     if all(row.significant is None for row in rows):
-        return ""
+        return NO_TEST
     titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)
-    return f" for rows marked * ({', '.join(titles)})"
+    return f"{NO_TEST}, in rows of {', '.join(titles)}"
 
 
 def _other_windows(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:

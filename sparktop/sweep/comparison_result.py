@@ -36,6 +36,8 @@ class ComparisonRow(Part):
     """The target with the best value, shown to be better or not."""
     beats: tuple[Text, ...] = ()
     """Targets that the one ahead is shown to be better than."""
+    leaders: tuple[Text, ...] = ()
+    """Without a winner: several that are each shown to be better than all others, but not than each other."""
     against: Text | None = None
     """The one that the percentage is against."""
     percent: Number = None

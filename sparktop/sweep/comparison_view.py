@@ -30,6 +30,8 @@ LEAST_RUNS = 5
 """Of each, for a ratio of standard deviations: of three runs chance alone gives one of 6 in a twentieth."""
 _DEVIATIONS_OF = ("decode_tps", "sustained_tps")
 _PAIR = 2
+_GIVEN = ("table", "baseline")
+"""What percentages are against where a reader chose it; rows that lack it are against the runner-up."""
 
 _Aligned = Sequence[Mapping[Load, SeriesLevel]]
 
@@ -85,7 +87,7 @@ def _metric(
         unit=metric.unit,
         more_is_better=metric.more_is_better,
         levels=tuple(_level(row, metric, placed) for row in rows),
-        winner_vs=next((row.winner_vs for row in rows if row.winner_vs is not None), "runner-up"),
+        winner_vs=next((vs for vs in _GIVEN if any(row.winner_vs == vs for row in rows)), "runner-up"),
         decimals=metric.decimals,
         could_show=_found(compared.could_show.get(name)),
         noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
@@ -109,6 +111,7 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLeve
         winner=row.winner,
         ahead=row.ahead,
         beats=row.beats,
+        leaders=row.leaders,
         rival=rival,
         lead_percent=lead,
         against=row.against,

@@ -49,7 +49,8 @@ def could_show_words(found: CouldShow) -> str:
     """Return what the runs of a figure could show, in words."""
     if found.percent is None or found.spread_percent is None:
         return "single runs show no difference, however large"
-    return f"{found.runs} runs that spread {found.spread_percent:.1f} % find {percent_words(found.percent)}"
+    least = percent_words(found.percent)
+    return f"{found.runs} runs that spread {found.spread_percent:.1f} % show differences from {least} on"
 
 
 def percent_words(percent: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sparktop.model.text import names_in_words
 from sparktop.sweep.comparison_result import EnginesLevel, IndependentEngines
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.proof import ERROR_RATE, main_metrics
@@ -51,11 +52,11 @@ def engines_sentence(found: Sequence[IndependentEngines]) -> str:
     """Return what independent engines could reach at best, and what routers over the same ones reached."""
     first = found[0]
     metric = METRICS[first.metric]
-    levels = ", ".join(f"c{level.concurrency} {metric.text(level.bound)}" for level in first.levels)
-    routers = "; ".join(f"{one.routed} reached {_share(one)} of it" for one in found)
+    levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
+    routers = names_in_words([f"{one.routed} reached {_share(one)}" for one in found])
     return (
-        f"{len(first.alone)} independent engines at best = {made_of(first)}: "
-        f"{metric.title.lower()} {levels} {metric.unit}; {routers}"
+        f"{len(first.alone)} independent engines at best = {made_of(first)}: {metric.title.lower()} in "
+        f"{metric.unit} {levels}; of this best, {routers}"
     )
 
 
@@ -78,8 +79,9 @@ def made_of(found: IndependentEngines) -> str:
 def beyond_sentences(found: IndependentEngines) -> Iterator[str]:
     """Return a sentence for each target that does more than any routing over these engines could."""
     for name in dict.fromkeys(name for level in found.levels for name in level.beyond):
-        where = ", ".join(f"c{level.concurrency}" for level in found.levels if name in level.beyond)
-        yield f"{name} exceeds {made_of(found)} at {where}: no routing over these engines can reach it there"
+        where = names_in_words([f"c{level.concurrency}" for level in found.levels if name in level.beyond])
+        best = f"the best of {len(found.alone)} independent engines"
+        yield f"{name} exceeds {best} at {where}: no routing over them can match it there"
 
 
 def _is_router(series: Series) -> bool:

@@ -25,20 +25,20 @@ def resolution_words(plan: Plan, known: Sequence[SweepResult] = ()) -> str:
     With one target: from which change on a second sweep like it shows one. `known` are earlier sweeps.
     """
     count = len(plan.targets)
-    what = "targets apart" if count > 1 else "a later change"
+    what = "differences between targets" if count > 1 else "a later change"
     own = _spread_percent(plan, known)
     spread = own if own is not None else USUAL_SPREAD_PERCENT
-    whose = "yours did" if own is not None else "identical runs on Sparks do"
-    why = f"if runs spread {spread:.1f} %, as {whose}"
+    whose = "as yours did" if own is not None else "as identical runs on Sparks do"
+    why = f"if they spread {spread:.1f} % ({whose})"
     pairs = max(1, count * (count - 1) // 2)
     runs = min((plan.runs_of(load.concurrency) or plan.runs for load in loads(plan)), default=plan.runs)
     design = Design(runs, max(1, len(loads(plan))), first_rate(METRICS, pairs))
     percent = findable_percent(design, spread)
     if percent is not None:
-        return f"{runs} runs tell {what} from {percent_words(percent)} on, {why}"
+        return f"{runs} runs show {what} from {percent_words(percent)} on, {why}"
     more = findable_percent(Design(_ENOUGH_RUNS, design.levels, design.rate), spread)
     found = "" if more is None else f": {_ENOUGH_RUNS} runs do from {percent_words(more)} on, {why}"
-    return f"single runs cannot tell {what}{found}"
+    return f"single runs cannot show {what}{found}"
 
 
 def _spread_percent(plan: Plan, known: Sequence[SweepResult]) -> float | None:

@@ -33,13 +33,13 @@ def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iter
         best = (
             f"{name(row.target)} is {'ahead' if untested else 'best'}"
             if row.target is not None
-            else "a difference is measured but not shown"
-            if row.unproven
+            else ""
+            if row.leaders or row.unproven
             else "no difference between the targets is shown"
         )
         doubt = " (single runs: no test possible)" if untested and row.target is not None else ""
-        why = f": {name(row.why)}" if row.target is not None or row.unproven else ""
-        yield f"{row.loads}: {best}{doubt}{why}"
+        why = name(row.why) if row.target is not None or row.unproven or row.leaders else ""
+        yield ": ".join(part for part in (row.loads, best + doubt, why) if part)
 
 
 def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:

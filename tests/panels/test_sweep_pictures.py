@@ -24,7 +24,10 @@ from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_history import history_screen
 from sparktop.panels.sweep_timeline import MOST_ROWS, timeline_rows
 from sparktop.panels.sweep_topology import signed_percent, topology_screen
+from sparktop.sweep.compare import compare
+from sparktop.sweep.comparison_view import topologies
 from tests.panels.sweep_views import evidence, published
+from tests.sweep.made_results import made_series
 
 
 def texts(rows: Sequence[Row]) -> list[str]:
@@ -234,3 +237,34 @@ def test_an_empty_history_says_what_to_do() -> None:
     """Nothing stored and nothing found are two different answers."""
     assert any("s starts one" in row for row in texts(history_screen([], 80, 24)))
     assert any("nothing found for “x”" in row for row in texts(history_screen([], 80, 24, query="x")))
+
+
+def undecided(width: int) -> list[str]:
+    """Draw three targets, of which two lead by far and do not differ; both lead at 80 columns and wider."""
+    speeds = {"cluster-tp2": 60.0, "simple-shuffle": 100.0, "least-busy": 100.4}
+    series = [
+        made_series(name, {4: (speed, speed * 1.01, speed * 0.99), 8: (speed, speed * 1.01, speed * 0.99)})
+        for name, speed in speeds.items()
+    ]
+    return texts(topology_screen(topologies(compare(series), series), width, 24))
+
+
+def test_a_row_without_a_winner_has_no_percentage_but_its_leaders() -> None:
+    """A percentage stands beside a winner only; the words shrink before they are cut."""
+    for width, words in ((80, "no winner among ◇"), (120, "simple-shuffle, least-busy lead")):
+        rows = [row for row in undecided(width) if "◇" in row]
+        assert len(rows) == 2
+        assert all(words in row and "%" not in row for row in rows)
+    both = "simple-shuffle and least-busy lead, no difference between them shown"
+    assert both in " ".join(" ".join(row.strip("│ ") for row in undecided(80)).split())
+
+
+def test_a_percentage_against_another_than_the_title_says_whom() -> None:
+    """Where the baseline itself wins, its percentage is over the runner-up."""
+    fast, slow = (100.0, 101.0, 102.0), (50.0, 50.5, 51.0)
+    series = [made_series("base", {1: fast, 2: slow}), made_series("x", {1: slow, 2: fast})]
+    compared = topologies(compare(series, baseline="base"), series)
+    rows = texts(topology_screen(compared, 80, 24))
+    assert any("winner, against base" in row for row in rows)
+    assert any("c1" in row and "base over x" in row for row in rows)
+    assert any("c2" in row and row.rstrip("│ ").endswith("%  x") for row in rows)

@@ -11,10 +11,13 @@ import pytest
 from sparktop.sweep.alignment import aligned
 from sparktop.sweep.compare import NOISE_FLOOR_PERCENT, compare, comparison_of
 from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
+from sparktop.sweep.comparison_view import topologies
 from sparktop.sweep.difference_view import difference
+from sparktop.sweep.formats import layouts
 from sparktop.sweep.ratio import ratio_of
 from sparktop.sweep.references import load_reference
 from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.sweep_verdict import advised
 from tests.sweep.made_results import made_series
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
@@ -118,6 +121,22 @@ def test_a_crossover_of_tested_levels_is_significant() -> None:
     assert [(one.between, one.significant) for one in found.crossovers] == [((1, 8), True)]
     published = compare(load_reference("spark-topologies-2026-03").series).crossovers
     assert {one.significant for one in published} == {None}
+
+
+def test_leaders_are_each_better_than_all_others() -> None:
+    """Two lead a third; a fourth that spreads so far that nothing is shown of it makes no leader."""
+    first, second = CLOSE
+    two = {"slow": SLOW, "x": first, "y": second}
+    found = compare([made_series(name, dict.fromkeys(LEVELS, runs)) for name, runs in two.items()])
+    assert {row.leaders for row in found.rows} == {("x", "y")}
+    (advised_row, *_) = topologies(found, []).advice
+    assert advised_row.why == "decode: x and y lead, no difference between them shown"
+    assert next(advised([advised_row])) == f"c1–c4: {advised_row.why}"
+    wild = two | {"wild": (20.0, 60.0, 180.0)}
+    found = compare([made_series(name, {1: runs}) for name, runs in wild.items()])
+    assert {row.leaders for row in found.rows} == {()}
+    (table,) = [layouts.winners(found, "decode_tps", list(wild))]
+    assert table.rows[0][-1] in {"no winner shown", "no difference shown"}
 
 
 def published(name: str, source: str, by_concurrency: dict[int, float]) -> Series:
@@ -274,4 +293,4 @@ def test_before_and_after_has_one_error_rate_too() -> None:
     assert all((row.low_percent or 0) > 0 for row in after.rows if row.significant)
     quiet = difference(drawn("a", luck, 3), drawn("a", luck, 3)).verdict
     assert "3 runs that spread" in quiet
-    assert "find +" in quiet
+    assert "show differences from +" in quiet

@@ -120,7 +120,7 @@ def test_advice_follows_the_crossover(table: tuple[Series, ...]) -> None:
     ]
     assert {row.sure for row in compared.advice} == {None}
     assert compared.advice[0].why == (
-        "+20 % to +44 % decode against solo, −29 % to −33 % TTFT, +40 % to +52 % prefill"
+        "+20 % to +44 % decode, −29 % to −33 % TTFT and +40 % to +52 % prefill, all against solo"
     )
     assert "Decode: cluster-tp2 → simple-shuffle between c32 and c64 (as published)" in compared.crossovers
 

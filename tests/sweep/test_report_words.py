@@ -34,7 +34,10 @@ def test_markdown_says_what_the_runs_could_have_shown() -> None:
     """Of targets that do not differ, the figure that decides; never a winner."""
     text = markdown.render(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
     assert text.splitlines()[2] == "**No difference between the targets is shown in decode, TTFT or prefill**"
-    assert "### When to use which\n\n- one user, low latency, c2: decode: no difference shown" in text
+    assert (
+        "### When to use which\n\n- one user, low latency, c2: decode, TTFT and prefill: no difference"
+        in text
+    )
 
 
 def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:

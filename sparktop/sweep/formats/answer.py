@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topologies
+from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
+from sparktop.sweep.comparison_notes import NO_DIFFERENCE, NONE_OF_LEADERS
 from sparktop.sweep.definitions import METRICS
 from sparktop.sweep.proof import main_metrics
 from sparktop.sweep.result_view import Findings
@@ -14,7 +16,7 @@ from sparktop.sweep.results import LevelResult, SweepResult
 from sparktop.sweep.slo_words import slo_sentences
 from sparktop.sweep.sweep_verdict import best_level
 
-_NONE = "no difference shown"
+_NO_WINNER = "no winner shown"
 _DECODES = ("sustained_tps", "decode_tps", "output_tps")
 
 
@@ -35,36 +37,34 @@ def _targets(compared: Topologies) -> Iterator[str]:
     """Yield which target is best under which load, a sentence for each of the main figures."""
     known = {one.metric: one for one in compared.metrics}
     metrics = [known[name] for name in main_metrics(known)]
-    if metrics and all(_state(level, compared) == _NONE for metric in metrics for level in metric.levels):
+    if metrics and all(_state(level) == NO_DIFFERENCE for metric in metrics for level in metric.levels):
         titles = [metric.title if metric.title.isupper() else metric.title.lower() for metric in metrics]
         *most, last = titles
         yield f"No difference between the targets is shown in {', '.join(most)}{' or ' if most else ''}{last}"
         return
     for metric in metrics:
-        yield f"{metric.title}: {_best(metric, compared)}"
+        yield f"{metric.title}: {_best(metric)}"
 
 
-def _best(metric: ComparedMetric, compared: Topologies) -> str:
+def _best(metric: ComparedMetric) -> str:
     """Return who is best in a figure under which loads: "`a` best at c1–c4; no difference shown at c16"."""
     places: dict[str, list[str]] = {}
-    for state, levels in groupby(metric.levels, lambda one: _state(one, compared)):
+    for state, levels in groupby(metric.levels, lambda one: _state(one)):
         places.setdefault(state, []).append(_stretch(list(levels), metric.levels))
     parts = [f"{state} at {', '.join(where)}" for state, where in places.items()]
     untested = any(level.significant is None and level.winner is None for level in metric.levels)
     return "; ".join(parts) + (" (single runs: no test possible)" if untested else "")
 
 
-def _state(level: ComparedLevel, compared: Topologies) -> str:
+def _state(level: ComparedLevel) -> str:
     """Return who leads under a load, and whether that is shown."""
     if level.winner is not None:
         return f"{code(level.winner)} best"
     if level.significant is None and level.ahead is not None:
         return f"{code(level.ahead)} ahead"
-    if not level.beats:
-        return _NONE
-    known = zip(compared.columns, level.values, strict=True)
-    leaders = [name for name, value in known if value is not None and name not in level.beats]
-    return f"{' and '.join(map(code, leaders))} lead, no difference between them shown,"
+    if level.leaders:
+        return f"{names_in_words([code(name) for name in level.leaders])} lead, {NONE_OF_LEADERS},"
+    return _NO_WINNER if level.beats else NO_DIFFERENCE
 
 
 def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) -> str:

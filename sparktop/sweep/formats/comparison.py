@@ -117,9 +117,9 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
     rate = comparison.error_rate_percent
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
         yield (
-            "a winner is shown to be better than every other: the larger value exceeds the smaller one by "
-            f"more than {floor:.1f} % of noise, and of tables of targets that do not differ at most "
-            f"{rate:.0f} % name one; else: no difference shown"
+            f"a winner is better than every other by more than the noise of {floor:.1f} %, and a test of the "
+            f"whole table shows it: of tables of targets that are alike, at most {rate:.0f} % name a winner "
+            "anywhere"
         )
     words = {METRICS[name].title: could_show_words(one) for name, one in comparison.could_show.items()}
     for text in dict.fromkeys(words.values()):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.sweep.comparison_notes import NO_DIFFERENCE
+from sparktop.report.markdown import code
+from sparktop.sweep.comparison_notes import NO_DIFFERENCE, NONE_OF_LEADERS
 from sparktop.sweep.comparison_result import (
     ComparisonResult,
     ComparisonRow,
@@ -57,18 +58,32 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
     shown = [name for name in names if any(name in row.values for row in rows)]
     meaning = METRICS[metric]
     some = any(row.significant is not None for row in comparison.rows)
+    kinds = [row.winner_vs for row in rows if row.percent is not None and row.significant is not False]
+    vs = next((kind for kind in ("table", "baseline") if kind in kinds), "runner-up" if kinds else None)
     body = tuple(
         (
             load_words(load_of(row)),
             *(_value(row, name, meaning) for name in shown),
-            _winner(row, mark_untested=some),
+            _winner(row, vs, mark_untested=some),
         )
         for row in rows
     )
     better = "higher" if meaning.more_is_better else "lower"
-    heads: tuple[Cell, ...] = ("Concurrency", *(Outside(name) for name in shown), "Winner")
+    heads: tuple[Cell, ...] = (
+        "Concurrency",
+        *(Outside(name) for name in shown),
+        _winner_head(comparison, vs),
+    )
     left = frozenset({0, len(heads) - 1})
     return Grid(f"{meaning.title} ({meaning.unit}, {better} is better)", heads, body, left)
+
+
+def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
+    """Return the winner's title, with what its percentages are against."""
+    if vs == "baseline":
+        return f"Winner, against {code(comparison.baseline or '')}"
+    against = {"runner-up": ", against the runner-up", "table": ", as the table says"}
+    return f"Winner{against.get(vs or '', '')}"
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
@@ -233,16 +248,19 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
     return Grid("Mean ± standard deviation over runs", ("Concurrency", *heads), rows)
 
 
-def _winner(row: ComparisonRow, *, mark_untested: bool) -> Cell:
+def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
+    """Return who wins by how much; of a percentage that is not against what the column says, against whom."""
     if row.significant is False:
-        leading = ", ".join(name for name in row.values if name not in row.beats)
-        return Outside(leading, f": {NO_DIFFERENCE}") if row.beats else NO_DIFFERENCE
+        if row.leaders:
+            return Outside(", ".join(row.leaders), f" lead, {NONE_OF_LEADERS}")
+        return "no winner shown" if row.beats else NO_DIFFERENCE
     best = row.winner or row.ahead
     if best is None or row.percent is None:
         return UNKNOWN
     mark = "*" if row.winner is None or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if row.winner is None else ""
-    return Outside(best, f"{ahead} ({row.percent:+.0f}%){mark}")
+    over = f" over {code(row.against)}" if row.against and row.winner_vs != vs else ""
+    return Outside(best, f"{ahead} ({row.percent:+.0f}%{over}){mark}")
 
 
 def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
