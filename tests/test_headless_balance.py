@@ -104,3 +104,11 @@ def test_without_a_time_rates_cover_two_intervals() -> None:
     for one in data["backends"]:
         assert 1.8 <= one["rate_window_s"] <= 4.0
         assert one["generation_tps"] is not None
+
+
+def test_a_glance_says_how_much_longer_a_balance_takes() -> None:
+    """What was judged before the first looks is judged again: the backends do tell their loads."""
+    data: dict[str, Any] = json.loads(watched("shuffle-c64", 1, glance=True))
+    (found,) = data["balance"]
+    assert found["verdict"] == "unknown"
+    assert found["reasons"][0].endswith("s more of load figures from every backend")

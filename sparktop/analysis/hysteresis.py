@@ -32,9 +32,13 @@ class BalanceWatch:
         self.step_times: Mapping[str, StepTime] = {}
         """The same by backend, where they differ in speed."""
 
+        self._had_loads = False
+
     def due(self, at_s: float) -> bool:
         """True when the group should be judged again; half a second early is in time (monotonic seconds)."""
-        return self._judged_at_s is None or at_s - self._judged_at_s >= EVERY_S - 0.5
+        if self._judged_at_s is None or not self._had_loads:
+            return True  # at the start a judgement before the first looks says nothing
+        return at_s - self._judged_at_s >= EVERY_S - 0.5
 
     def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
         """Take a new evaluation made at `at_s` (monotonic) and `now` (UTC); give what is announced.
@@ -42,6 +46,7 @@ class BalanceWatch:
         The change is None while the announced word stays.
         """
         self._judged_at_s = at_s
+        self._had_loads = self._had_loads or balance.sample_hz is not None
         if balance.step_time or balance.step_times:
             self.step_time, self.step_times = balance.step_time, balance.step_times
         self._recent.append(balance.word_now)
