@@ -49,7 +49,7 @@ def _targets(compared: Topologies) -> Iterator[str]:
 def _best(metric: ComparedMetric) -> str:
     """Return who is best in a figure under which loads: "`a` best at c1–c4; no difference shown at c16"."""
     places: dict[str, list[str]] = {}
-    for state, levels in groupby(metric.levels, lambda one: _state(one)):
+    for state, levels in groupby(metric.levels, _state):
         places.setdefault(state, []).append(_stretch(list(levels), metric.levels))
     parts = [f"{state} at {', '.join(where)}" for state, where in places.items()]
     untested = any(level.significant is None and level.winner is None for level in metric.levels)
