@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import check_file, write_file, write_out
+from sparktop.commands.output import check_file, write_file, write_markdown, write_out
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     text = _listing(arguments.files) if arguments.list else _comparison(arguments)
     if output is None:
-        write_out(text)
+        (write_markdown if arguments.form == "md" and not arguments.list else write_out)(text)
     else:
         write_file(output, text)
     return 0

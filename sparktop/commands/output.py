@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -31,6 +32,19 @@ def write_out(text: str) -> None:
     except OSError as error:
         drop_out()
         raise OutputError(f"standard output: {_reason(error)}") from None
+
+
+def write_markdown(text: str) -> None:
+    """Write Markdown to standard output; on a terminal, tables wider than it in parts.
+
+    Raises:
+        OutputError: as for `write_out`.
+    """
+    if sys.stdout is not None and sys.stdout.isatty():
+        from sparktop.report.narrow import narrowed  # late: only on a terminal
+
+        text = narrowed(text, shutil.get_terminal_size().columns)
+    write_out(text)
 
 
 def flush_out() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import check_file, tell, write_file, write_out
+from sparktop.commands.output import check_file, tell, write_file, write_markdown, write_out
 from sparktop.commands.sweep import FORMATS, chosen_format, render
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     form = chosen_format(arguments.form, output, is_terminal=True)
     text = _text(arguments.source, form, arguments.target)
     if output is None:
-        write_out(text)
+        (write_markdown if form == "md" else write_out)(text)
     else:
         write_file(output, text)
     return 0

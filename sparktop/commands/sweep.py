@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import number, typed, whole_number
-from sparktop.commands.output import check_file, tell, write_out
+from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
@@ -215,7 +215,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)
     if output is None:
-        write_out(render(result, form))
+        (write_markdown if form == "md" else write_out)(render(result, form))
     _draw(result)
     return verdict(result, plan)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
+from sparktop.graphics.cells import cell_width
 from sparktop.sweep.references import load_reference
 from sparktop.sweep.result_store import save, sweeps_folder
 from tests.sweep.made_results import made_level, made_sweep
@@ -28,6 +29,24 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, 
     code = main(["compare", *words])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
+
+
+def test_on_a_terminal_nothing_is_wider_than_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables stand in parts, each with its loads, and sentences break at words; piped tables stay whole."""
+    sources = (TOPOLOGIES, "ref:gx10-concurrency-first")
+    piped = printed(capsys, *sources)[1]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = printed(capsys, *sources)[1]
+    assert max(map(cell_width, shown.splitlines())) <= 80
+    assert max(map(cell_width, piped.splitlines())) > 80
+    assert all(cell_width(line) <= 80 for line in piped.splitlines() if not line.startswith("|"))
+    assert piped.count("| c256 ") < shown.count("| c256 ")
+    cells = [re.findall(r"`[a-z0-9-]+` \([+-]", text) for text in (piped, shown)]
+    assert cells[0] == cells[1]
+    assert not [line for line in shown.splitlines() if line != line.rstrip()]
 
 
 def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +187,9 @@ def test_one_reference_prints_its_table_and_its_facts(capsys: pytest.CaptureFixt
     assert re.search(r"^\| c64 +\| +444.0 \| +4,158 \|$", out, flags=re.MULTILINE)
     assert re.search(r"^\| c1 +\| +304 \| +18.0 \| +2,500 \|$", out, flags=re.MULTILINE)
     assert "What `ref:spark-vllm-blog` also says" in out
-    assert "memory bandwidth (GB/s) 273; bytes per token (GB) 2.55; limit (tok/s) 107" in out
+    assert "memory bandwidth (GB/s) 273; bytes per token (GB) 2.55; limit (tok/s) 107" in " ".join(
+        out.split()
+    )
     assert "- TTFT (ms): mean time to first token." in out
 
 

@@ -16,6 +16,7 @@ from sparktop.sweep.definitions import METRICS, lines
 from sparktop.sweep.findable import could_show_words
 from sparktop.sweep.formats.grid import in_markdown
 from sparktop.sweep.formats.layouts import at_best, versus
+from sparktop.sweep.formats.prose import rewrapped
 from sparktop.sweep.formats.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.independent import beyond_sentences, by_engines, engines_sentence
 from sparktop.sweep.references import fact_lines
@@ -43,7 +44,7 @@ def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: F
     A series that shares no level with another one has a table of its own.
     """
     told = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
-    blocks = ["## sparktop compare", "\n".join(_sources(series))]
+    blocks = ["## sparktop compare", rewrapped("\n".join(_sources(series)))]
     blocks += [in_markdown(winners_and_refused(comparison, metric, series)) for metric in told]
     blocks += _versus(comparison, series, told)
     if not told and len(series) > 1:
@@ -53,12 +54,12 @@ def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: F
         for one, levels in zip(series, aligned(series), strict=True)
     }
     blocks += [table for one in series for table in _lone_tables(one, lone[one.name])]
-    blocks += engines_in_markdown(comparison)
-    blocks += notes_in_markdown(comparison)
-    blocks += _lone_notes(series) if not comparison.notes else []
-    blocks += facts_in_markdown(facts or {})
+    words = [*engines_in_markdown(comparison), *notes_in_markdown(comparison)]
+    words += _lone_notes(series) if not comparison.notes else []
+    words += facts_in_markdown(facts or {})
     shown = [name for name in METRICS if name in told or any(name in names for names in lone.values())]
-    blocks += _definitions(comparison, shown, series)
+    words += _definitions(comparison, shown, series)
+    blocks += map(rewrapped, words)
     return "\n\n".join(blocks) + "\n"
 
 
