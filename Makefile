@@ -37,9 +37,10 @@ all-tests: $(VENV)/.dev ## every test that needs no outside server
 	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" -n auto --maxprocesses 4 --dist loadfile
 	timeout 900 $(BIN)/pytest -m "process and not live and not prometheus"
 
-lint: $(VENV)/.dev ## rules, format, types, layers
+lint: $(VENV)/.dev ## rules, format, plain words, types, layers
 	timeout 60 $(BIN)/ruff check
 	timeout 60 $(BIN)/ruff format --check
+	timeout 60 $(BIN)/python scripts/check_words.py
 	timeout 400 $(BIN)/mypy $(TYPED)
 	timeout 60 $(BIN)/lint-imports
 	timeout 60 $(BIN)/python scripts/build_readme.py --check
