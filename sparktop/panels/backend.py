@@ -1,4 +1,4 @@
-"""The panel of one backend: figures at the left, token rate and load over time at the right."""
+"""The panel of one backend: figures at the left, graphs of token rate and load over time at the right."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ STATE_ROLES = {
 """The colour of each state word; the word itself always stands beside it."""
 
 FIGURES_WIDTH = 38
-"""Cells of the column of figures: the widest row that every terminal gets in full."""
+"""Width in cells of the column of figures, without the mean latencies."""
 WIDE_FIGURES_WIDTH = 54
-"""The same with mean latencies."""
+"""Width in cells of the column of figures with the mean latencies."""
 MIN_GRAPH_WIDTH = 12
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0
@@ -39,28 +39,28 @@ _MIN_TOP_LOAD = 4.0
 
 @dataclass(frozen=True, slots=True)
 class GroupScale:
-    """The upper edges that all backends of one group are drawn against."""
+    """The upper edges of the graphs, shared by all backends of one group so that they compare at a glance."""
 
     generation_tps: float
     load: float
 
 
 def graph_width(width: int) -> int:
-    """Give the cells of each of the two graphs in a panel of `width`; 0 when there is no room."""
+    """Return the width in cells of each of the two graphs in a panel of `width`; 0 where they do not fit."""
     room = width - 2 - figures_width(width) - 3
     each = room // 2
     return each if each >= MIN_GRAPH_WIDTH else 0
 
 
 def figures_width(width: int) -> int:
-    """Give the cells of the figures in a panel of `width`."""
+    """Return the width in cells of the column of figures in a panel of `width`."""
     if width >= 180:
         return WIDE_FIGURES_WIDTH
     return min(FIGURES_WIDTH, width - 4)
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
-    """Give the scale that holds what every backend of a group shows in `width` cells."""
+    """Return the upper edges that hold everything the backends of a group show in graphs of `width` cells."""
     since = axis.end - axis.span_s(width)
     rate = max((b.history.generation_tps.peak(since) or 0.0 for b in backends), default=0.0)
     load = 0.0
@@ -134,7 +134,7 @@ def _totals(view: BackendView) -> Row:
 
 
 def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
-    """Give one row a lane where there are several, as many as fit; the rest is counted, not hidden."""
+    """Return one row per lane for a backend with several; lanes that do not fit are counted in the last."""
     if len(view.lanes) < 2 or height < 1:
         return []
     rows: list[Row] = [
@@ -155,7 +155,7 @@ def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
 
 
 def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
-    """Give the column of figures: the most telling first, air between groups where there is room."""
+    """Return the column of figures, the most important first, with blank rows between groups if they fit."""
     groups: list[list[Row]] = [
         [
             [
@@ -190,7 +190,7 @@ def _upper_edge(top: float) -> str:
 
 
 def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale) -> list[Row]:
-    """Give both graphs side by side, each under its caption."""
+    """Return the graphs of token rate and load side by side, each under its caption."""
     end_slot = axis.end_slot
     history = view.history
     rate = axis.values(history.generation_tps, width)
@@ -211,7 +211,7 @@ def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: G
 
 
 def headline(view: BackendView) -> tuple[Row, Row]:
-    """Give title and status: who it is, what serves what, its one word."""
+    """Return title and status of the upper edge: name, engine and model at the left, state at the right."""
     engine = " ".join(part for part in (view.engine, view.version) if part)
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
     if engine or view.model:
@@ -223,7 +223,7 @@ def headline(view: BackendView) -> tuple[Row, Row]:
 
 
 def footnote(view: BackendView) -> tuple[Row, Row]:
-    """Give the lower edge: the failure while there is one, else where it is; right: a poll's cost."""
+    """Return both ends of the lower edge: the failure, else URL and nodes; at the right the poll time."""
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"

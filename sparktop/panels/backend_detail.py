@@ -1,4 +1,4 @@
-"""One backend on the whole screen: every figure, quantiles with their history, and why it is called what."""
+"""One backend on the full screen: all figures, quantiles with their history, the rule behind its state."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def backend_detail(
 
 
 def _state(view: BackendView) -> Row:
-    """Give the state with the rule that gave it."""
+    """Return the state with the rule that led to it."""
     return [(view.state_text, STATE_ROLES[view.state]), label(" because "), (view.state_rule, "text")]
 
 
 def _graphs(view: BackendView) -> list[Graph]:
-    """Give what is drawn over time, the most telling first."""
+    """Return the graphs over time, the most important first."""
     history = view.history
 
     def tokens(top: float) -> str:
@@ -97,7 +97,7 @@ def _graphs(view: BackendView) -> list[Graph]:
 
 
 def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
-    """Give the graphs of what only some servers tell."""
+    """Return the graphs of figures that only some servers report; a graph without any value is left out."""
     history = view.history
     reads = Graph(
         [("reads", "load"), label(" GB/s 10 s")],
@@ -113,14 +113,14 @@ def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
 
 
 def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
-    """Give p50 with p95 over it: the outline is p95, the solid part p50."""
+    """Return a graph of p50 with p95 over it: the solid part is p50, the outline p95."""
     bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
     return Graph(
         [(name, "title"), label(" 60 s "), ("⣿p50", "network"), ("⡪p95", "waiting")],
         getattr(view.history, f"{field}_p50_s"),
         "network",
         _seconds,
-        max(0.01, 3 * bound),  # what is only known to be below a bound must not fill the graph
+        max(0.01, 3 * bound),  # a value that is only known to be below a bound must not fill the graph
         over=getattr(view.history, f"{field}_p95_s"),
         over_gradient="waiting",
         over_holds_both=True,
@@ -140,5 +140,5 @@ def _percent(name: str, window: str, gradient: str, view: BackendView, field: st
 
 
 def _seconds(top: float) -> str:
-    """Write a round number of seconds: "50 ms", "2.5 s"."""
+    """Format a round number of seconds: "50 ms", "2.5 s"."""
     return f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms"

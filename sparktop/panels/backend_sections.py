@@ -1,4 +1,4 @@
-"""Everything that is known of one backend, as sections of figures."""
+"""All figures known of one backend, as sections of its detail screen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.panels.sections import WIDE_FACTS, Section, bar_row, fact, facts, 
 
 _LATENCY_CELLS = 8
 _TILE_WIDTH = 40
-"""Cells of each of several machines side by side, at least."""
+"""Least width in cells of each of several node tiles side by side."""
 _NAMES = (
     ("TTFT", "ttft"),
     ("ITL", "itl"),
@@ -25,13 +25,14 @@ _NAMES = (
     ("decode", "decode"),
 )
 _ENOUGH = {"p50": 0.0, "p90": 20.0, "p95": 20.0, "p99": 100.0}
-"""Observations from which on a quantile is more than a guess; below it is drawn quietly."""
+"""Observations from which on a quantile is more than a guess; with fewer it is drawn muted."""
 _MINUTE_S = (55.0, 62.0)
-"""What counts as a minute: the window spans whole polls."""
+"""Seconds that count as a minute: the window spans an integral number of polls, so it is never exactly 60 s.
+"""
 
 
 def window_words(latencies: Sequence[Latency]) -> str:
-    """Give the window of latencies in words: "over 60 s", or how much of it there is so far."""
+    """Return the longest window of `latencies`: "over 60 s", or its length "so far" while it is shorter."""
     spans = [latency.window_s for latency in latencies if latency.window_s is not None]
     longest = max(spans, default=None)
     if longest is None or _MINUTE_S[0] <= longest <= _MINUTE_S[1]:
@@ -40,7 +41,7 @@ def window_words(latencies: Sequence[Latency]) -> str:
 
 
 def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Give the sections for a column of `width` cells, the most telling first."""
+    """Return the sections for a column of `width` cells, the most important first."""
     latencies = [getattr(view, name) for _, name in _NAMES]
     window = window_words(latencies)
     return [
@@ -55,7 +56,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
 
 
 def lanes_section(view: BackendView, width: int) -> list[Section]:
-    """Give the lanes as a section, where there are several."""
+    """Return the lanes as one section; an empty list for a backend with fewer than two."""
     if len(view.lanes) < 2:
         return []
     total = sum(lane.generation_tokens or 0.0 for lane in view.lanes)
@@ -67,7 +68,7 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
 
 
 def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Give the machines of a backend that spans several, side by side where there is room."""
+    """Return the nodes of a backend that spans several, side by side where there is room; else []."""
     if len(view.nodes) < 2:
         return []
     columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
@@ -147,7 +148,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
 
 
 def _latencies(view: BackendView, width: int) -> list[Row]:
-    """Give the table: what the buckets say, the mean beside it (it has no bucket error), and of how many."""
+    """Return the latency table: quantiles from buckets, the mean (free of bucket error), the observations."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
@@ -220,7 +221,7 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
 
 
 def _finished(view: BackendView, width: int) -> list[Row]:
-    """Give how requests ended, the usual reasons first; what should not be stands out."""
+    """Return request counts by finish reason, the usual reasons first; errors and aborts stand out."""
     usual, bad = {"stop": 0, "length": 1}, {"error", "abort"}
     cells = [
         fact(reason, numbers.count(count, 5), role="warn" if count and reason in bad else "title")
@@ -251,7 +252,7 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
 
 
 def _node(name: str, node: NodeView | None, width: int) -> Row:
-    """Give a node that the backend runs on, with what its GPU does."""
+    """Return the node that the backend runs on, with use, power and temperature of its GPUs."""
     row: Row = [label("on node", name_width(width)), (fit(name, 14), "text")]
     if node is None or node.sample is None:
         return [*row, label(" not watched" if node is None else " no answer yet")]

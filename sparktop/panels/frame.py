@@ -1,4 +1,4 @@
-"""The border around a panel, with what is written on it."""
+"""The border around a panel, with the texts in its upper and lower edge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparktop.panels.rows import Row, Run, fit_row, row_width
 
 
 def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, role: str) -> Row:
-    """Give one horizontal edge: pieces from the left, the last one (if several) at the right end."""
+    """Return a horizontal edge: the first of `pieces` at its left, the last that fits at its right end."""
     inside = width - 2
     starts = list(pieces[:1])
     ends = list(pieces[1:])
@@ -29,7 +29,7 @@ def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, ro
 
 
 def _shortened(piece: Sequence[Run], room: int) -> Row:
-    """Give the piece, cut where it is wider than its room; never padded."""
+    """Return `piece`, cut if it is wider than `room` cells, never padded."""
     width = row_width(piece)
     return list(piece) if width <= room else fit_row(piece, room)
 
@@ -45,10 +45,10 @@ def framed(
     footnote: Sequence[Run] = (),
     note: Sequence[Run] = (),
 ) -> list[Row]:
-    """Put a border around `rows`: exactly `height` rows of `width` cells, cut or filled up as needed.
+    """Draw a border around `rows`: exactly `height` rows of `width` cells in all, cut or padded as needed.
 
-    `title` stands at the left of the upper edge and `status` at its right; `footnote` and `note` likewise on
-    the lower edge. What changes there moves no row inside.
+    `title` stands at the left of the upper edge and `status` at its right, `footnote` and `note` likewise on
+    the lower edge: text that comes and goes there moves no row inside.
     """
     inner = width - 2
     top = _edge("╭", "╮", (title, status), width, role)

@@ -1,4 +1,4 @@
-"""Rows of runs: text with roles, always exactly as wide as asked."""
+"""Rows of runs: text with roles, always exactly as wide as requested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sparktop.graphics.cells import cell_width, fit
 
 Run = tuple[str, str]
-"""Text and the role it is drawn in."""
+"""(text, role); the theme maps the role to a colour."""
 Row = list[Run]
 """Runs from left to right."""
 
@@ -15,17 +15,17 @@ BLANK = "text"
 
 
 def row_width(row: Iterable[Run]) -> int:
-    """Give the cells that a row takes."""
+    """Return the width of a row in terminal cells."""
     return sum(cell_width(text) for text, _ in row)
 
 
 def row_text(row: Iterable[Run]) -> str:
-    """Give a row without its roles."""
+    """Return the text of a row without its roles."""
     return "".join(text for text, _ in row)
 
 
 def fit_row(runs: Iterable[Run], width: int) -> Row:
-    """Give `runs` as one row of exactly `width` cells: cut at the right with "…", or padded."""
+    """Return `runs` as one row of exactly `width` cells: cut at the right with "…", or padded with spaces."""
     row: Row = []
     left = width
     for text, role in runs:
@@ -44,7 +44,7 @@ def fit_row(runs: Iterable[Run], width: int) -> Row:
 
 
 def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:
-    """Give `left` and `right` at the two ends of one row; `left` is cut first."""
+    """Return one row of `width` cells with `left` and `right` at its two ends; `left` is cut first."""
     room = width - row_width(right)
     if room < 1:
         return fit_row(right, width)
@@ -52,12 +52,12 @@ def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:
 
 
 def blank_row(width: int) -> Row:
-    """Give a row of spaces."""
+    """Return a row of `width` spaces."""
     return [(" " * width, BLANK)] if width > 0 else []
 
 
 def merged(row: Iterable[Run]) -> Row:
-    """Give `row` with neighbours of one role joined: fewer runs are fewer bytes to the terminal."""
+    """Join neighbouring runs of the same role: fewer runs are fewer bytes to the terminal."""
     result: Row = []
     for text, role in row:
         if result and result[-1][1] == role:
@@ -68,5 +68,5 @@ def merged(row: Iterable[Run]) -> Row:
 
 
 def in_role(row: Iterable[Run], role: str) -> Row:
-    """Give `row` in one role: how a panel dims when its figures are stale."""
+    """Return `row` as one run in `role`, to dim a panel whose figures are stale."""
     return [(row_text(row), role)]

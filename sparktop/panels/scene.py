@@ -1,4 +1,4 @@
-"""The whole board as rows: the layout filled with panels, from one snapshot."""
+"""The board as rows: the layout filled with the panels of one snapshot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sparktop.panels.tile import tile_panel
 from sparktop.panels.view import Preset, Sort, View
 
 _TALL = frozenset({"node", "backend", "balance", "evidence"})
-"""What may need more rows than there are when it is shown alone."""
+"""Kinds of panels that may need more rows than the screen has when shown alone; the board then scrolls."""
 _TILINGS = {
     Preset.WATCH: Tiling.PANELS,
     Preset.ONE: Tiling.PANELS,
@@ -39,7 +39,7 @@ _TILINGS = {
 
 @dataclass(frozen=True, slots=True)
 class PanelKey:
-    """Which panel: kind and name."""
+    """Identity of a panel: kind and name."""
 
     kind: str
     name: str
@@ -55,16 +55,17 @@ class Drawn:
 
 
 def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
-    """Give the time axis up to the newest sample of any of `series`.
+    """Return the time axis, which ends at the newest sample of any of `series`.
 
-    Not up to now: between a poll's instant and its answer the newest column would be empty and would flicker.
+    It does not end at the present: between a poll's start and its answer the newest column would be empty and
+    would flicker.
     """
     newest = max((s.last_at for s in series if s.last_at is not None), default=snapshot.at)
     return TimeAxis(newest if snapshot.at - newest < 3 * step else snapshot.at, step)
 
 
 def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Draw what stands where backends would: what was looked for and what to do."""
+    """Draw the panel shown instead of backends when there are none: what was searched, and what to do."""
     if snapshot.searching:
         ports = ", ".join(str(port) for port in ENGINE_PORTS)
         lines: list[Row] = [
@@ -93,7 +94,7 @@ def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
 
 
 class Scene:
-    """Everything on the board for one snapshot, drawn panel by panel."""
+    """The board of one snapshot, drawn panel by panel."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class Scene:
     ) -> None:
         """Lay out the board of `width` x `height` cells; `zoomed` fills it alone, below `sweep` if given.
 
-        A table shows its rows from `first_row` on; a dot column stands for `coarse` intervals.
+        A table starts at row `first_row`; a dot column of a graph stands for `coarse` intervals.
         """
         self.view = view or View()
         self.first_row = first_row
@@ -136,7 +137,7 @@ class Scene:
             self.layout = below_band(self.layout, "sweep", width, band)
 
     def _show_detail(self, place: Place) -> None:
-        """Draw what is zoomed in full; where that needs more rows, the board grows."""
+        """Draw the zoomed panel in full; where it needs more rows than the screen has, the board grows."""
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if place.kind == "node":
             node = self.snapshot.nodes[place.index]
@@ -152,13 +153,13 @@ class Scene:
             rows = self._group_rows(place)
         else:
             backend = self.snapshot.backends[place.index]
-            nodes = {one.name: one for one in self.snapshot.nodes}
+            nodes = {node.name: node for node in self.snapshot.nodes}
             rows = backend_detail(backend, nodes, *size, self._axis, selected=selected)
         self._detail = rows
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 
     def _group_rows(self, place: Place) -> list[Row]:
-        """Draw one group's balance, or why its word is said, on the whole board."""
+        """Draw one group's balance, or the evidence for its verdict, on the full board."""
         groups = self.snapshot.balance
         which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
         balance, size = groups[place.index], (place.width, place.height)
@@ -208,7 +209,7 @@ class Scene:
         return {group: group_scale(views, self._axis, width) for group, views in groups.items()}
 
     def keys(self) -> list[PanelKey]:
-        """Give everything that can be selected, in reading order, in sight or not."""
+        """Return the keys of all selectable panels in reading order, even of those scrolled out of sight."""
         keys: list[PanelKey] = []
         for place in self.layout.places:
             if place.kind == "table":
@@ -229,7 +230,7 @@ class Scene:
         return PanelKey(place.kind, "")
 
     def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
-        """Draw every panel; those that lie wholly outside the board's rows [first, end) stay empty."""
+        """Draw every panel; panels entirely outside the board's rows [`first`, `end`) get no rows."""
         drawn: list[Drawn] = []
         for place in self.layout.places:
             if place.y + place.height <= first or (end is not None and place.y >= end):
@@ -243,7 +244,7 @@ class Scene:
         return drawn
 
     def process_tables(self, first: int, end: int) -> tuple[str, ...]:
-        """Name the nodes of whose process table a row lies among the board's rows [first, end)."""
+        """Return the names of nodes whose process table has a row within the board's rows [first, end)."""
         for place in self.layout.places:
             name = self._key(place).name
             if place.kind == "processes":
@@ -256,19 +257,19 @@ class Scene:
         return ()
 
     def _sweep_band(self, place: Place) -> Drawn:
-        """Draw a sweep that is about to start, runs or is over."""
+        """Draw the band of a sweep that is about to start, running or finished."""
         key, sweep = self._key(place), self._sweep
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if isinstance(sweep, Countdown):
             return Drawn(key, place, countdown_band(sweep, *size, selected=selected))
         if sweep is None:
             return Drawn(key, place, [])
-        from sparktop.panels.sweep_band import sweep_band  # late: most pictures have none
+        from sparktop.panels.sweep_band import sweep_band  # late: most scenes have no sweep
 
         return Drawn(key, place, sweep_band(sweep, *size, selected=selected))
 
     def _table(self, place: Place) -> list[Drawn]:
-        """Draw the table as one panel, and give each of its rows a place that can be selected."""
+        """Draw the table as one panel, followed by a selectable place without rows for each backend in it."""
         inner, room = place.width - 2, place.height - 3
         backends = self.snapshot.backends
         self.first_row = self._first_row(room)
@@ -284,11 +285,11 @@ class Scene:
         where = f" {self.first_row + 1}–{self.first_row + len(spots)} of {len(backends)} "
         note: Row = [(where, "muted")] if len(spots) < len(backends) else []
         title: Row = [("┐", "border"), ("backends", "title"), ("┌", "border")]
-        whole = framed(rows, place.width, place.height, title=title, note=note)
-        return [Drawn(PanelKey("table", ""), place, [merged(row) for row in whole]), *spots]
+        framed_rows = framed(rows, place.width, place.height, title=title, note=note)
+        return [Drawn(PanelKey("table", ""), place, [merged(row) for row in framed_rows]), *spots]
 
     def _first_row(self, room: int) -> int:
-        """Give the first row of the table: as asked, moved so that the selected one is in sight."""
+        """Return the table's first row: the requested one, moved so that the selected backend is in sight."""
         last = max(0, len(self.snapshot.backends) - room)
         first = max(0, min(self.first_row, last))
         names = [view.name for view in self.snapshot.backends]
@@ -333,7 +334,7 @@ class Scene:
 
 
 def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
-    """Give the board as whole rows: panels side by side, the rest blank."""
+    """Join the panels to `height` rows of `width` cells: panels side by side, the rest blank."""
     board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
     for panel in drawn:
         place = panel.place
@@ -342,13 +343,13 @@ def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
                 board[y].append((place.x, place.width, row))
     rows: list[Row] = []
     for pieces in board:
-        whole: Row = []
+        joined: Row = []
         at = 0
-        # A panel's rows are as wide as its place: measuring them again is a tenth of all drawing.
+        # A panel's rows are as wide as its place; measuring them again would cost a tenth of all drawing.
         for x, cells, piece in sorted(pieces, key=lambda item: item[0]):
             if x > at:
-                whole += blank_row(x - at)
-            whole += piece
+                joined += blank_row(x - at)
+            joined += piece
             at = x + cells
-        rows.append(whole if at == width else fit_row(whole, width))
+        rows.append(joined if at == width else fit_row(joined, width))
     return rows

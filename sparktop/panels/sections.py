@@ -12,33 +12,33 @@ from sparktop.panels.figures import bar_runs, figure, label
 from sparktop.panels.rows import Row, fit_row, row_width
 
 WIDE_FACTS = 52
-"""Width of a column from which on its two figures a row have room for longer labels."""
+"""Column width in cells from which on two figures in a row have room for longer labels."""
 _NAMES_WIDTH = (10, 11)
-"""Cells of the labels of a narrow and of a wide column."""
+"""Width in cells of the labels in a narrow and in a wide column."""
 VALUE_WIDTH = 6
-"""Cells of a figure beside its label."""
+"""Width in cells of a figure beside its label."""
 
 
 def name_width(width: int) -> int:
-    """Give the cells of the labels at the left of a column of `width`."""
+    """Return the width in cells of the labels at the left of a column of `width`."""
     return _NAMES_WIDTH[width >= WIDE_FACTS]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rows under one title, which names the window of its figures at its right end."""
+    """Rows under a title; `window` names the time span of their figures, at the right end of the rule."""
 
     title: str
     rows: Sequence[Row]
     window: str = ""
 
     def lines(self, width: int) -> list[Row]:
-        """Give the title and the rows, each `width` cells wide."""
+        """Return the title and the rows, each `width` cells wide."""
         return [heading(self.title, self.window, width), *(fit_row(row, width) for row in self.rows)]
 
 
 def heading(title: str, window: str, width: int) -> Row:
-    """Give a rule with a title at its left and the window of the figures at its right."""
+    """Return a horizontal rule of `width` cells with the title at its left and `window` at its right."""
     left: Row = [("─ ", "border"), (title, "accent"), (" ", "border")]
     right: Row = [(f" {window} ", "muted"), ("─", "border")] if window else []
     gap = width - row_width(left) - row_width(right)
@@ -48,7 +48,7 @@ def heading(title: str, window: str, width: int) -> Row:
 
 
 def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
-    """Give sections one under the other: the rows they need, with air between where `height` has it."""
+    """Return sections one below the other, with a blank row between them if all fits into `height`."""
     needed = sum(len(section.rows) + 1 for section in sections)
     airy = needed + len(sections) - 1 <= height
     rows: list[Row] = []
@@ -60,13 +60,13 @@ def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
 
 
 def fact(name: str, text: str, unit: str = "", *, role: str = "title") -> Row:
-    """Give a label with its figure and unit, to be one half of a row; an unknown figure ("–") is quiet."""
+    """Return a label with its figure and unit, for `facts`; unknown ("–") is muted and has no unit."""
     known = text.strip() != numbers.UNKNOWN
     return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
 
 
 def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
-    """Give facts in `columns` aligned columns, row by row: labels at the left, figures right-aligned."""
+    """Return facts in `columns` aligned columns, row by row: labels at the left, figures right-aligned."""
     each = width // columns
     names = name_width(width) if columns == 2 else max(1, each - VALUE_WIDTH - 1)
     padded: list[Row] = []
@@ -77,7 +77,7 @@ def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
 
 
 def beside(cells: Sequence[Row], columns: int) -> list[Row]:
-    """Give cells of one width as rows of `columns`, in reading order."""
+    """Join cells of equal width into rows of `columns` cells, in reading order."""
     return [
         [run for cell in cells[start : start + columns] for run in cell]
         for start in range(0, len(cells), columns)
@@ -85,13 +85,16 @@ def beside(cells: Sequence[Row], columns: int) -> list[Row]:
 
 
 def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
-    """Give a label, a bar that fills what `tail` cells of figures leave of `width`, and those figures."""
+    """Return a label, a bar and the figures `after` it, for which `tail` cells of `width` are kept.
+
+    `share` is 0 to 1, None if unknown.
+    """
     length = max(4, width - name_width(width) - tail - 1)
     return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
 
 
 def percent_run(percent: float | None, width: int = 4, *, role: str = "title") -> Row:
-    """Give a percentage as one run."""
+    """Return a percentage as one run."""
     return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
 
 
@@ -102,18 +105,18 @@ class Part:
     name: str
     size: float | None
     sign: str
-    """What it is drawn with: the second thing besides colour that tells parts apart."""
+    """The character that fills the part, so that parts differ in more than colour."""
     role: str
 
 
 def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
-    """Give a bar of `width` cells in which each part has its share; the last part gets what is left."""
+    """Return a bar of `width` cells: each part gets its share of `total`, the last part the rest."""
     widths = segments([part.size or 0.0 for part in parts[:-1]], total, width)
     return [(part.sign * cells, part.role) for part, cells in zip(parts, widths, strict=True) if cells]
 
 
 def legend(parts: Sequence[Part], width: int) -> list[Row]:
-    """Give each part's sign, name and size, two a row."""
+    """Return sign, name and size in bytes of each part, two per row."""
     each = width // 2
     size = 9 if width >= WIDE_FACTS else 8
     return beside([_legend_cell(part, each, size) for part in parts], 2)

@@ -1,4 +1,4 @@
-"""A history read into the equal time slots of a graph, quickly: figures of thousands of samples a drawing."""
+"""Means of a history in equal time slots, for graphs: optimized for thousands of samples per drawing."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from itertools import accumulate, pairwise
 from sparktop.model.series import Series
 
 LATE = 1.75
-"""Usual distances that two samples may be apart with nothing missing between them."""
+"""A gap is a late sample, not a missing one, while it is shorter than this multiple of the usual distance."""
 _BEFORE = 8
-"""Slots before the first one that are looked at too: they tell how far apart samples usually are."""
+"""Slots read before the first one: their samples show how far apart samples usually are."""
 
 Fills = Callable[[Sequence[float], int], bool]
-"""Says of the times and the index of the sample after an empty slot whether nothing is missing there."""
+"""Return whether no sample is missing in a gap, from all times and the index of the sample after it."""
 
 
 def slot_means(
     table: Sequence[Series], first: int, step: float, count: int, fills: Fills
 ) -> list[list[float | None]]:
-    """Give the mean in each of `count` slots of `step` seconds, the first one being slot `first`, by history.
+    """Return each series' means in `count` slots of `step` seconds, starting with slot `first`.
 
-    The histories have one time axis, as those of a `HistoryTable` do. A slot without a sample is None; where
-    `fills` says that nothing was missed it holds what was before it.
-    Slots lie on absolute multiples of `step`, as `Series.slots` has them; sums from the beginning and edges
-    found once make this 5 times as fast.
+    All series have the same times, as those of a `HistoryTable` do. A slot without a sample is None, or holds
+    the mean before it where `fills` finds no sample missing. Slots lie on absolute multiples of `step`, as in
+    `Series.slots`. Prefix sums, and slot edges found once for all series, make this five times as fast as
+    slot by slot.
     """
     since = (first - _BEFORE) * step
     times, _ = table[0].arrays(since)
@@ -56,7 +56,7 @@ def _fill(
     values: Sequence[float],
     fills: Fills,
 ) -> None:
-    """Let empty slots between two samples hold the earlier one, where nothing is missing."""
+    """Set empty slots between two samples to the value before them, where `fills` finds no sample missing."""
     slot, count = 0, len(means)
     while slot < count:
         if edges[slot] != edges[slot + 1]:
@@ -66,7 +66,7 @@ def _fill(
         while end < count and edges[end] == edges[end + 1]:
             end += 1
         after = edges[slot]
-        # At the left edge what was before it may be off the graph.
+        # At the left edge the sample before the gap may lie off the graph, so the gap may start in slot 0.
         if 0 < after < len(times) and end < count:
             both = math.isfinite(values[after - 1]) and math.isfinite(values[after])
             if both and fills(times, after):
@@ -76,7 +76,7 @@ def _fill(
 
 
 def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
-    """Give what `Series.slots` gives: an empty slot is held where a sample only came late."""
+    """Return what `Series.slots` does: an empty slot holds the value before it if a sample was only late."""
 
     def late(times: Sequence[float], after: int) -> bool:
         return times[after] - times[after - 1] < LATE * step
@@ -85,10 +85,10 @@ def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[flo
 
 
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
-    """Give the slots of histories that are looked at faster at some times than at others.
+    """Return the slot means of series that are polled faster at some times than at others.
 
-    A slot between two samples that are no further apart than those around them holds the earlier one: there
-    nothing was missed, it was looked at less often.
+    A slot between two samples that are no further apart than the samples around them holds the earlier value:
+    polls were rarer there, none was missed.
     """
     return slot_means(table, end_slot - count + 1, step, count, _as_usual)
 

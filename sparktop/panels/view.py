@@ -1,4 +1,4 @@
-"""What is shown and in which order: preset, boxes, sort order and filter, as values."""
+"""What the overview shows and in which order: preset, boxes, sort order and filter, as plain values."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sparktop.model.snapshot import BackendState, BackendView, NodeView
 from sparktop.panels.layout import Boxes
 from sparktop.panels.processes import ProcessOrder
 
-Seen = TypeVar("Seen", BackendView, NodeView)
+Shown = TypeVar("Shown", BackendView, NodeView)
 
 
 class Preset(StrEnum):
     """How the board is filled."""
 
     WATCH = "watch"
-    """A panel a node and a backend, with graphs on one time axis."""
+    """A panel per node and per backend, with graphs on one time axis."""
     COMPACT = "compact"
-    """Backends as one table: a row each."""
+    """Backends as one table, a row each."""
     ONE = "one backend"
-    """The selected backend on the whole board."""
+    """The selected backend on the full board."""
     WALL = "wall"
     """Small tiles, as many as fit."""
 
@@ -39,7 +39,7 @@ class Sort(StrEnum):
     MEMORY = "memory"
     """KV cache; nodes by memory."""
     STATE = "state"
-    """What wants attention first."""
+    """What needs attention first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class View:
 
     @property
     def plain(self) -> bool:
-        """True when nothing is hidden by a filter and nothing reordered."""
+        """True when no filter hides a view and the order is the configured one."""
         return not self.filter and self.sort is Sort.CONFIG
 
 
 _URGENCY = list(BackendState)
-"""The enumeration's own order is from worst to idle, after `connecting`."""
+"""Backend states in the enumeration's own order, which after `connecting` runs from worst to idle."""
 
 
 def _backend_number(view: BackendView, sort: Sort) -> float | None:
@@ -85,14 +85,14 @@ def _node_number(view: NodeView, sort: Sort) -> float | None:
     return float(view.failure is not None)
 
 
-def _ordered(views: Sequence[Seen], sort: Sort, number: Callable[[Seen, Sort], float | None]) -> list[str]:
-    """Give names: the largest number first, unknown ones last, equal ones as configured."""
+def _ordered(views: Sequence[Shown], sort: Sort, number: Callable[[Shown, Sort], float | None]) -> list[str]:
+    """Return the views' names, the largest number first; unknown numbers come last, ties as configured."""
     if sort is Sort.CONFIG:
         return [view.name for view in views]
     if sort is Sort.NAME:
         return sorted(view.name for view in views)
 
-    def key(view: Seen) -> tuple[bool, float]:
+    def key(view: Shown) -> tuple[bool, float]:
         value = number(view, sort)
         return value is None, -(value or 0.0)
 
@@ -100,12 +100,12 @@ def _ordered(views: Sequence[Seen], sort: Sort, number: Callable[[Seen, Sort], f
 
 
 def backend_order(backends: Sequence[BackendView], sort: Sort) -> list[str]:
-    """Give the names of `backends` in the order wanted."""
+    """Return the names of `backends` in the order of `sort`."""
     return _ordered(backends, sort, _backend_number)
 
 
 def node_order(nodes: Sequence[NodeView], sort: Sort) -> list[str]:
-    """Give the names of `nodes` in the order wanted."""
+    """Return the names of `nodes` in the order of `sort`."""
     return _ordered(nodes, sort, _node_number)
 
 
@@ -115,7 +115,7 @@ def _matches(words: list[str], texts: Sequence[str | None]) -> bool:
 
 
 def filtered_backends(backends: Sequence[BackendView], text: str) -> list[BackendView]:
-    """Give the backends in whose name, model, URL, engine, group, state or nodes all words occur."""
+    """Return backends in whose name, model, URL, engine, group, state or nodes all words occur."""
     words = text.casefold().split()
     return [
         view
@@ -127,7 +127,7 @@ def filtered_backends(backends: Sequence[BackendView], text: str) -> list[Backen
 
 
 def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
-    """Give the nodes in whose name, way, product, system or GPU names all words occur."""
+    """Return nodes in whose name, way of access, product, system or GPU names all words occur."""
     words = text.casefold().split()
     return [
         view
@@ -145,7 +145,7 @@ def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
     ]
 
 
-def in_order(views: Sequence[Seen], names: Sequence[str]) -> tuple[Seen, ...]:
-    """Give `views` in the order of `names`; those not named come last, as they stand."""
+def in_order(views: Sequence[Shown], names: Sequence[str]) -> tuple[Shown, ...]:
+    """Return `views` in the order of `names`; views not named come last, in the order given."""
     rank = {name: index for index, name in enumerate(names)}
     return tuple(sorted(views, key=lambda view: rank.get(view.name, len(rank))))
