@@ -1,8 +1,9 @@
-"""What inference servers say on their metrics pages, read into one model.
+"""Metrics pages of inference servers, parsed into one model: `EngineSample`.
 
-One file an engine maps its names to the canonical `EngineSample`; `registry` lists them with their routes;
-`page` finds out whose page it is. `exposition` and `histogram` know the text format that most share, `lanes`
-and `figures` what its samples come to, `document` the JSON of the others.
+Each engine has a module that maps its metric names to `EngineSample`; `registry` lists the engines with their
+routes; `page` detects which engine a page comes from. `exposition` and `histogram` parse the Prometheus text
+format that most engines use, `lanes` and `figures` reduce its samples to fields, and `document` parses JSON
+answers.
 """
 
 from sparktop.engines.error import PageError

@@ -1,4 +1,4 @@
-"""JSON answers: whatever they hold, what comes out is clean text, sane numbers or nothing."""
+"""Parsing of JSON answers: every result is clean text, a number in a plausible range, or None."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
 MAX_MODELS = 64
-"""Models taken from one answer; a reseller lists hundreds."""
+"""Models read from one answer; an API reseller may list hundreds."""
 _MOST = 2**40
-"""Above any context length and number of slots: a larger number is no answer."""
+"""Above any context length and any number of slots; larger numbers are discarded as invalid."""
 
 Answers = Mapping[str, object]
-"""The parsed answer of each route that gave one."""
+"""The parsed JSON of each route that answered."""
 
 
 def parse(body: bytes) -> object:
-    """Give the value that a JSON body holds.
+    """Parse a JSON body.
 
     Raises:
-        PageError: it is none, or one nested without end.
+        PageError: the body is not JSON, or is nested too deeply to parse.
     """
     try:
         return json.loads(body)
@@ -32,17 +32,17 @@ def parse(body: bytes) -> object:
 
 
 def entries(found: object, key: str) -> list[Mapping[str, object]] | None:
-    """Give the objects of the list under `key`; None when there is no such list (null is an empty one)."""
+    """Return the objects of the list under `key`; [] where it is null, None where there is no such list."""
     if not isinstance(found, dict) or key not in found:
         return None
     listed = found[key]
     if listed is None:
         return []
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else None
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else None
 
 
 def field(found: object, *path: str) -> object:
-    """Give what lies under nested keys; None when a step of the path is missing."""
+    """Return the value under nested keys; None when a key of the path is missing."""
     for key in path:
         if not isinstance(found, dict):
             return None
@@ -51,18 +51,18 @@ def field(found: object, *path: str) -> object:
 
 
 def words(found: object, limit: int = 200) -> str | None:
-    """Give clean text; None for what is none, and for nothing."""
+    """Return the string cleaned for display; None when it is not a string or is empty."""
     return clean(found, limit) or None if isinstance(found, str) else None
 
 
 def count(found: object) -> int | None:
-    """Give a whole number above 0; None for what is none or absurd."""
+    """Return an integer above 0; None for anything else and for numbers of 2**40 and more."""
     known = isinstance(found, int) and not isinstance(found, bool) and 0 < found < _MOST
     return found if known and isinstance(found, int) else None
 
 
 def first_model(found: object) -> tuple[str | None, int | None]:
-    """Give the first served name and its maximum context (tokens) of a `/v1/models` answer."""
+    """Return the first served name and its maximum context (tokens) from a `/v1/models` answer."""
     models = field(found, "data")
     first = models[0] if isinstance(models, list) and models else None
     name = field(first, "id")
@@ -72,6 +72,6 @@ def first_model(found: object) -> tuple[str | None, int | None]:
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Read `/version` and `/v1/models` as vLLM and TensorRT-LLM answer them."""
+    """Parse `/version` and `/v1/models` in the form that vLLM and TensorRT-LLM share."""
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(words(field(answers.get("/version"), "version"), 60), model, max_model_len)

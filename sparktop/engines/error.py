@@ -1,4 +1,4 @@
-"""Why an answer is no page that can be read."""
+"""The exception raised for an answer that cannot be read as a metrics page."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from sparktop.model.failure import FailureKind
 
 
 class PageError(SparktopError):
-    """An answer that is no readable metrics page; its message is one clean line.
+    """An answer that is not a readable metrics page; its message is one clean line.
 
     Attributes:
-        kind: what went wrong, as a `Failure` says it.
-        message: what the answer is instead.
+        kind: category of the fault, the `kind` of the `Failure` that reports it.
+        message: what the answer turned out to be.
     """
 
     def __init__(self, kind: FailureKind, message: str) -> None:

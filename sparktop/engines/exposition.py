@@ -1,9 +1,10 @@
-"""The Prometheus text format 0.0.4, read for wanted names only; OpenMetrics exemplars are passed over.
+"""Parser of the Prometheus text format 0.0.4 for a given set of names; OpenMetrics exemplars are skipped.
 
-Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression walks the page in
-C and stops only at lines that begin with a wanted name; comments (HELP, TYPE) and all other lines cost a look
-at their first bytes. It never looks back (possessive and atomic groups), so the work is linear in the page,
-whatever is on it. Parsed label blocks are kept between pages: the next page of a server has the same ones.
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression scans the page in
+C and stops only at lines that begin with a wanted name; of all other lines (HELP and TYPE comments included)
+it reads only the first bytes. It never backtracks (possessive quantifiers and atomic groups), so the time is
+linear in the size of the page, whatever the page holds. Parsed label blocks are cached between pages, because
+the next page of a server has the same blocks.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from sparktop.engines.error import PageError
 from sparktop.model.failure import FailureKind
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Name and value of each label, sorted by name. Values are as they came: not yet cleaned, and with bytes that
-are no UTF-8 kept as surrogates so that two such names stay two."""
+"""Name and value of each label, sorted by name. Values are not cleaned yet; bytes that are not UTF-8 are kept
+as surrogates, so that two different names stay different."""
 Family: TypeAlias = dict[Labels, float]
-"""The samples of one name. A value that is no number is NaN; an empty family is one that stood on the page
-and cannot be trusted: one of its lines could not be read."""
+"""Value by labels, for all samples of one name. A value that is not a number is NaN. An empty family means
+that the name is on the page but one of its lines could not be parsed, so none of them is trusted."""
 
 MAX_SAMPLES = 50_000
-"""Wanted samples taken from one page; vLLM 0.32 has about 205 an engine."""
+"""Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
 _MAX_LABELS = 256
-"""Labels of one sample; more are taken for malformed. vLLM 0.32 has up to 37."""
+"""Labels of one sample; a line with more counts as malformed. vLLM 0.32 has up to 37."""
 _MAX_KEPT_BLOCK = 2048
 _KEPT_BLOCKS = 4096
-"""Label blocks remembered, and their longest in bytes: 20 MB at the very most, in practice 90 short ones a
+"""Label blocks cached, and the longest one cached in bytes: at most 20 MB, in practice 90 short blocks per
 lane."""
 
-# Labels up to the last brace of the line (values may hold braces), a value, perhaps a timestamp. A line that
-# does not end there is malformed, and the groups stay empty.
+# Labels up to the last brace of the line (values may hold braces), a value, and an optional timestamp. If
+# the line does not end there, it is malformed and the groups stay empty.
 _REST = (
     rb"(?:[ \t]*+((?>\{.*\}))?+[ \t]*+([^\s{}]++)"
     rb"(?:[ \t]++[-+.0-9eE]++)?+[ \t]*+\r?+(?=\n|\Z))?+"
@@ -43,24 +44,24 @@ _EXEMPLAR = re.compile(
     rb'(\{(?:[^"{}\n]++|"(?:[^"\\\n]++|\\.)*+")*+\})?+'
     rb"[ \t]*+([^\s{}]++)(?:[ \t]++[-+.0-9eE]++)?+[ \t]++#[ \t]"
 )
-"""Labels and value of a sample that an OpenMetrics exemplar follows: `{le="1"} 5 # {trace_id="x"} 0.4`."""
+"""Labels and value of a sample with an OpenMetrics exemplar: `{le="1"} 5 # {trace_id="x"} 0.4`."""
 _LABEL = re.compile(rb'[ \t]*+([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"[ \t]*+(?:,|\Z)')
 _ESCAPE = re.compile(rb'\\[\\n"]')
 _ESCAPED = {b"\\\\": b"\\", b"\\n": b"\n", b'\\"': b'"'}
 
 
 class Reader:
-    """Reads the samples of some names from pages."""
+    """Parser for the samples of a fixed set of names."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Prepare to read `names` as they stand on the page, with suffixes such as `_total` and `_bucket`."""
+        """Compile a pattern for `names`, spelled as on the page, with suffixes such as `_total`."""
         self._names = {name.encode(): name for name in names}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
 
     def read(self, body: bytes) -> dict[str, Family]:
-        """Give the samples of each wanted name that stands on the page.
+        """Return the samples of each wanted name that is on the page, by name.
 
-        Where a page repeats a sample (same name, same labels in any order), the last one counts.
+        Where a page repeats a sample (same name, same labels in any order), the last value is kept.
 
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.
@@ -89,9 +90,9 @@ class Reader:
 
 
 def _before_exemplar(body: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
-    """Return labels and value of a sample with an exemplar; None for one without.
+    """Match the labels and the value of a sample that has an exemplar; return None for a sample without.
 
-    `match` is of the page with a line's end put before it: its places are one further on.
+    `match` was made on the page with a newline prepended, so its offsets are one higher than those in `body`.
     """
     end = body.find(b"\n", match.end(1) - 1)
     line = body[match.end(1) - 1 : len(body) if end < 0 else end]
@@ -99,20 +100,20 @@ def _before_exemplar(body: bytes, match: re.Match[bytes]) -> re.Match[bytes] | N
 
 
 def _any_of(names: Iterable[bytes]) -> bytes:
-    """Write a pattern for any of `names` that decides letter by letter: a third of what alternatives cost."""
+    """Return a pattern for any of `names` as a letter trie, which costs a third of plain alternatives."""
     by_letter: dict[bytes, list[bytes]] = {}
     for name in sorted(names):
         by_letter.setdefault(name[:1], []).append(name[1:])
-    whole = by_letter.pop(b"", None)
+    ends_here = by_letter.pop(b"", None)
     branches = [re.escape(letter) + _any_of(rest) for letter, rest in by_letter.items()]
     if not branches:
         return b""
     pattern = branches[0] if len(branches) == 1 else b"(?:" + b"|".join(branches) + b")"
-    return b"(?:" + pattern + b")?" if whole is not None else pattern
+    return b"(?:" + pattern + b")?" if ends_here is not None else pattern
 
 
 def number(text: str) -> float:
-    """Give the number that `text` is, NaN if it is none (Python's `1_000` and other digits are none here)."""
+    """Return `text` as a float; NaN when it is not one (`1_000` and non-ASCII digits are rejected)."""
     try:
         return float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -120,7 +121,7 @@ def number(text: str) -> float:
 
 
 def without(labels: Labels, name: str) -> Labels:
-    """Give the labels less one."""
+    """Return `labels` without the label `name`."""
     return tuple(pair for pair in labels if pair[0] != name)
 
 
@@ -129,9 +130,9 @@ def _labels(block: bytes) -> Labels | None:
 
 
 def parse_labels(block: bytes) -> Labels | None:
-    r"""Give the labels of a block in its braces; None when it is malformed, endless or names a label twice.
+    r"""Parse a label block in its braces; None when it is malformed, too long or repeats a label.
 
-    `\\`, `\"` and `\n` in values are unescaped; any other backslash stands for itself.
+    `\\`, `\"` and `\n` in values are unescaped; any other backslash is kept.
     """
     pairs: dict[str, str] = {}
     position, end = 1, len(block) - 1

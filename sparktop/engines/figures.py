@@ -1,7 +1,7 @@
-"""What the samples of one name come to: a count, a share, requests by reason.
+"""Functions that reduce the samples of one name to a value: a count, a share, requests by reason.
 
-A counter below 0, infinite or no number is unknown, and so is a sum with such a part; a share out of 0 to 1
-likewise. An empty family is unknown too.
+A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes it; the same
+holds for a share outside 0 to 1 and for an empty family.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from sparktop.engines.exposition import Family, Labels, number, without
 from sparktop.model.text import clean
 
 Reading: TypeAlias = Callable[[Family], object]
-"""Turns one lane's samples of a name into the value of a field."""
+"""Reduces one lane's samples of a name to the value of a field."""
 
 _MAX_REASONS = 32
 _TOLERANCE = 1e-4
-"""How far beyond 0 and 1 rounding may carry a share."""
+"""How far rounding may carry a share below 0 or above 1."""
 
 
 def total(family: Family) -> float | None:
-    """Add up a counter; None when a part of it is unknown."""
+    """Return the sum of a counter's samples; None when one of them is invalid or there is none."""
     added = 0.0
     for value in family.values():
         if not 0 <= value < math.inf:
@@ -32,12 +32,12 @@ def total(family: Family) -> float | None:
 
 
 def total_or_none(family: Family) -> float | None:
-    """Add up a counter that a server without the feature shows as 0."""
+    """Return the sum of a counter; None for 0 too, which a server without the feature reports."""
     return total(family) or None
 
 
 def requests(family: Family) -> float | None:
-    """Add up a gauge of requests, once for all processes that show it."""
+    """Return a gauge of requests summed over its labels; where only `pid` differs, the highest counts."""
     if total(family) is None:
         return None
     highest: Family = {}
@@ -48,19 +48,19 @@ def requests(family: Family) -> float | None:
 
 
 def share(family: Family) -> float | None:
-    """Give the highest share in percent."""
+    """Return the highest share in percent; None when one is outside 0 to 1 or there is none."""
     if not all(-_TOLERANCE <= value <= 1 + _TOLERANCE for value in family.values()):
         return None
     return min(max(0.0, *family.values()), 1.0) * 100 if family else None
 
 
 def share_or_none(family: Family) -> float | None:
-    """Give the highest share in percent, of a gauge that a server without the feature shows as 0."""
+    """Return the highest share in percent; None for 0 too, which a server without the feature reports."""
     return share(family) or None
 
 
 def finished(family: Family) -> Mapping[str, float]:
-    """Add up finished requests by reason; a reason whose count is unknown is left out."""
+    """Return finished requests by reason; reasons with an invalid count are left out."""
     by_reason: dict[str, Family] = {}
     for labels, value in family.items():
         reason = label(labels, "finished_reason") or "unknown"
@@ -73,17 +73,17 @@ def finished(family: Family) -> Mapping[str, float]:
 def only(
     name: str, *values: str | None, combine: Callable[[Family], float | None]
 ) -> Callable[[Family], float | None]:
-    """Make a reading of those samples only that `where` gives."""
+    """Return a reading that applies `combine` to the samples that `where` selects."""
     return lambda family: combine(where(family, name, *values))
 
 
 def where(family: Family, name: str, *values: str | None) -> Family:
-    """Give the samples whose label `name` is one of `values`; None: without that label."""
+    """Return the samples whose label `name` is one of `values`; the value None selects those without it."""
     return {labels: value for labels, value in family.items() if label(labels, name) in values}
 
 
 def label(labels: Labels, wanted: str) -> str | None:
-    """Give the value of a label; None where there is no such label."""
+    """Return the value of a label; None when the label is absent."""
     for name, value in labels:
         if name == wanted:
             return value
@@ -91,12 +91,12 @@ def label(labels: Labels, wanted: str) -> str | None:
 
 
 def positive(text: str | None) -> float | None:
-    """Give a finite number above 0; None for anything else."""
+    """Parse a finite number above 0; return None for anything else."""
     value = number(text or "")
     return value if 0 < value < math.inf else None
 
 
 def start_time(family: Family) -> float | None:
-    """Give the earliest start (Unix time) that `process_start_time_seconds` tells."""
+    """Return the earliest process start (Unix time) among the samples; None when there is none."""
     started = [value for value in family.values() if 0 < value < math.inf]
     return min(started, default=None)

@@ -1,4 +1,4 @@
-"""Histograms, put together from the samples of their buckets."""
+"""Histograms, assembled from the samples of their buckets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _Series = dict[Labels, dict[float, float]]
 
 
 def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
-    """Put one histogram together; several series (models, processes) are added up where their bounds agree.
+    """Assemble one histogram; series (per model or process) are added up if their bounds agree.
 
-    Anything doubtful gives None rather than a wrong histogram: bounds that are missing, no numbers or there
-    twice, cumulative counts that are negative, infinite or fall, a sum that is missing or negative, series
-    with different bounds. A missing `+Inf` bucket is filled from the count.
+    Return None rather than a wrong histogram: for bounds that are missing, not numbers or repeated; for
+    cumulative counts that are negative, infinite or falling; for a sum that is missing or negative; for
+    series with different bounds. A missing `+Inf` bucket is filled from the count.
     """
     series = _by_series(buckets)
     if not series:
@@ -42,7 +42,7 @@ def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram |
 
 
 def _by_series(buckets: Family) -> _Series | None:
-    """Group buckets by their labels less `le`; None when a bound is no number or comes twice."""
+    """Group buckets by their labels without `le`; None when a bound is not a number or is repeated."""
     series: _Series = {}
     for labels, value in buckets.items():
         bound = math.nan
@@ -60,7 +60,7 @@ def _by_series(buckets: Family) -> _Series | None:
 
 
 def _rises(cumulative: list[float]) -> bool:
-    """Tell whether these can be cumulative counts: from 0 up, finite, never falling; NaN fails every test."""
+    """Return whether the counts are cumulative: finite, from 0 up, never falling (NaN fails too)."""
     last = 0.0
     for value in cumulative:
         if not last <= value < math.inf:

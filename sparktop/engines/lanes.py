@@ -1,4 +1,4 @@
-"""The families of a page split into lanes, and a table of names read from them lane by lane."""
+"""Splitting of a page's families into lanes, and table-driven reading of each lane's fields."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MAX_MODELS = 64
 _EMPTY: Family = {}
 
 START = "process_start_time_seconds"
-"""The name under which prometheus_client tells when the process started."""
+"""The name under which prometheus_client reports the start of the process (Unix time)."""
 
 Fields: TypeAlias = Sequence[tuple[str, tuple[str, ...], Reading]]
-"""Field of `LaneSample`, the names it may have, and how one lane's samples become it. The first name that
-stands on the page is taken, whatever its value. A field that stands here twice is read the second way in
-lanes where the first names are missing."""
+"""(field of `LaneSample`, names that it may have, how one lane's samples become its value). The first name
+that is on the page is read, whatever its value. A field may be listed twice: the second entry then fills the
+lanes that the first one left without it."""
 Histograms: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
-"""Field of `LaneSample` and the names that its histogram may have."""
+"""(field of `LaneSample`, names that its histogram may have)."""
 
 
 def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[str]:
-    """Give every name that the tables read, as it stands on a page."""
+    """Return every name that the tables read, spelled as on the page, and `others`."""
     parts = ("bucket", "sum", "count")
     return frozenset(
         {*others}
@@ -40,7 +40,7 @@ def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[
 
 
 class LanePage:
-    """The families of one page; collects the model names that it meets on the way."""
+    """The families of one page, readable by lane; collects the model names found while reading."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LanePage:
         model_label: str = "model_name",
         keep: Callable[[Family], Family] | None = None,
     ) -> None:
-        """Split by `lane_label` (None: one lane, "0"); `keep` chooses among the samples of one lane."""
+        """Split by `lane_label` (None: a single lane, "0"); `keep` filters the samples of each lane."""
         self.families = families
         self.models: set[str] = set()
         self._lane_label = lane_label
@@ -59,11 +59,11 @@ class LanePage:
         self._lane_names: dict[str, str] = {}
 
     def present(self, names: Iterable[str]) -> str | None:
-        """Give the first of `names` that stands on the page."""
+        """Return the first of `names` that is on the page; None when none is."""
         return next((name for name in names if name in self.families), None)
 
     def lanes(self, name: str | None) -> dict[str, Family]:
-        """Give the samples of one name by lane."""
+        """Return the samples of one name by lane."""
         split: dict[str, Family] = {}
         for labels, value in self.families.get(name or "", _EMPTY).items():
             lane = ""
@@ -76,7 +76,7 @@ class LanePage:
         return {lane: self._keep(family) for lane, family in split.items()} if self._keep else split
 
     def read(self, fields: Fields, histograms: Histograms) -> defaultdict[str, dict[str, Any]]:
-        """Give what the tables find, by lane and field."""
+        """Return the values that the tables find, by lane and field."""
         found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for field, names, combine in fields:
             for lane, family in self.lanes(self.present(names)).items():
@@ -94,7 +94,7 @@ class LanePage:
         return found
 
     def model_names(self) -> tuple[str, ...]:
-        """Give the model names met so far, cleaned and sorted."""
+        """Return the model names found so far, cleaned and sorted."""
         return tuple(sorted({clean(model) for model in self.models} - {""}))
 
     def _lane_name(self, text: str) -> str:
@@ -108,6 +108,6 @@ class LanePage:
 
 
 def lane_order(lane: str) -> tuple[bool, int, str]:
-    """Sort ranks as numbers, anything else behind them."""
+    """Return a sort key that orders ranks as numbers and puts all other lanes after them."""
     rank = lane.isascii() and lane.isdigit()
     return (not rank, int(lane) if rank else 0, lane)

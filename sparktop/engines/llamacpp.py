@@ -1,16 +1,16 @@
-"""The metrics page of llama.cpp's server (`--metrics`).
+"""Reader of the metrics page of llama.cpp's server (`--metrics`).
 
-Shape: the table of metrics in its `server.cpp` (later `server-context.cpp`); no labels upstream, some builds
-put a `model` on each sample.
+Shape: the table of metrics in its `server.cpp` (later `server-context.cpp`); upstream has no labels, some
+builds add `model` to each sample.
 
-* Generated tokens are counted when a request finishes, prompt tokens when its prompt is through. Both are
-  written with six digits ("1.23457e+06"): beyond a million they move in steps.
-* Time per token is known as a sum and a count only, so it stands here as a histogram whose one bound is
-  infinite: it has a mean and no quantile. A request's first token is counted, its time is not (it belongs to
-  the prompt), so the mean is a little low for very short answers.
-* `kv_cache_usage_ratio` vanished in 2025. `kv_cache_tokens` beside it is what is used, not the capacity.
-* `predicted_tokens_seconds` and `prompt_tokens_seconds` are means since the last look of anybody at the page:
-  not read.
+* Generated tokens are counted when a request finishes, prompt tokens when its prefill ends. Both are
+  printed with six digits ("1.23457e+06"), so beyond a million they move in steps.
+* Time per token is reported as a sum and a count only, so it becomes a histogram whose only bound is
+  infinite: it has a mean but no quantiles. A request's first token is counted but its time is not (it is part
+  of the prefill), so the mean is a little low for very short answers.
+* `kv_cache_usage_ratio` was removed in 2025. `kv_cache_tokens` is the used part, not the capacity.
+* `predicted_tokens_seconds` and `prompt_tokens_seconds` are not read: they are means since the last request
+  for the page by any client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparktop.engines.lanes import Fields, LanePage, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
 
 FACTS = ("/props", "/v1/models")
-"""Routes that tell its identity."""
+"""Routes that report its identity."""
 
 _SECONDS = "llamacpp:tokens_predicted_seconds_total"
 _FIELDS: Fields = (

@@ -1,6 +1,6 @@
-"""Ollama: no metrics page; `/api/ps` tells which models are loaded, `/api/version` the version.
+"""Reader of Ollama, which has no metrics page: `/api/ps` lists the loaded models, `/api/version` the version.
 
-Shapes: Ollama's `docs/api.md`. Nothing there says how many requests run or wait, so no figure is known.
+Shapes: Ollama's `docs/api.md`. No route reports running or waiting requests, so those figures stay unknown.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from sparktop.model.failure import FailureKind
 
 PATH = "/api/ps"
 FACTS = ("/api/version",)
-"""Routes that tell its identity; the model is on the page itself."""
+"""Routes that report its identity; the model is on the page itself."""
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Read the list of loaded models.
+    """Parse the list of loaded models.
 
     Raises:
-        PageError: it is no such list.
+        PageError: the body is not such a list.
     """
     loaded = entries(parse(body), "models")
     if loaded is None:
         raise PageError(FailureKind.MALFORMED, "no list of loaded models: not Ollama")
-    names = {words(one.get("name")) or words(one.get("model")) for one in loaded[:MAX_MODELS]}
+    names = {words(model.get("name")) or words(model.get("model")) for model in loaded[:MAX_MODELS]}
     models = tuple(sorted(name for name in names if name))
     held = f"{len(models)} model{'' if len(models) == 1 else 's'} loaded" if models else "no model is loaded"
     return EngineSample(
@@ -39,5 +39,5 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Read `/api/version`."""
+    """Parse `/api/version`."""
     return EngineIdentity(version=words(field(answers.get("/api/version"), "version"), 60))

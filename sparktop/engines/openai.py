@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible server: `/v1/models` tells that it is there, what it serves, and how fast it answers.
+"""Reader of any OpenAI-compatible server: `/v1/models` shows that it answers, what it serves, and how fast.
 
 Shape: the "list models" object of OpenAI's API reference; `max_model_len` is an addition of vLLM and SGLang.
 """
@@ -12,20 +12,20 @@ from sparktop.model.failure import FailureKind
 
 PATH = "/v1/models"
 FACTS = ("/v1/models",)
-"""Routes that tell its identity; none tells a version."""
+"""Routes that report its identity; none of them reports a version."""
 NOTE = "only its list of models is known: nothing tells how many requests run"
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Read the list of models.
+    """Parse the list of models.
 
     Raises:
-        PageError: it is no such list.
+        PageError: the body is not such a list.
     """
     listed = entries(parse(body), "data")
     if listed is None:
         raise PageError(FailureKind.MALFORMED, "no list of models: not an OpenAI-compatible server")
-    names = {words(one.get("id")) for one in listed[:MAX_MODELS]}
+    names = {words(entry.get("id")) for entry in listed[:MAX_MODELS]}
     return EngineSample(
         at=at,
         engine="openai",
@@ -38,6 +38,6 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Read `/v1/models`."""
+    """Parse `/v1/models`."""
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(None, model, max_model_len)

@@ -1,4 +1,4 @@
-"""Whose page is it? Finds the engine by the prefix of its names and reads the page with its mapping."""
+"""Detects the engine of a metrics page by the prefix of its names, and parses the page with its reader."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ _METRICS = re.compile(
     rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z]\w*[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
 )
 _LOOKED_AT = 65536
-"""Bytes of an answer that are enough to tell what it is."""
+"""First bytes of an answer that are enough to classify it."""
 
 
 def read_page(
     body: bytes, *, at: float, engine: str = "auto", answer_ms: float | None = None
 ) -> EngineSample:
-    """Read what a server answered on the route where `engine` is read (`/metrics` for "auto").
+    """Parse the answer of the route where `engine` is polled (`/metrics` for "auto").
 
     Args:
-        body: the answer, unpacked.
-        at: monotonic seconds of its first byte.
-        engine: what server it is; "auto" finds out from the names on a metrics page.
-        answer_ms: what the answer took.
+        body: the answer, decompressed.
+        at: monotonic time of its first byte, in seconds.
+        engine: a key of `ENGINES`, or "auto" to detect it from the names on a metrics page.
+        answer_ms: time that the answer took, in milliseconds.
 
     Raises:
-        PageError: it is no page that can be read. MALFORMED: no metrics page at all, or not the JSON of that
-            engine. METRICS_DISABLED: a metrics page without a name of the engine's. UNSUPPORTED: the page of
-            another engine than `engine`, or an unknown engine. TOO_LARGE: absurdly many samples.
+        PageError: the page cannot be read. MALFORMED: not a metrics page at all, or not the JSON of that
+            engine. METRICS_DISABLED: a metrics page without any name of the engine. UNSUPPORTED: the page of
+            an engine other than `engine`, or an unknown engine. TOO_LARGE: more samples than any real server
+            has.
     """
     if engine != "auto" and engine not in ENGINES:
         raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
@@ -50,7 +51,7 @@ def read_page(
 
 
 def _without_engine(body: bytes, engine: str) -> PageError:
-    """Say what a page is that has no name of any engine."""
+    """Return the error for a page that has no name of any engine."""
     known = ENGINES["vllm" if engine == "auto" else engine]
     if not _METRICS.search(b"\n" + body[:_LOOKED_AT]):
         return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_LOOKED_AT])}, not metrics")
@@ -59,7 +60,7 @@ def _without_engine(body: bytes, engine: str) -> PageError:
 
 
 def _looks_like(body: bytes) -> str:
-    """Name what an answer is by its first bytes."""
+    """Return a description of an answer, judged by its first bytes."""
     start = body.removeprefix(b"\xef\xbb\xbf").lstrip()[:512]
     kinds = (
         (not start, "an empty answer"),

@@ -1,4 +1,4 @@
-"""Every engine that a configuration may name: where it is read, how, and what tells its identity."""
+"""The engines that a configuration may name: their routes, readers and identity requests."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from sparktop.engines.document import Answers
 from sparktop.model.engine import EngineIdentity, EngineSample
 
 METRICS_PATH = "/metrics"
-"""Where most engines have their page, and where an unknown one is asked first."""
+"""Where most engines have their page, and the first route tried for an unknown engine."""
 
 
 class ReadPage(Protocol):
-    """Reads the page of one engine."""
+    """Parser of one engine's page."""
 
     def __call__(self, body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-        """Give the sample, or raise `PageError`."""
+        """Return the sample, or raise `PageError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What is to be known of an engine before it is asked. All routes only read; all are asked with GET."""
+    """How to poll one engine. All its routes are read-only and requested with GET."""
 
     title: str
     read: ReadPage
     facts: tuple[str, ...]
-    """Routes that tell its identity, asked now and then."""
+    """Routes that report its identity, requested from time to time."""
     identify: Callable[[Answers], EngineIdentity]
-    """Makes the identity of those answers of `facts` that came."""
+    """Builds the identity from those `facts` that were answered."""
     tells: tuple[str, ...] = ("version", "model")
-    """Parts of the identity that it should tell: it is asked again while one is missing."""
+    """Parts of the identity that this engine can report: `facts` are requested again while one is missing."""
     path: str = METRICS_PATH
-    """The route of its page."""
+    """The route of its metrics page."""
     prefix: str | None = None
     """How its names on a metrics page begin; None: its page is JSON."""
     silent: str = ""
-    """Why a metrics page may have none of its names."""
+    """Why a metrics page of this engine may have none of its names."""
     health: str | None = None
     """Route that answers 503 once the engine process has died, and only then. None where there is no such
-    route, or where asking makes work: SGLang's and TGI's `/health` run a token through the model."""
+    route, or where requesting it makes work: SGLang's and TGI's `/health` run a token through the model."""
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -98,4 +98,4 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
     }
 )
-"""By the name that a configuration gives. A new engine is one file with a `read`, named here."""
+"""By the name used in a configuration. To add an engine, write one module with a `read` and list it here."""

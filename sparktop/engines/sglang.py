@@ -1,22 +1,23 @@
-"""SGLang's metrics page (`--enable-metrics`), old names and new.
+"""Reader of SGLang's metrics page (`--enable-metrics`), with old and new names.
 
 Shapes and meanings: `SchedulerMetricsCollector` and `TokenizerMetricsCollector` in SGLang's
 `metrics_collector.py`, labels and intervals in its `scheduler_metrics_mixin.py`.
 
 * Lanes are data-parallel ranks (`dp_rank`; one lane, "0", where there is no such label). Tensor- and
-  pipeline-parallel ranks of a lane show the same gauges when all are told to: the lowest one of each lane is
-  taken. That is rank 0 of a plain server; with DP attention the second lane begins at a higher number.
-* Tokens per finished request, TTFT, ITL and E2E are counted in front of the schedulers, without a rank: they
-  stand in lane "0", whatever lane did the work.
-* With priority scheduling, the total has an empty `priority` and each priority a sample beside it: only the
-  total is taken.
-* `generation_tokens_total` moves when a request finishes. `realtime_tokens_total`, where it is there, moves
-  every few steps and is taken for all three kinds of tokens, so that they share one rule. It has no sample of
-  a mode before the first token of it.
-* `gen_throughput` is the rate over the last decode interval (40 steps). It is renewed only after 30 s of
-  idleness, as are the running requests.
-* Speculation is known by a share above 0: without it SGLang shows 0.
-* `num_requests_total` knows no reasons, and holds aborted requests that ran to their end.
+  pipeline-parallel ranks of a lane report the same gauges where all of them are configured to: only the
+  lowest rank of each lane is read. That is rank 0 of a plain server; with DP attention the second lane begins
+  at a higher rank.
+* Tokens per finished request, TTFT, ITL and E2E are counted before the schedulers, without a rank: they
+  appear in lane "0", whichever lane did the work.
+* With priority scheduling, the total has an empty `priority` and each priority has a sample of its own:
+  only the total is read.
+* `generation_tokens_total` moves when a request finishes. `realtime_tokens_total`, where present, moves
+  every few steps and is read for all three kinds of tokens, so that they follow the same rule. A mode has no
+  sample before its first token.
+* `gen_throughput` is the rate over the last decode interval (40 steps). On an idle server it is refreshed
+  only after 30 s, and so is the number of running requests.
+* Speculation is recognized by a share above 0: without it SGLang reports 0.
+* `num_requests_total` has no reasons, and includes aborted requests that ran to their end.
 
 There is no `process_start_time_seconds`: prometheus_client runs in multiprocess mode.
 """
@@ -43,15 +44,16 @@ from sparktop.engines.lanes import Fields, Histograms, LanePage, lane_order, nam
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 FACTS = ("/get_server_info", "/v1/models")
-"""Routes that tell its identity. The first reads the schedulers' state; `/model_info` holds no version."""
+"""Routes that report its identity. The first one reads the schedulers' state; `/model_info` has no
+version."""
 
 _REALTIME = "sglang:realtime_tokens_total"
 _RANK_DIGITS = 6
-"""No rank has more; a longer number is none."""
+"""No rank has more digits; a longer number is not a rank and counts as 0."""
 
 
 def _first_rank(family: Family) -> Family:
-    """Give the samples of the lowest pipeline and tensor rank, without those of single priorities."""
+    """Return the samples of the lowest pipeline and tensor rank, without those of single priorities."""
     ranked: dict[tuple[int, int], Family] = {}
     for labels, value in where(family, "priority", None, "").items():
         rank = (_rank(labels, "pp_rank"), _rank(labels, "tp_rank"))
@@ -65,7 +67,7 @@ def _rank(labels: Labels, name: str) -> int:
 
 
 def _tokens(*modes: str) -> Callable[[Family], float | None]:
-    """Read the given modes of the realtime counter; a counter without modes is taken whole."""
+    """Return a reading of the given modes of the realtime counter; one without modes is read in full."""
     return only("mode", None, *modes, combine=total)
 
 
@@ -118,7 +120,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
-    """Add what follows from other figures: computed prompt tokens, and how the token counter moves."""
+    """Add fields derived from others: computed prompt tokens, and when the token counter moves."""
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     if not realtime and prompt is not None and cached is not None and cached <= prompt:
         fields["prompt_tokens_computed"] = prompt - cached
@@ -126,7 +128,7 @@ def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Read `/get_server_info` and `/v1/models`."""
+    """Parse `/get_server_info` and `/v1/models`."""
     info = answers.get("/get_server_info")
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(

@@ -1,13 +1,13 @@
-"""The metrics page of Text Generation Inference (TGI).
+"""Reader of the metrics page of Text Generation Inference (TGI).
 
 Shape: the descriptions and buckets in `router/src/server.rs`, written by the Rust crate
 metrics-exporter-prometheus: counters without `_total`, a family only after its first value.
 
-* Tokens, latencies and successes are counted when a request finishes; the prompt's length when it comes in.
-* Time per token is one mean per request over the whole inference, its prefill included. TGI tells nothing
-  closer to ITL, so it stands for it as well as for TPOT.
-* `tgi_batch_current_max_tokens` is what the running batch may grow to, 0 when idle: no capacity of the KV
-  cache. Failures are counted by kind (refused, invalid, broken off); here they are one number.
+* Tokens, latencies and successes are counted when a request finishes, the prompt's length when it arrives.
+* Time per token is one mean per request over the entire inference, prefill included. TGI reports nothing
+  closer to ITL, so this is read as both ITL and TPOT.
+* `tgi_batch_current_max_tokens` is what the running batch may grow to, 0 when idle: not the capacity of the
+  KV cache. Failures are counted by kind (refused, invalid, broken off); here they are added up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparktop.engines.lanes import Fields, Histograms, LanePage, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 FACTS = ("/info",)
-"""Routes that tell its identity."""
+"""Routes that report its identity."""
 
 _FIELDS: Fields = (
     ("running", ("tgi_batch_current_size",), requests),
@@ -53,7 +53,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
             LaneSample(
                 "0",
                 per_finished_request=True,
-                finished={reason: told for reason, told in counts.items() if told is not None},
+                finished={reason: number for reason, number in counts.items() if number is not None},
                 **fields,
             ),
         ),
@@ -63,7 +63,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Read `/info`; the context is what prompt and answer may have together."""
+    """Parse `/info`; the context length is the limit of prompt and answer together."""
     info = answers.get("/info")
     return EngineIdentity(
         version=words(field(info, "version"), 60),

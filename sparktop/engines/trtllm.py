@@ -1,13 +1,13 @@
-"""The metrics page of TensorRT-LLM's server (`trtllm-serve`), at `/prometheus/metrics`.
+"""Reader of the metrics page of TensorRT-LLM's server (`trtllm-serve`), at `/prometheus/metrics`.
 
 Shape: `tensorrt_llm/metrics/collector.py`. `/metrics` of this server is JSON, and reading it empties its list
-of iteration statistics: it is asked only while nobody knows yet what server this is.
+of iteration statistics: it is requested only while the engine is not known yet.
 
 * Figures of requests (tokens, latencies, finished) are counted when a request finishes, and only with
   `return_perf_metrics`; those of iterations (running, waiting, KV cache, speculation) as they happen, and
   only with `enable_iter_perf_stats`. Older versions have fewer names.
 * `time_per_output_token_seconds` is one mean per request: TPOT, not ITL.
-* `num_paused_requests` is a gauge: no count of preemptions.
+* `num_paused_requests` is a gauge, not a count of preemptions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["FACTS", "PATH", "identify", "read"]
 
 PATH = "/prometheus/metrics"
 FACTS = ("/version", "/v1/models")
-"""Routes that tell its identity."""
+"""Routes that report its identity."""
 
 _BLOCKS, _BLOCK_TOKENS = "trtllm_kv_cache_max_blocks", "trtllm_kv_cache_tokens_per_block"
 _FIELDS: Fields = (

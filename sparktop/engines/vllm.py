@@ -1,21 +1,23 @@
-"""vLLM's metrics page, from 0.8.5 (its V0 engine too) to 0.32.
+"""Reader of vLLM's metrics page, from version 0.8.5 (V0 engine included) to 0.32.
 
-Names come and go, so each quantity has a list of them, newest first; the first that stands on the page is
-taken, whatever its value. Counters are looked for with and without `total`. What each quantity becomes:
+Names change between versions, so each quantity has a list of them, newest first; the first that is on the
+page is read, whatever its value. Counters are searched with and without `total`. How each quantity is read:
 
 * Lanes. The `engine` label is a data-parallel rank; pages without it have one lane, "0".
-* Several models or LoRA adapters in a lane are added up. A share (KV cache, hit rate) cannot be added up: the
-  highest is taken, since the fullest cache is the one that holds requests back.
-* `pid` labels (several API servers write one page). Each process counts its own requests, so counters add up;
-  each one sees the whole scheduler, so the highest of a gauge is taken: adding up would count it twice.
-* A counter below 0, infinite or no number is unknown, and so is a sum with such a part; a share out of
-  0 to 1 likewise (V0 says -1 where prefix caching is off).
-* Several API servers show a gauge only once it was set, and no `process_*`: there, and only there, a missing
-  number of running or waiting requests is 0. A page of one process has these gauges from its start. Tokens
-  per step are unknown there, because each server counts every step, also those that are none of its own.
-* Computed prompt tokens are those of source `local_compute`; what came from this server's cache or from
-  another one over a KV connector was not computed here and counts as cached. Hits and queries of the prefix
-  cache are the server's own cache only.
+* Several models or LoRA adapters in a lane are added up. A share (KV cache, hit rate) cannot be added up:
+  the highest is read, because the fullest cache is what holds requests back.
+* `pid` labels (several API servers write one page). Each process counts its own requests, so counters are
+  added up; each process reports the gauges of the shared scheduler, so the highest value of a gauge is read:
+  a sum would count requests twice.
+* A counter that is negative, infinite or NaN is unknown, and so is a sum that includes it; so is a share
+  outside 0 to 1 (V0 reports -1 where prefix caching is off).
+* Several API servers report a gauge only once it was set, and no `process_*`: there, and only there, a
+  missing number of running or waiting requests is 0. A page of a single process has these gauges from its
+  start. Tokens per step are unknown with several servers, because each of them counts every step, including
+  those without a request of its own.
+* Computed prompt tokens are those of source `local_compute`; tokens from this server's cache, or from
+  another server's over a KV connector, were not computed here and count as cached. Hits and queries of the
+  prefix cache are of the server's own cache only.
 
 Not read: V0's swapped requests and CPU cache, which have no successor.
 """
@@ -46,7 +48,7 @@ _EMPTY: Family = {}
 
 
 def _asleep(family: Family) -> bool | None:
-    """Tell whether an engine sleeps: it is not `awake`, or a sleep level is set."""
+    """Return whether an engine sleeps: it is not `awake`, or a sleep level is set; None when unknown."""
     awake = where(family, "sleep_state", "awake")
     if awake:
         level = share(awake)
@@ -102,7 +104,7 @@ _HISTOGRAMS: Histograms = (
     ("answer_tokens", ("vllm:request_generation_tokens",)),
 )
 NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _CONFIG)
-"""Every name that is read, as it stands on a page."""
+"""Every name that is read, spelled as on the page."""
 _READER = Reader(NAMES)
 
 
@@ -134,22 +136,22 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]) -> None:
-    """Put 0 where a gauge of requests was not set yet, and drop what every server counts again."""
+    """Set gauges of requests that were not set yet to 0, and drop the steps, which each server counts."""
     for fields in lanes:
         fields.pop("step_tokens", None)
         for field, names, _ in _FIELDS[:2]:
             name = page.present(names)
-            if name is None or page.families[name]:  # otherwise it is there and could not be read
+            if name is None or page.families[name]:  # otherwise the gauge is present but could not be parsed
                 fields.setdefault(field, 0.0)
 
 
 def _capacities(configs: Mapping[str, Family], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
-    """Give the tokens that the KV cache of each lane holds.
+    """Return the capacity of each lane's KV cache in tokens.
 
-    vLLM gives `kv_cache_size_tokens` (newer versions) per engine, yet adds up `num_gpu_blocks` over its
-    data-parallel engines and shows the sum in each engine's line (`_apply_ready_response` of its core client;
-    seen with 0.32 and two engines): blocks x block size is shared out among the lines that show one sum. A
-    line without an engine label speaks of all lanes.
+    vLLM reports `kv_cache_size_tokens` (newer versions) per engine, but adds up `num_gpu_blocks` over its
+    data-parallel engines and reports the sum in each engine's line (`_apply_ready_response` of its core
+    client; observed with 0.32 and two engines): if all lines report the same blocks x block size, it is
+    divided equally among them. A line without an engine label applies to all lanes.
     """
     sizes: dict[str, float] = {}
     sums: dict[str, float] = {}

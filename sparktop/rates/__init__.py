@@ -1,4 +1,4 @@
-"""From counters and buckets to rates and quantiles: pure arithmetic on raw samples, standard library only."""
+"""Rates and quantiles from counters and buckets: pure arithmetic on raw samples, standard library only."""
 
 from sparktop.rates.lineage import Lineage, Link, LinkKind, follow
 from sparktop.rates.quantiles import histogram_latency, histogram_quantile, merge

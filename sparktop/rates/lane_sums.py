@@ -1,6 +1,7 @@
-"""Figures of a server over its lanes: one rule for the board, the balance and the levels of a sweep.
+"""Figures of a server over its lanes, by the same rule for the board, the balance and the levels of a sweep.
 
-A lane that does not report a figure leaves the server's unknown: the sum of the others is not the server's.
+If a lane does not report a figure, the server's figure is unknown: the sum of the other lanes would be too
+low.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | Non
 
 
 def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the used share of all lanes' KV caches together; None where a lane does not report its own.
+    """Return the used share of all lanes' KV caches together; None where a lane does not report its share.
 
-    Weighted by capacity, where every lane reports one; else all caches count the same.
+    Weighted by capacity if every lane reports it; otherwise all caches count equally.
     """
     shares = [lane.kv_cache_percent for lane in lanes]
     known = [share for share in shares if share is not None]
@@ -33,5 +34,5 @@ def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
 
 
 def kv_fullest_percent(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the used share of the fullest lane's KV cache: its requests wait, whatever the others have."""
+    """Return the used share of the fullest lane's KV cache: its requests wait, whatever room others have."""
     return max((lane.kv_cache_percent for lane in lanes if lane.kv_cache_percent is not None), default=None)

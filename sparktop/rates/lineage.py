@@ -1,4 +1,4 @@
-"""Is this still the same server process? Restarts, and other servers behind the same address."""
+"""Detects restarts of a server process, and different servers behind the same address."""
 
 from __future__ import annotations
 
@@ -11,56 +11,58 @@ from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, 
 from sparktop.rates.tally import LIVE_SPAN_S, lane_counters
 
 START_TOLERANCE_S = 1.0
-"""Start times closer than this are the same start."""
+"""Start times closer than this count as the same start."""
 FRESH_SHARE = 0.1
-"""A counter at or below this share of its old value may have started at zero since the sample before."""
+"""A counter at or below this share of its old value may have restarted at zero since the previous sample."""
 PLAUSIBLE_RISE = 2.0
-"""Without a known start, tokens counted from zero may come this many times as fast as ever seen before."""
+"""Without a known start, tokens counted from zero may arrive at up to this multiple of the highest rate
+seen."""
 _RATED_SPAN_S = 0.2
-"""Two samples closer than this give no rate to judge by."""
+"""Two samples closer than this do not yield a rate."""
 _REMEMBERED = 4
-"""Last samples kept of servers that were left behind; a load balancer rarely has more behind it."""
+"""Servers whose last sample is kept after their counters fell; a load balancer rarely has more behind it."""
 
 
 class LinkKind(Enum):
-    """How a sample follows the one before."""
+    """How a sample follows the previous one."""
 
     FIRST = auto()
     CONTINUES = auto()
     RESTARTED = auto()
     OTHER_SERVER = auto()
-    """A server that was there before, or an older one: a load balancer answers at this address."""
+    """A server that answered before, or one that started earlier: a load balancer is behind this address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How a sample follows the one before, and what to count from."""
+    """How a sample follows the previous one, and the baseline to count from."""
 
     kind: LinkKind
     baseline: EngineSample | None
-    """Count from here; None: nothing can be counted up to this sample. After a restart it is all zeros, at
-    the time when the server began to count."""
+    """Count from here; None: nothing can be counted up to this sample. After a restart all its counters are
+    zero, at the time when the server began to count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What is known of the server processes that answered at one address."""
+    """State of the server processes that have answered at one address."""
 
     last: EngineSample | None = None
     start_time: float | None = None
-    """Of the process that answered last and told it, Unix time."""
+    """Unix time, of the last process that reported it."""
     newest_start: float | None = None
     highest_tps: float = 0.0
-    """Most tokens a second, prompt and generated, between two samples."""
+    """Highest rate between two samples: prompt and generated tokens per second."""
     left_behind: tuple[EngineSample, ...] = ()
-    """Last samples before their counters fell, oldest first."""
+    """The last sample of each server before its counters fell, oldest first."""
 
 
 def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
-    """Tell how `sample` follows; `wall_at` is the viewer's wall clock (Unix time) at `sample.at`.
+    """Return the new state, and how `sample` follows; `wall_at` is the wall clock (Unix time) at `sample.at`.
 
-    A restart is a newer start time, or a counter that fell. A start time seen before, or older, is another
-    server. Without start times, counters that all jump over those of a server left behind are that server.
+    A newer start time or a counter that fell means a restart; a start time that was seen before, or is older,
+    means another server. Without start times, counters that all jump over those of an earlier server mean
+    that this server answers again.
     """
     link, resumed = _link(lineage, sample, wall_at)
     last = lineage.last
@@ -81,26 +83,26 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
 
 
 def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link, EngineSample | None]:
-    """Give the link, and the sample of a server left behind that this one resumes."""
+    """Return the link, and the sample of an earlier server that this one resumes (None: it resumes none)."""
     last, start, earlier_start = lineage.last, sample.start_time, lineage.start_time
     if last is None:
         return Link(LinkKind.FIRST, None), None
-    known = start is not None and earlier_start is not None
+    both_known = start is not None and earlier_start is not None
     if start is not None and earlier_start is not None and abs(start - earlier_start) > START_TOLERANCE_S:
         if start <= (lineage.newest_start or 0.0) + START_TOLERANCE_S:
             return Link(LinkKind.OTHER_SERVER, None), None
         return Link(LinkKind.RESTARTED, _zero_at_start(last, sample, wall_at)), None
     fallen = fell(last, sample)
-    resumed = None if known else _resumed(lineage.left_behind, last, sample, fallen=fallen)
+    resumed = None if both_known else _resumed(lineage.left_behind, last, sample, fallen=fallen)
     if resumed is not None:
         return Link(LinkKind.OTHER_SERVER, None), resumed
     if fallen:
-        return Link(LinkKind.RESTARTED, None if known else _zero_at_last(lineage, last, sample)), None
+        return Link(LinkKind.RESTARTED, None if both_known else _zero_at_last(lineage, last, sample)), None
     return Link(LinkKind.CONTINUES, last), None
 
 
 def fell(earlier: EngineSample, later: EngineSample) -> bool:
-    """Tell whether a counter, or a histogram's count, of any lane is lower than before."""
+    """Return whether a counter, or a histogram's count, of any lane is lower than before."""
     lanes = {lane.lane: lane for lane in earlier.lanes}
     return any(
         value < before[name]
@@ -113,7 +115,7 @@ def fell(earlier: EngineSample, later: EngineSample) -> bool:
 
 
 def zeroed(sample: EngineSample, at: float) -> EngineSample:
-    """Give `sample` with every counter and bucket at zero, at another time."""
+    """Return `sample` with every counter and bucket at zero, at another time."""
     return replace(sample, at=at, lanes=tuple(map(_zero_lane, sample.lanes)))
 
 
@@ -127,7 +129,7 @@ def _zero_lane(lane: LaneSample) -> LaneSample:
 
 
 def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> EngineSample | None:
-    """Place the server's start on our clock, if that lies in the gap: else its clock and ours disagree."""
+    """Return zeros at the server's start; None unless that lies between the two samples (clocks disagree)."""
     age_s = wall_at - (sample.start_time or 0.0)
     if LIVE_SPAN_S <= age_s <= sample.at - last.at:
         return zeroed(sample, sample.at - age_s)
@@ -135,7 +137,7 @@ def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> 
 
 
 def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) -> EngineSample | None:
-    """Count from the sample before if the new values are small, and no faster than this server has been."""
+    """Return zeros at the last sample if the new values are small and rose at a plausible rate, or None."""
     tokens, span_s = _tokens(sample), sample.at - last.at
     fresh = tokens <= FRESH_SHARE * _tokens(last)
     if fresh and span_s > 0 and tokens / span_s <= PLAUSIBLE_RISE * lineage.highest_tps:
@@ -146,11 +148,11 @@ def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) ->
 def _resumed(
     left_behind: Iterable[EngineSample], last: EngineSample, sample: EngineSample, *, fallen: bool
 ) -> EngineSample | None:
-    """Give the sample of a server left behind that `sample` goes on from, the closest one; None for none.
+    """Return the last sample of the earlier server that `sample` continues (most tokens wins), or None.
 
-    Going on means that no counter is lower. Unless a counter fell just now, all of them must also have jumped
-    over the old value in this one step: a server that outgrows its predecessor does so with one counter after
-    the other.
+    A server continues if no counter is lower. Unless a counter fell just now, all of them must also have
+    jumped over the old value in this one step: a single server that outgrows an earlier one does so with one
+    counter after another.
     """
     before, now = _all_lanes(last), _all_lanes(sample)
     matches: list[EngineSample] = []

@@ -1,4 +1,4 @@
-"""Histograms of a window: their difference, their sum over lanes, and quantiles from them."""
+"""Histograms of a window: their difference, their sum over lanes, and their quantiles."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sparktop.model.engine import Histogram
 from sparktop.model.snapshot import Latency, Quantile
 
 LEAST_OBSERVATIONS = 5
-"""Fewer observations in a window give no quantile."""
+"""With fewer observations in a window, no quantile is reported."""
 
 
 def difference(newer: Histogram, older: Histogram) -> Histogram | None:
-    """Give what was observed between two readings of one histogram.
+    """Return the observations between two samples of one histogram.
 
-    None when they cannot be subtracted: other bounds, or a bucket that fell.
+    None when they cannot be subtracted: their bounds differ, or a bucket fell.
     """
     if newer.bounds != older.bounds or len(newer.cumulative) != len(older.cumulative):
         return None
@@ -29,10 +29,10 @@ def difference(newer: Histogram, older: Histogram) -> Histogram | None:
 
 
 def merge(histograms: Sequence[Histogram]) -> Histogram | None:
-    """Add histograms over the bounds that all of them have; None for no histogram at all.
+    """Add histograms over the bounds that all of them have; None for an empty sequence.
 
-    Only at those bounds is the summed cumulative count known exactly. Where only `inf` is shared, the result
-    holds the count and the sum and nothing that a quantile could be read from.
+    Only at those bounds is the summed cumulative count known exactly. If only `inf` is shared, the result has
+    a count and a sum but no quantiles.
     """
     if not histograms:
         return None
@@ -57,10 +57,11 @@ def merge(histograms: Sequence[Histogram]) -> Histogram | None:
 
 
 def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
-    """Give the quantile at `share` (0 to 1) as Prometheus' `histogram_quantile` does.
+    """Return the quantile at `share` (0 to 1), computed like Prometheus' `histogram_quantile`.
 
-    Linear inside the bucket, whose lower edge is 0 for the first one; the last finite bound when the quantile
-    lies in the `inf` bucket. None without observations or without a finite bound.
+    Linear interpolation inside a bucket. In the first bucket the result is its bound, marked `below`; in the
+    `inf` bucket it is the last finite bound, marked `above`. None without observations or without a finite
+    bound.
     """
     finite = len(histogram.bounds) - (1 if histogram.bounds and math.isinf(histogram.bounds[-1]) else 0)
     if finite == 0 or not histogram.count > 0:
@@ -78,7 +79,7 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
 
 
 def histogram_latency(observed: Histogram, window_s: float) -> Latency:
-    """Give mean and quantiles of what a window of `window_s` seconds observed."""
+    """Return mean and quantiles (seconds) of the observations in a window of `window_s` seconds."""
     count = observed.count
     if not count > 0:
         return Latency(count=0.0, window_s=window_s)

@@ -1,7 +1,7 @@
-"""Running totals over what a server counted while it was watched, and windows on them.
+"""Running totals of what a server counted since it was first polled, and windows over them.
 
-A tally is built step by step from raw samples, over the lanes that both samples of a step have. So it only
-ever grows: a lane that appears, vanishes or starts again cannot make a rate negative or let it spike.
+A tally is built step by step from raw samples, over the lanes present in both samples of a step, so it only
+grows: a lane that appears, disappears or restarts cannot make a rate negative or cause a spike.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 """Histograms of `LaneSample` that are shown as latencies."""
 
 LATENCY_WINDOW_S = 60.0
-"""The window of latencies and hit ratios: that of `rate()[1m]` on vLLM's own Grafana board."""
+"""The window of latencies and hit ratios in seconds: that of `rate()[1m]` on vLLM's own Grafana board."""
 EDGE_SLACK_S = 0.25
-"""A sample this much older than a window still opens it: else jitter of milliseconds decides whether the
-window of a 1 Hz poller spans ten seconds or nine, and bursty counters jump with it."""
+"""A sample this many seconds older than a window still opens it: otherwise jitter of milliseconds decides
+whether the window of a 1 Hz poller spans ten seconds or nine, and bursty counters jump with it."""
 LIVE_SPAN_S = 0.9
-"""A "1 s" rate spans at least this: two polls of a 1 Hz poller are rarely a full second apart."""
+"""A "1 s" rate spans at least this many seconds: two polls of a 1 Hz poller are rarely a full second
+apart."""
 MISSED_INTERVALS = 2.5
-"""Two samples further apart than this many intervals have missed samples between them."""
+"""If two samples are further apart than this many intervals, samples are missing between them."""
 
 _counters_of = attrgetter(*LANE_COUNTERS)
 _histograms_of = attrgetter(*LATENCIES)
@@ -35,37 +36,37 @@ _histograms_of = attrgetter(*LATENCIES)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Totals over all lanes since watching began, at one time."""
+    """Totals over all lanes since the first sample, at one time."""
 
     at: float
     """Monotonic seconds."""
     counters: Mapping[str, float]
-    """By field name of `LaneSample`; and "finished" over all reasons, "steps" of the engine and the tokens
-    "stepped" in them. Absent where no lane tells."""
+    """By field name of `LaneSample`, plus "finished" over all reasons, the engine's "steps" and the tokens
+    "stepped" in them. Absent where no lane reports it."""
     histograms: Mapping[str, Histogram]
-    """By name in `LATENCIES`; absent where no lane tells."""
+    """By name in `LATENCIES`; absent where no lane reports it."""
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:
-    """Give the counters that a lane tells, those made of other fields (see `Tally.counters`) among them."""
-    told = {
+    """Return the counters that a lane reports, with the derived ones (see `Tally.counters`)."""
+    reported = {
         name: value
         for name, value in zip(LANE_COUNTERS, _counters_of(lane), strict=True)
         if value is not None and math.isfinite(value)
     }
     finished = math.fsum(lane.finished.values()) if lane.finished else math.nan
     if math.isfinite(finished):
-        told["finished"] = finished
+        reported["finished"] = finished
     steps = lane.step_tokens
     if steps is not None and math.isfinite(steps.count) and math.isfinite(steps.sum):
-        told["steps"], told["stepped"] = steps.count, steps.sum
-    return told
+        reported["steps"], reported["stepped"] = steps.count, steps.sum
+    return reported
 
 
 def advance(tally: Tally | None, baseline: EngineSample | None, sample: EngineSample) -> Tally:
-    """Give `tally` with what was counted from `baseline` to `sample` added; from nothing where they are None.
+    """Add what was counted from `baseline` to `sample` to `tally`; None for either means starting at zero.
 
-    A counter that fell adds nothing: telling a restart is the work of `follow`.
+    A counter that fell adds nothing: restarts are detected by `follow`.
     """
     lanes = {lane.lane: lane for lane in baseline.lanes} if baseline else {}
     counters: dict[str, float] = {}
@@ -82,7 +83,7 @@ def advance(tally: Tally | None, baseline: EngineSample | None, sample: EngineSa
 def _histograms(
     tally: Tally | None, earlier: Mapping[str, LaneSample], sample: EngineSample
 ) -> dict[str, Histogram]:
-    told: dict[str, Histogram] = {}
+    reported: dict[str, Histogram] = {}
     for index, name in enumerate(LATENCIES):
         lanes: list[Histogram] = []
         steps: list[Histogram] = []
@@ -98,12 +99,12 @@ def _histograms(
                 steps.append(step)
         total = _grown(tally.histograms.get(name) if tally else None, lanes, steps)
         if total is not None:
-            told[name] = total
-    return told
+            reported[name] = total
+    return reported
 
 
 def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
-    """Add the lanes' steps to a total; other bounds than before start a new total at zero."""
+    """Add the lanes' steps to a total; bounds that differ from before start a new total at zero."""
     merged = merge(steps)
     if merged is None:
         merged = merge(lanes)
@@ -113,7 +114,7 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
             return total
     elif total is not None and total.bounds == merged.bounds:
         if merged.count == 0:
-            return total  # the very same tuple: an idle server's window costs no memory
+            return total  # the same object: an idle server's window costs no memory
         return Histogram(
             total.bounds, tuple(map(add, total.cumulative, merged.cumulative)), total.sum + merged.sum
         )
@@ -121,17 +122,17 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
 
 
 class Window:
-    """The newest tallies: all of them for a short time, then about one a second for a minute."""
+    """The newest tallies: every one for a short time, then about one per second for a minute."""
 
     def __init__(self) -> None:
         self._recent: deque[Tally] = deque()
         self._past: deque[Tally] = deque()
-        self._told_since: dict[str, float] = {}
-        """Since when every tally has told a counter."""
+        self._reported_since: dict[str, float] = {}
+        """Monotonic time since which every tally has had a counter, by name."""
         self._bounds_since: dict[str, float] = {}
-        """Since when every tally has had a histogram with the bounds that it has now."""
+        """Monotonic time since which every tally has had a histogram with its current bounds, by name."""
         self._latencies: dict[str, tuple[Histogram, Histogram, Latency]] = {}
-        """The last answer for each latency, with the histograms at both ends of its window."""
+        """The last result for each latency, with the histograms at both ends of its window."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._past)
@@ -142,12 +143,12 @@ class Window:
         return self._recent[-1] if self._recent else None
 
     def clear(self) -> None:
-        """Forget everything: the server started again."""
-        for kept in (self._recent, self._past, self._told_since, self._bounds_since, self._latencies):
+        """Forget everything: the server restarted."""
+        for kept in (self._recent, self._past, self._reported_since, self._bounds_since, self._latencies):
             kept.clear()
 
     def append(self, tally: Tally, short_s: float) -> None:
-        """Add a tally newer than all others; keep every one of the newest `short_s` seconds."""
+        """Add a tally newer than all others; keep all tallies of the newest `short_s` seconds."""
         self._note_since(self.newest, tally)
         self._recent.append(tally)
         while self._recent[0].at < tally.at - short_s:
@@ -159,8 +160,10 @@ class Window:
 
     def _note_since(self, before: Tally | None, tally: Tally) -> None:
         counters = before.counters if before else {}
-        told, bounds = self._told_since, self._bounds_since
-        self._told_since = {name: told[name] if name in counters else tally.at for name in tally.counters}
+        reported, bounds = self._reported_since, self._bounds_since
+        self._reported_since = {
+            name: reported[name] if name in counters else tally.at for name in tally.counters
+        }
         earlier = before.histograms if before else {}
         self._bounds_since = {
             name: bounds[name] if name in earlier and earlier[name].bounds == total.bounds else tally.at
@@ -168,13 +171,13 @@ class Window:
         }
 
     def _oldest(self, since: float) -> Tally | None:
-        """Give the oldest tally at or after `since`; found from the old end, where it nearly always is."""
+        """Return the oldest tally at or after `since`, or None; searches from the old end, its usual place."""
         if self._past and self._past[-1].at >= since:
             return next(tally for tally in self._past if tally.at >= since)
         return next((tally for tally in self._recent if tally.at >= since), None)
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
-        """Return the rate of a counter between the oldest and the newest tally inside the window.
+        """Return the rate (per second) of a counter from the oldest to the newest tally inside the window.
 
         None where they are less than `least_s` apart, or where the newest does not have the counter.
         """
@@ -182,23 +185,24 @@ class Window:
         return counted[0] / counted[1] if counted and counted[1] >= least_s else None
 
     def ratio(self, part: str, whole: str, window_s: float) -> float | None:
-        """Give what `part` counted for each one of `whole` inside the window; None where nothing was."""
+        """Return the count of `part` per count of `whole` inside the window; None if nothing was counted."""
         parts, wholes = self.counted(part, window_s), self.counted(whole, window_s)
         return parts[0] / wholes[0] if parts and wholes and wholes[0] > 0 else None
 
     def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
-        """Give what a counter counted inside the window and the seconds this spans, as `rate` does."""
+        """Return what a counter counted inside the window, and the seconds spanned; None as for `rate`."""
         newest = self.newest
         if newest is None or name not in newest.counters:
             return None
-        oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._told_since[name])) or newest
+        oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._reported_since[name])) or newest
         span_s = newest.at - oldest.at
         return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
-        """Give the rate of a counter over about the last second (over one interval where that is longer).
+        """Return the rate (per second) of a counter over about the last second, one interval at least.
 
-        None where a sample was missed within that time, because nobody knows when the tokens came.
+        None where a sample is missing within that time, because the tokens may have arrived at any moment of
+        it.
         """
         newest = self.newest
         if newest is None or name not in newest.counters:
@@ -213,7 +217,7 @@ class Window:
         return None
 
     def latency(self, name: str, window_s: float = LATENCY_WINDOW_S) -> Latency:
-        """Give the latency of `name` (one of `LATENCIES`) over the window, or what there is of it."""
+        """Return the latency of `name` (one of `LATENCIES`) over the part of the window that has samples."""
         newest = self.newest
         total = newest.histograms.get(name) if newest else None
         if newest is None or total is None:
@@ -225,17 +229,17 @@ class Window:
         first = oldest.histograms[name]
         cached = self._latencies.get(name)
         if cached is not None and cached[0] is first and cached[1] is total:
-            # Nothing was observed and nothing left the window since: request latencies between requests.
+            # Nothing entered or left the window since the last call: request latencies between requests.
             return replace(cached[2], window_s=span_s)
         observed = difference(total, first)
         if observed is None:
             return NO_LATENCY
-        told = histogram_latency(observed, span_s)
-        self._latencies[name] = (first, total, told)
-        return told
+        reported = histogram_latency(observed, span_s)
+        self._latencies[name] = (first, total, reported)
+        return reported
 
     def _back(self) -> Iterator[Tally]:
-        """Give all tallies, newest first, without the newest."""
+        """Yield all tallies except the newest, newest first."""
         recent = reversed(self._recent)
         next(recent, None)
         yield from recent
