@@ -1,4 +1,4 @@
-"""Ways in: each source turns I/O into samples, and a group of them is polled at the same instants.
+"""Data sources: each turns I/O into samples, and the scheduler polls a group of them at the same instants.
 
-Import from the modules (`source`, `engine_http`, `local`, `scheduler`): each brings only what it needs.
+Import from the modules (`source`, `engine_http`, `local`, `scheduler`) so that only what is needed is loaded.
 """

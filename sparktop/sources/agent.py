@@ -1,4 +1,4 @@
-"""A machine that another one watches: its agent, asked over HTTP."""
+"""Source of a remote machine's samples: polls its sparktop agent over HTTP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHORTEST_S = 0.01
 
 
 class AgentSource:
-    """Polls one agent; what it missed since the poll before comes with the sample."""
+    """Polls one agent; each sample also carries the samples missed since the previous poll."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class AgentSource:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Watch `target` over `session` (shared by several sources; one of its own without)."""
+        """Watch `target` over `session`, which several sources may share; open a private one when None."""
         self.name = target.name
         self.show_processes = False
-        """Whether to ask for the process table too."""
+        """Whether to request the process table too."""
         self.interval_s: float | None = None
-        """How often the node should take samples; None leaves that to it."""
+        """Requested seconds between the node's samples; None leaves the interval to the node."""
         self._url = target.url or ""
         self._where = host_and_port(self._url)
         self._credentials = _Credentials(target)
@@ -59,11 +59,11 @@ class AgentSource:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Who the machine is; None before the first answer."""
+        """Identity of the machine; None before the first answer."""
         return self._replies.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Give the newest sample, and the ones before it that were not seen yet."""
+        """Return the newest sample with the older unseen ones in `missed`, or the `Failure` of this poll."""
         end = asyncio.get_running_loop().time() + deadline_s
 
         async def ask() -> tuple[Reply, float]:
@@ -75,13 +75,16 @@ class AgentSource:
             return Failure(error.kind, clean(str(error)), self._clock())
 
     async def close(self) -> None:
-        """Leave the session."""
+        """Release the shared session."""
         if not self._closed:
             self._closed = True
             await self._session.leave()
 
     async def _ask(self, end: float) -> tuple[Reply, float]:
-        """Ask once; a token that is refused is read again, as it may have been changed."""
+        """Request once.
+
+        Reload a refused token and retry if it changed, since its file may have been replaced.
+        """
         used = self._credentials.token(self._where)
         try:
             body, at = await self._get(used, end)
@@ -94,16 +97,20 @@ class AgentSource:
                 raise
             body, at = await self._get(token, end)
         async with self._session.turn:
-            await asyncio.sleep(0)  # what else is ready comes first: a key press, the other answers' stamps
+            await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
             return decode(body), at
 
     async def _get(self, token: str | None, end: float) -> tuple[bytes, float]:
-        """Give the body of an answer and when it began to come."""
+        """Return the response body and the time its headers arrived, on this source's clock.
+
+        Raises:
+            AnswerError: on any outside trouble or a status other than 200.
+        """
         left_s = max(_SHORTEST_S, end - asyncio.get_running_loop().time())
         status: int | None = None
         collector: BodyCollector | None = None
         try:
-            # Cancelling closes the connection, so a slow answer never stays behind on a kept-alive one.
+            # Cancelling closes the connection, so a late body cannot linger on a kept-alive one.
             async with (
                 asyncio.timeout(left_s),
                 self._session.get().get(
@@ -140,7 +147,7 @@ class AgentSource:
         return asked
 
     def _no_answer(self, error: Exception) -> AnswerError:
-        """Say what to do where nobody answered."""
+        """Convert a transport exception into an error that names the remedy."""
         found = transport_error(error, self._where)
         if found.kind is FailureKind.REFUSED:
             message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
@@ -151,7 +158,7 @@ class AgentSource:
 
 
 class _Credentials:
-    """What the agent is to know us by, and we it."""
+    """The bearer token sent to the agent and the certificates that its TLS is checked against."""
 
     def __init__(self, target: NodeTarget) -> None:
         self._given = target.token
@@ -161,7 +168,11 @@ class _Credentials:
         self._trust: ssl.SSLContext | None = None
 
     def token(self, where: str) -> str | None:
-        """Give the token, from the file's first line where there is a file; None without any."""
+        """Return the token, from the first line of `token_file` where that is set; None without a token.
+
+        Raises:
+            AnswerError: the file cannot be read, or the token has characters that no header may hold.
+        """
         if self._token is None:
             self._token = self._given if self._file is None else _first_line(self._file, where)
         token = self._token
@@ -171,7 +182,7 @@ class _Credentials:
         raise AnswerError(FailureKind.UNAUTHORIZED, message)
 
     def trust(self, where: str) -> ssl.SSLContext | None:
-        """Give whom to trust where `tls_ca` says; None leaves that to the system's certificates."""
+        """Return a TLS context for the certificates in `tls_ca`; None means the system's certificates."""
         if self._ca is None:
             return None
         if self._trust is None:
@@ -184,13 +195,13 @@ class _Credentials:
         return self._trust
 
     def about_trust(self) -> str:
-        """Say what to look at when a certificate is refused."""
+        """Return the advice for a certificate that was refused."""
         if self._ca is None:
             return "name the file that signs it with tls_ca in the config"
         return "is it signed by what tls_ca names?"
 
     def forget(self) -> None:
-        """Read the files again at the next question."""
+        """Drop the cached token and TLS context, so that the next request reads the files again."""
         self._token = self._trust = None
 
 
@@ -206,16 +217,16 @@ def _first_line(file: str, where: str) -> str | None:
 
 
 async def _error_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read the beginning of an error's body; whatever goes wrong there, the status is what counts."""
+    """Read the first bytes of an error's body; return b"" on any trouble: the status matters more."""
     try:
         async with asyncio.timeout(_ERROR_BODY_S):
             return await response.content.read(_ERROR_BODY_BYTES)
-    except (aiohttp.ClientError, OSError):  # TimeoutError is one
+    except (aiohttp.ClientError, OSError):  # covers TimeoutError
         return b""
 
 
 def _refusal(response: aiohttp.ClientResponse, body: bytes, where: str, token: str | None) -> AnswerError:
-    """Tell what a status other than 200 means of an agent."""
+    """Convert an agent's HTTP status other than 200 into an `AnswerError`."""
     words = server_words(body, token)
     quoted = f": {words}" if words else ""
     match response.status:
@@ -231,7 +242,7 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes, where: str, token: s
         case 429:
             return AnswerError(FailureKind.HTTP, f"429: the agent at {where} is asked too often{quoted}")
         case 503:
-            # Not LOADING: that would count as being well.
+            # Not LOADING, which counts as a healthy state.
             return AnswerError(FailureKind.HTTP, f"503: the agent at {where} has no sample{quoted}")
         case status:
             location = response.headers.get("Location", "")

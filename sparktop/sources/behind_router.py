@@ -1,7 +1,7 @@
-"""Servers that a router names and nobody watches yet: which of them may be asked, and under which name.
+"""Servers on a router's list that are not watched yet: which of them may be polled, and under which name.
 
-A router's list also holds other people's servers. Only addresses of the local network are ever asked: what
-is elsewhere is named, and watched where the user says so.
+A router's list may include other people's servers. Only addresses of the local network are polled; others are
+listed by name and watched only where the user configures them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from sparktop.model.router import Deployment
 from sparktop.model.targets import BackendTarget, RouterTarget
 
 MOST_FOUND = 64
-"""Servers taken from one router."""
+"""Most servers accepted from one router."""
 _LOCAL_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
 _CARRIER_GRADE = ipaddress.ip_network("100.64.0.0/10")
-"""Where overlay networks (Tailscale) put their machines."""
+"""Address range (RFC 6598) in which overlay networks such as Tailscale place machines."""
 _HASH = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST_NAME = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What a router's list comes to."""
+    """The deployments of a router, sorted into servers to watch and hosts to leave alone."""
 
     targets: tuple[BackendTarget, ...] = ()
-    """Servers nearby that are not watched yet."""
+    """Nearby servers that are not watched yet."""
     elsewhere: tuple[str, ...] = ()
-    """Hosts that are not asked."""
+    """Hosts outside the local network, which are not polled."""
 
 
 def behind_router(
@@ -42,29 +42,30 @@ def behind_router(
     watched_urls: Iterable[str],
     taken: Collection[str],
 ) -> Behind:
-    """Give the servers among `deployments` that could be watched beside those at `watched_urls`.
+    """Sort `deployments` into nearby servers not among `watched_urls` and hosts elsewhere.
 
-    localhost means the router's own machine. `taken` are names of backends that are in use.
+    localhost in a deployment's address means the router's own machine. `taken` holds the backend names in
+    use.
     """
     own = address_of(router.url)
-    speaker = own[0] if own else "localhost"
+    router_host = own[0] if own else "localhost"
     seen: set[Address | None] = {address_of(url) for url in watched_urls}
     names = set(taken)
     targets: list[BackendTarget] = []
     elsewhere: dict[str, None] = {}
-    for one in deployments:
-        place = address_of(one.address, speaker) if one.address else None
+    for deployment in deployments:
+        place = address_of(deployment.address, router_host) if deployment.address else None
         if place is None or place in seen:
             continue
         seen.add(place)
         host, port, path = place
-        if not (host == speaker or is_nearby(host)):
+        if not (host == router_host or is_nearby(host)):
             elsewhere.setdefault(host)
         elif len(targets) < MOST_FOUND:
-            scheme = urlsplit(one.address or "").scheme
+            scheme = urlsplit(deployment.address or "").scheme
             written = f"[{host}]" if ":" in host else host
             url = f"{scheme if scheme in {'http', 'https'} else 'http'}://{written}:{port}{path}"
-            short = () if _is_opaque(one.id) else (one.id,)
+            short = () if _is_opaque(deployment.id) else (deployment.id,)
             choices = (*short, f"{written}:{port}", f"{written}:{port}{path}")
             name = next((name for name in choices if name not in names), url)
             names.add(name)
@@ -73,16 +74,16 @@ def behind_router(
 
 
 def is_nearby(host: str) -> bool:
-    """Tell whether a host is of the local network: a private address, a bare or a local name."""
+    """Return True for a host of the local network: a private address, a bare or a local name."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return "." not in host or host.endswith(_LOCAL_ENDINGS)
-    if address.version == 4 and address in _CARRIER_GRADE:  # noqa: PLR2004 - the other version has no such network
+    if address.version == 4 and address in _CARRIER_GRADE:  # noqa: PLR2004 - the range is IPv4 only
         return True
     return address.is_private or address.is_loopback or address.is_link_local
 
 
 def _is_opaque(deployment_id: str) -> bool:
-    """Tell whether an id is one that LiteLLM made up, or too long for a name."""
+    """Return True for an id that LiteLLM generated, or one too long to serve as a name."""
     return len(deployment_id) > _LONGEST_NAME or _HASH.fullmatch(deployment_id.lower()) is not None

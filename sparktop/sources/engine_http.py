@@ -1,4 +1,4 @@
-"""An inference server over HTTP: its page, poll by poll, and now and then what it says of itself."""
+"""Source of an inference server: polls its metrics page, and occasionally its identity and health."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 _IDENTITY_DEADLINE_S = 5.0
 _IDENTITY_AGAIN_S = 60.0
-"""How long to wait before an incomplete identity is asked for again."""
+"""Seconds before an incomplete identity is requested again."""
 _HEALTH_AGAIN_S = 10.0
-"""How often an engine that has a route for it is asked whether it lives; at every poll while it is dead."""
+"""Seconds between health requests, for engines with a health route; a dead engine is asked at every poll."""
 _ROUTER_AGAIN_S = 30.0
-"""How long before a server that has no engine's page is asked again whether it is a router."""
+"""Seconds before a server without an engine's page is probed again for being a router."""
 _MAYBE_ROUTER = frozenset(
     {
         FailureKind.NOT_FOUND,
@@ -37,13 +37,13 @@ _MAYBE_ROUTER = frozenset(
         FailureKind.METRICS_DISABLED,
     }
 )
-"""Answers of a server that may be a router: LiteLLM's metrics page is absent, elsewhere or locked."""
+"""Failures that a router may cause: LiteLLM's metrics page is absent, elsewhere or locked."""
 _GONE = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.UNREACHABLE})
-"""Failures after which another server may answer at this address."""
+"""Failures after which a different server may answer at this address."""
 
 
 class EngineSource:
-    """Polls one inference server on the routes of its engine (see `registry`): none of them acts."""
+    """Polls one inference server on its engine's read-only routes (see `engines.registry`)."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class EngineSource:
         session: SharedSession | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch `target` over `session` (shared by the sources of a group; one of its own without)."""
+        """Watch `target` over `session`, which several sources may share; open a private one when None."""
         self.name = target.name
         self.identity: EngineIdentity | None = None
-        """What the server last said of itself; None until it was asked."""
+        """Identity from the server's last answers; None before the first."""
         self._target = target
         self._session = session or SharedSession()
         self._session.join()
@@ -68,19 +68,19 @@ class EngineSource:
         self._asked_at = -_IDENTITY_AGAIN_S
         self._start_time: float | None = None
         self._engine = ""
-        """Whose identity was asked for last."""
+        """Engine whose identity was requested last."""
         self._known_engine = target.engine
-        """Whose page was read last at this address; "auto" before the first."""
+        """Engine whose page was read last at this address; the target's own setting before the first."""
         self._router_at = -_ROUTER_AGAIN_S
-        """When it was asked last whether it is a router."""
+        """When the server was last probed for being a router, on this source's clock."""
         self._health_at = -_HEALTH_AGAIN_S
-        """When the engine was asked last whether it lives."""
+        """When the engine's health was last requested."""
         self._dead: str | None = None
-        """What the server said of its dead engine; None while it lives."""
+        """The server's error message about its dead engine; None while the engine lives."""
         self._closed = False
 
     async def poll(self, deadline_s: float) -> EngineSample | Failure:
-        """Read the page once; outside trouble comes back as a `Failure`."""
+        """Read the metrics page once; return outside trouble as a `Failure`."""
         self._reap_identity()
         try:
             sample = await self._finder.read(self._read, deadline_s)
@@ -97,11 +97,11 @@ class EngineSource:
             return self._router()
         self._known_engine = sample.engine
         self._ask_in_background(sample)
-        # What a page counts of a dead engine never changes again: its figures are not those of now.
+        # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
         return sample if self._dead is None else self._engine_dead(self._dead)
 
     async def close(self) -> None:
-        """Stop asking and leave the session."""
+        """Cancel the background request and release the session."""
         if self._closed:
             return
         self._closed = True
@@ -111,11 +111,11 @@ class EngineSource:
         await self._session.leave()
 
     async def _read(self, engine: str, deadline_s: float) -> EngineSample:
-        """Read the page of one engine; "auto" is whichever has one at the usual place."""
+        """Read the metrics page of `engine`; "auto" reads the usual path and detects the engine."""
         path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
         answer = await self._get(path, deadline_s)
         async with self._session.turn:
-            await asyncio.sleep(0)  # what else is ready comes first: a key press, the other answers' stamps
+            await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
             return read_page(answer.body, at=answer.at, engine=engine, answer_ms=answer.answer_ms)
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
@@ -131,13 +131,16 @@ class EngineSource:
         return await fetcher.fetch(deadline_s)
 
     def _reap_identity(self) -> None:
-        """Let a programming error of the background task surface here, where such errors are caught."""
+        """Re-raise a programming error of the finished background task, so that the scheduler catches it."""
         if self._asking is not None and self._asking.done():
             done, self._asking = self._asking, None
             done.result()
 
     async def _is_router(self, deadline_s: float) -> bool:
-        """Return True where LiteLLM answers at an address that was given without an engine."""
+        """Return True if LiteLLM answers at an address configured without an engine.
+
+        Probes at most every `_ROUTER_AGAIN_S`, and returns False in between.
+        """
         now = self._clock()
         if self._target.engine != "auto" or now - self._router_at < _ROUTER_AGAIN_S:
             return False
@@ -147,7 +150,7 @@ class EngineSource:
         except AnswerError:
             return False
         if found:
-            self._router_at = -_ROUTER_AGAIN_S  # it stays one, and says so at every poll
+            self._router_at = -_ROUTER_AGAIN_S  # probe at every poll while it stays a router
         return found
 
     def _router(self) -> Failure:
@@ -156,19 +159,22 @@ class EngineSource:
 
     @property
     def _has_health(self) -> bool:
-        """True where the engine at this address tells by 503 that it has died."""
+        """True for an engine that reports its own death by status 503."""
         return self._known_engine in ENGINES and ENGINES[self._known_engine].health is not None
 
-    def _engine_dead(self, said: str) -> Failure:
+    def _engine_dead(self, reported: str) -> Failure:
         title = ENGINES[self._known_engine].title
         message = f"503: the engine of {self._where} has died ({title}): restart it; its log says why"
-        words = said.partition("not ready: ")[2]
+        words = reported.partition("not ready: ")[2]
         return Failure(
             FailureKind.ENGINE_DEAD, clean(f"{message}: {words}" if words else message), self._clock()
         )
 
     def _ask_in_background(self, sample: EngineSample) -> None:
-        """Ask for the identity where it is unknown, incomplete or may have changed, and whether it lives."""
+        """Start a background task for the identity and health requests that are due.
+
+        The identity is due where it is unknown, incomplete or possibly outdated.
+        """
         same_server = sample.engine == self._engine
         same_process = same_server and sample.start_time is not None and sample.start_time == self._start_time
         if not same_server or sample.start_time != self._start_time:
@@ -192,14 +198,14 @@ class EngineSource:
         )
 
     async def _ask(self, engine: str, known: EngineIdentity | None, *, health: bool) -> None:
-        """Ask for what is due, one question after the other; `known` is None where no identity is."""
+        """Request what is due, in sequence; `known` is None where no identity is due."""
         if known is not None:
             await self._ask_identity(engine, known)
         if health:
             await self._ask_health(engine)
 
     async def _ask_health(self, engine: str) -> None:
-        """Ask whether the engine lives; only its 503 says that it does not."""
+        """Update whether the engine is dead: only a 503 means so, any other outcome means alive."""
         self._health_at = self._clock()
         try:
             await self._get(ENGINES[engine].health or "", _IDENTITY_DEADLINE_S)
@@ -209,15 +215,15 @@ class EngineSource:
             self._dead = None
 
     async def _ask_identity(self, engine: str, known: EngineIdentity) -> None:
-        """Ask the routes of `engine` that tell it; what stays unanswered keeps the value of `known`."""
+        """Request the identity routes of `engine`; fields without an answer keep their value from `known`."""
         answers: dict[str, object] = {}
         for path in ENGINES[engine].facts:
             try:
                 answers[path] = parse((await self._get(path, _IDENTITY_DEADLINE_S)).body)
             except (AnswerError, PageError):
                 continue
-        told = ENGINES[engine].identify(answers)
-        untold = {part.name for part in fields(told) if getattr(told, part.name) is None}
-        if told.model is not None:
-            untold.discard("max_model_len")  # it belongs to the model
-        self.identity = replace(told, **{name: getattr(known, name) for name in untold})
+        reported = ENGINES[engine].identify(answers)
+        missing = {part.name for part in fields(reported) if getattr(reported, part.name) is None}
+        if reported.model is not None:
+            missing.discard("max_model_len")  # it belongs to the model
+        self.identity = replace(reported, **{name: getattr(known, name) for name in missing})

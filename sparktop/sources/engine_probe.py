@@ -1,4 +1,4 @@
-"""Which route tells about a server whose engine nobody named: asked for, remembered, and found again."""
+"""Route detection for a server of unknown engine: tries the routes and keeps the one that answers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sparktop.model.text import clean
 from sparktop.sources.http_failure import AnswerError
 
 Ask = Callable[[str, float], Awaitable[EngineSample]]
-"""Asks the route of an engine ("auto": a metrics page, whosever it is) within some seconds; raises
-`AnswerError` or `PageError`."""
+"""Reads the route of an engine ("auto": the usual metrics page of any engine) within a deadline in
+seconds; raises `AnswerError` or `PageError`."""
 
 _ORDER = ("auto", "trtllm", "ollama", "openai")
-"""What is asked of an unknown server, most telling first: each route only reads, and 404 is a fine answer."""
+"""Routes to try on an unknown server, most informative first; all only read, and a 404 does no harm."""
 _AGAIN_S = 10.0
-"""How long one look at all routes is good for: a server may begin to tell more, or be replaced by another one
-that lists models too."""
+"""Seconds before all routes are tried again: a server may gain a better route, or be replaced by another
+one that also lists models."""
 _NEVER = float("-inf")
 _OTHER_ROUTE = {
     PageError: frozenset({FailureKind.MALFORMED, FailureKind.METRICS_DISABLED}),
@@ -31,24 +31,25 @@ _OTHER_ROUTE = {
 
 
 class RouteFinder:
-    """Asks a server on the route that it answers; a named engine only on its own."""
+    """Polls a server on the best route that it answers; a named engine only on that engine's route."""
 
     def __init__(self, engine: str, clock: Callable[[], float]) -> None:
-        """Find the route of `engine`, where that is "auto"; `clock` is in seconds."""
+        """Serve `engine`, detecting the route where it is "auto"; `clock` returns seconds."""
         self._engine = engine
         self._clock = clock
         self._route: str | None = None
-        """Where the newest answer came from."""
+        """Route of the newest answer; None while unknown."""
         self._models: tuple[str, ...] = ()
         self._note: str | None = None
         self._looked_at = _NEVER
-        """When all routes were asked last and none or only the last answered."""
+        """When all routes were last tried and at best the last one answered."""
 
     async def read(self, ask: Ask, deadline_s: float) -> EngineSample:
-        """Give a sample from the best route that answers, all questions together within `deadline_s`.
+        """Return a sample from the best route that answers; all requests together take `deadline_s` at most.
 
         Raises:
-            AnswerError, PageError: none does; of several reasons the first, that of the metrics page.
+            AnswerError: no route answers; the first error, which is that of the metrics page, is raised.
+            PageError: as above.
         """
         if self._engine != "auto":
             return await ask(self._engine, deadline_s)
@@ -66,10 +67,10 @@ class RouteFinder:
         return self._looked_at > _NEVER and self._clock() - self._looked_at < _AGAIN_S
 
     async def _try(self, ask: Ask, routes: tuple[str, ...], deadline: float) -> EngineSample:
-        """Ask one route after the other; remember the first that answers, and forget it where none does."""
+        """Try the routes in order; remember the first that answers, or forget the route if none does."""
         reason: AnswerError | PageError | None = None
         for route in routes:
-            left_s = round(deadline - asyncio.get_running_loop().time(), 2)  # it may stand in a message
+            left_s = round(deadline - asyncio.get_running_loop().time(), 2)  # it may appear in a message
             if reason is not None and left_s <= 0:
                 break
             try:
@@ -82,13 +83,16 @@ class RouteFinder:
                 return self._remember(route, sample, reason)
         else:
             self._forget(nothing_here=routes == _ORDER or self._route is None)
-            assert reason is not None  # noqa: S101 - there is at least one route, and it gave no sample
+            assert reason is not None  # noqa: S101 - the loop ran at least once and returned no sample
             raise reason
         self._forget(nothing_here=False)
         raise reason
 
     def _forget(self, *, nothing_here: bool) -> None:
-        """Forget the route: all are asked at the next poll, or later where they just were in vain."""
+        """Forget the route, so that the next poll tries all.
+
+        Wait `_AGAIN_S` first if that was just done in vain.
+        """
         self._route = None
         if not nothing_here:
             self._looked_at = _NEVER

@@ -1,4 +1,4 @@
-"""A body taken in chunk by chunk, under a cap on what came and on what it unpacks to."""
+"""Collection of a response body by chunks, with a size limit on the raw and on the decompressed bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktop.model.text import clean
 from sparktop.sources.http_failure import AnswerError
 
 BODY_CAP_BYTES = 4 * 1024 * 1024
-"""A vLLM page is 35 to 60 kB; 64 data-parallel ranks are not yet at this."""
+"""4 MiB. A vLLM page is 35 to 60 kB; even 64 data-parallel ranks stay below this."""
 
 _PLAIN = frozenset({"", "identity"})
 _ZLIB = frozenset({"gzip", "x-gzip", "deflate"})
@@ -17,15 +17,19 @@ _ZLIB_OR_GZIP_HEADER = 32 + zlib.MAX_WBITS
 
 
 class BodyCollector:
-    """Collects one body; raises `AnswerError` as soon as it cannot be used."""
+    """Collects one body; raises `AnswerError` as soon as the body proves unusable."""
 
     def __init__(self, encoding: str = "", cap_bytes: int = BODY_CAP_BYTES) -> None:
-        """Start a body that comes in `encoding` (the Content-Encoding header)."""
+        """Prepare for a body with the Content-Encoding `encoding`.
+
+        Raises:
+            AnswerError: the encoding is not supported.
+        """
         self._cap_bytes = cap_bytes
         self._chunks: list[bytes] = []
         self._unpacked_bytes = 0
         self.raw_bytes = 0
-        """Bytes that came so far."""
+        """Bytes received so far, before decompression."""
         word = encoding.strip().lower()
         if word not in _PLAIN | _ZLIB:
             message = f"the answer is packed as {clean(word, 20)}, which sparktop cannot unpack"
@@ -33,7 +37,11 @@ class BodyCollector:
         self._unpacker = zlib.decompressobj(_ZLIB_OR_GZIP_HEADER) if word in _ZLIB else None
 
     def feed(self, chunk: bytes) -> None:
-        """Take in the next piece of the body."""
+        """Append a chunk of the body.
+
+        Raises:
+            AnswerError: the body is over the limit or cannot be decompressed.
+        """
         self.raw_bytes += len(chunk)
         if self.raw_bytes > self._cap_bytes:
             raise self.too_large()
@@ -45,13 +53,17 @@ class BodyCollector:
         self._chunks.append(chunk)
 
     def finish(self) -> bytes:
-        """Give the whole body; raises when a packed one stopped early."""
+        """Return the complete body, decompressed.
+
+        Raises:
+            AnswerError: a compressed body ended early.
+        """
         if self._unpacker is not None and not self._unpacker.eof:
             raise AnswerError(FailureKind.MALFORMED, "the packed answer broke off in the middle")
         return b"".join(self._chunks)
 
     def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:
-        # One byte more than is left: enough to know that the cap is passed, whatever a bomb would become.
+        # One byte over the remaining room shows that the limit is passed, without inflating a bomb.
         room = self._cap_bytes - self._unpacked_bytes + 1
         try:
             unpacked = unpacker.decompress(chunk, room)
@@ -63,7 +75,7 @@ class BodyCollector:
         return unpacked
 
     def too_large(self) -> AnswerError:
-        """Make the error for a body over the cap."""
+        """Return the error for a body over the size limit."""
         cap_mib = self._cap_bytes / 1024 / 1024
         message = f"the answer is larger than {cap_mib:g} MiB: no metrics page is; is the port right?"
         return AnswerError(FailureKind.TOO_LARGE, message)

@@ -1,4 +1,4 @@
-"""Trouble with an HTTP server, told as a failure kind and one line for a person."""
+"""HTTP trouble, classified as a failure kind with a one-line message for the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.model.text import clean
 from sparktop.sources.server_words import WORDS_LIMIT
 
 _TLS_RECORD = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
-"""How a TLS record begins (RFC 8446, 5.1): what a TLS port answers to plain HTTP."""
+"""Beginning of a TLS record (RFC 8446, 5.1), which is what a TLS port sends in answer to plain HTTP."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _UNREACHABLE_WORDS = {
     errno.EHOSTUNREACH: "no route to host",
@@ -25,7 +25,7 @@ _UNREACHABLE_WORDS = {
 
 
 class AnswerError(Exception):
-    """An answer that cannot be used, or none at all: `kind`, and one line that says why."""
+    """An unusable or missing HTTP answer: the failure kind and a one-line reason."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -34,10 +34,10 @@ class AnswerError(Exception):
 
 
 def status_error(status: int, where: str, *, location: str, words: str, has_key: bool) -> AnswerError:
-    """Tell what an HTTP status other than 200 means here.
+    """Convert an HTTP status other than 200 into an error.
 
-    `where` is the server's host and port, `location` its Location header and `words` what `server_words` made
-    of its body ("" for none).
+    `where` is the server's host and port, `location` its Location header and `words` the result of
+    `server_words` for its body ("" for none).
     """
     quoted = f": {words}" if words else ""
     match status:
@@ -58,7 +58,7 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
 
 
 def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes: int) -> AnswerError:
-    """Tell which part of an exchange the deadline cut."""
+    """Return the error for a missed deadline: no answer, or a body of which `body_bytes` arrived."""
     if answering:
         message = f"{where} is too slow: only {body_bytes} B of its answer came within {deadline_s:g} s"
     else:
@@ -67,7 +67,7 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
 
 
 def transport_error(error: Exception, where: str) -> AnswerError:
-    """Tell what an exception of aiohttp or of the operating system means."""
+    """Convert an exception of aiohttp or the operating system into an error."""
     match error:
         case aiohttp.ClientConnectorDNSError() | socket.gaierror() | UnicodeError():
             kind, message = FailureKind.DNS, f"the host name of {where} does not resolve: is it right?"
@@ -79,7 +79,7 @@ def transport_error(error: Exception, where: str) -> AnswerError:
         case aiohttp.ClientResponseError():
             kind, message = _not_http(error, where)
         case aiohttp.ClientPayloadError():
-            # aiohttp tells a reset from a short answer in its text only.
+            # aiohttp distinguishes a reset from a short answer only in its text.
             is_reset = isinstance(error.__cause__, OSError) or "ConnectionResetError" in str(error)
             kind = FailureKind.UNREACHABLE if is_reset else FailureKind.MALFORMED
             how = "connection reset" if is_reset else "short or broken"
@@ -112,7 +112,7 @@ def _not_http(error: aiohttp.ClientResponseError, where: str) -> tuple[FailureKi
 def _os_error(error: Exception, where: str) -> tuple[FailureKind, str]:
     cause: BaseException = getattr(error, "os_error", None) or error
     numbers = {getattr(cause, "errno", None)}
-    # Several addresses of one name that failed in different words arrive as one error with all the texts.
+    # If several addresses of a name failed differently, they arrive as one error with all the texts.
     numbers.update(int(number) for number in _ERRNO.findall(str(cause)))
     if errno.ECONNREFUSED in numbers:
         return FailureKind.REFUSED, f"nothing listens on {where} (connection refused)"

@@ -1,4 +1,4 @@
-"""One GET under a deadline and a cap: an answer, or an `AnswerError` that says why there is none."""
+"""One HTTP GET with a deadline and a size limit: an answer, or an `AnswerError` with the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.sources.server_words import server_words
 
 _OK = 200
 _ERROR_BODY_BYTES = 2048
-"""How much of an error's body is read: one line of it is shown."""
+"""Bytes read of an error's body, of which one line is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class Answer:
 
     body: bytes
     at: float
-    """When its headers arrived, on the caller's clock (seconds)."""
+    """When its headers arrived, in seconds on the caller's clock."""
     answer_ms: float
-    """From request to the last byte."""
+    """Milliseconds from the request to the last byte."""
 
 
 class Fetcher:
-    """One GET; holds how far it came, so that a deadline can say what was missing."""
+    """One GET; records its progress, so that a missed deadline can be described."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Fetcher:
         self._body_bytes = 0
 
     async def fetch(self, deadline_s: float) -> Answer:
-        """Do it; all outside trouble is raised as `AnswerError`."""
+        """Send the request and return the answer; raise `AnswerError` on any outside trouble."""
         began = self._clock()
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else None
         try:
-            # Cancelling closes the connection, so a slow answer never stays behind on a kept-alive one.
+            # Cancelling closes the connection, so a late body cannot linger on a kept-alive one.
             async with (
                 asyncio.timeout(deadline_s),
                 self._session.get(self._url, headers=headers, allow_redirects=False) as response,
@@ -86,7 +86,7 @@ class Fetcher:
         return collector.finish()
 
     async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read the beginning of an error's body; whatever goes wrong there, the status is what counts."""
+        """Read the first bytes of an error's body; return b"" on any trouble: the status matters more."""
         body = b""
         try:
             while len(body) < _ERROR_BODY_BYTES and (chunk := await response.content.read(_ERROR_BODY_BYTES)):

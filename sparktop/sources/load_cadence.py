@@ -1,4 +1,4 @@
-"""How often a group is looked at: faster while its balance is judged under load, if that costs little."""
+"""Poll rate of a group: faster while its balance is judged under load, within a cost budget."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sparktop.model.engine import EngineSample
 from sparktop.sources.source import Reading
 
 RATES_HZ = (4.0, 2.0)
-"""Tried from the first: 4 Hz shows a swing of a second."""
+"""Rates to try, fastest first: 4 Hz resolves a swing of one second."""
 SLOWEST_ANSWER_MS = 50.0
 BUDGET_SHARE = 0.02
-"""Of a server's time that reading it may take: answer time times looks a second."""
+"""Share of a server's time that polling may cost: answer time times polls per second."""
 _COMFORT = 0.8
-"""Of the budget: a faster rate must stay below that, so that rates do not swing themselves."""
+"""Share of the budget below which a faster rate must stay, so that the rate itself does not oscillate."""
 LOADED, UNLOADED = 2.0, 1.0
-"""Requests a server: above the first a group becomes loaded, below the second it ceases to be."""
+"""Requests per server: the group becomes loaded at the first and unloaded below the second."""
 LOADED_FOR_S, UNLOADED_FOR_S = 3.0, 10.0
 AGAIN_AFTER_S = 30.0
-"""Before a rate that cost too much is tried again."""
+"""Seconds before a rate that cost too much is tried again."""
 _ANSWERS = 12
 _FEWEST_ANSWERS = 3
 _STALE_S = 5.0
@@ -30,53 +30,56 @@ _STALE_S = 5.0
 
 @dataclass(slots=True)
 class _Server:
-    """What a server's newest answers were like."""
+    """Load and answer times of one server."""
 
     load: float | None = None
-    """Requests, running and waiting; None where it does not tell or does not answer."""
+    """Running plus waiting requests; None if the server does not report them or does not answer."""
     at: float = -math.inf
     answers_ms: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
 
 
 @dataclass(slots=True)
 class _Pace:
-    """How a group is looked at, and since when it asks for another pace."""
+    """Current poll rate of a group, and since when its load calls for another."""
 
     hz: float = 0.0
-    """0: as often as asked."""
+    """Polls per second; 0 means the configured interval."""
     turned_at: float | None = None
-    """Since when its load asks for the other pace."""
+    """Since when the load calls for the other pace; None while it does not."""
     not_before: float = -math.inf
 
 
 class LoadCadence:
-    """Decides for each judged group how many looks an interval it gets."""
+    """Decides how many polls per interval each judged group gets."""
 
     def __init__(self) -> None:
-        """Start with nothing known."""
+        """Start without any reading."""
         self._servers: dict[str, _Server] = {}
         self._paces: dict[tuple[str, ...], _Pace] = {}
 
     def note(self, name: str, reading: Reading) -> None:
-        """Take what a server answered."""
+        """Record a server's reading: its load and answer time."""
         server = self._servers.setdefault(name, _Server())
         server.load, server.at = None, reading.at
         if isinstance(reading, EngineSample):
-            told = [lane for lane in reading.lanes if lane.running is not None]
+            reporting = [lane for lane in reading.lanes if lane.running is not None]
             server.load = (
-                sum((lane.running or 0.0) + (lane.waiting or 0.0) for lane in told) if told else None
+                sum((lane.running or 0.0) + (lane.waiting or 0.0) for lane in reporting)
+                if reporting
+                else None
             )
             if reading.answer_ms is not None:
                 server.answers_ms.append(reading.answer_ms)
 
     def forget(self) -> None:
-        """Begin anew: another interval was asked for."""
+        """Reset all groups to the configured interval, after that interval changed."""
         self._paces.clear()
 
     def decide(self, groups: Iterable[Sequence[str]], now: float, interval_s: float) -> dict[str, int]:
-        """Give the looks an interval of each server that gets more than one (`now` in monotonic seconds).
+        """Return the polls per interval by server name, for servers with more than one.
 
-        `groups` are the servers of each group that is judged; others fall back at once.
+        `groups` holds the server names of each judged group; all other groups fall back to one poll at once.
+        `now` is in monotonic seconds.
         """
         wanted = [tuple(group) for group in groups]
         for gone in self._paces.keys() - set(wanted):
@@ -102,7 +105,7 @@ class LoadCadence:
         quick = pace.hz > 0
         turns = load < UNLOADED * len(answering) if quick else load >= LOADED * len(answering)
         if len(answering) < min(2, len(group)):
-            pace.hz, pace.turned_at = 0.0, None  # nothing can be judged
+            pace.hz, pace.turned_at = 0.0, None  # too few answers to judge a balance
             return
         if not turns:
             pace.turned_at = None
@@ -115,7 +118,11 @@ class LoadCadence:
             self._keep_budget(pace, answering, now)
 
     def _keep_budget(self, pace: _Pace, answering: Sequence[_Server], now: float) -> None:
-        """Take the fastest rate that its slowest server's answers allow: slower at once, faster later."""
+        """Set the fastest rate that the slowest server's answer time allows.
+
+        Lower at once, raise no sooner than `AGAIN_AFTER_S` after a rate proved too costly. The measure is the
+        median answer time.
+        """
         if any(len(server.answers_ms) < _FEWEST_ANSWERS for server in answering):
             return
         slowest_ms = max(median(server.answers_ms) for server in answering)
@@ -128,12 +135,12 @@ class LoadCadence:
 
 
 def affordable_hz(answer_ms: float) -> float:
-    """Give the fastest rate that stays well inside the budget; 0 where none does."""
+    """Return the fastest rate in Hz that stays well inside the budget; 0 if none does."""
     if answer_ms > SLOWEST_ANSWER_MS:
         return 0.0
     return next((hz for hz in RATES_HZ if answer_ms / 1000 * hz <= _COMFORT * BUDGET_SHARE), 0.0)
 
 
 def looks_an_interval(hz: float, interval_s: float) -> int:
-    """Give how many looks an interval come nearest to `hz` without exceeding it; at least 1."""
+    """Return the number of polls per interval nearest to `hz` without exceeding it; at least 1."""
     return max(1, math.floor(hz * interval_s + 1e-9))

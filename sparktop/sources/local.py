@@ -1,4 +1,4 @@
-"""This machine, read in a thread of its own so that a slow driver never holds the screen up."""
+"""Source of this machine's samples: a thread reads them, so that a slow driver never blocks the screen."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 
 _CLOSING_S = 1.0
-"""How long closing waits for the thread; one that hangs in a driver is left behind."""
+"""Seconds that closing waits for the thread; a thread that hangs in a driver is abandoned."""
 _NEVER_CLOSED = "a source that is closed cannot be polled"
 
 _Job = tuple[Callable[[], NodeSample | None], "Future[NodeSample | None]"]
 
 
 class LocalSource:
-    """Samples of this machine: one thread reads, and a poll waits for it as long as its deadline says."""
+    """Samples of this machine, read by one thread; a poll waits for it until its deadline."""
 
     def __init__(
         self,
@@ -34,10 +34,11 @@ class LocalSource:
         nvml: NvmlModule | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read /proc and /sys below `root`, and GPUs through `nvml` (nvidia-ml-py when None)."""
+        """Read /proc and /sys below `root`, and GPUs through `nvml` (the installed module when None)."""
         self.name = name
         self.show_processes = False
-        """Whether samples hold the process table, which costs more than the rest: somebody looks at it."""
+        """Whether samples include the process table, which costs more than the rest; set while it is on
+        screen."""
         self._clock = clock
         self._machine = Machine(root, nvml=nvml, clock=clock)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -48,11 +49,11 @@ class LocalSource:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Who the machine is; None before the first sample."""
+        """Identity of the machine; None before the first sample."""
         return self._machine.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Take one sample; a `Failure` when it is not there in time or the one before still hangs."""
+        """Return one sample; a `Failure` if it is late or the previous read still hangs."""
         if self._closed:
             raise RuntimeError(_NEVER_CLOSED)
         if self._running is not None and not self._running.done():
@@ -65,11 +66,11 @@ class LocalSource:
             await asyncio.wait({answer}, timeout=deadline_s)
             sample = answer.result() if answer.done() else None
         finally:
-            answer.cancel()  # the thread goes on; nobody waits for this sample any more
+            answer.cancel()  # the thread finishes its read, but the sample is dropped
         return sample or self._late(f"reading this machine took longer than {deadline_s:g} s")
 
     async def close(self) -> None:
-        """Give the driver's library back and end the thread, unless it hangs."""
+        """Unload the driver library and end the thread, unless it hangs."""
         if self._closed:
             return
         self._closed = True
@@ -83,14 +84,14 @@ class LocalSource:
             ended.cancel()
 
     def _late(self, message: str) -> Failure:
-        """What a poll without a sample gives."""
+        """Return the failure of a poll without a sample."""
         return Failure(FailureKind.TIMEOUT, message, self._clock())
 
     def _submit(self, call: Callable[[], NodeSample | None]) -> Future[NodeSample | None]:
-        """Have the thread make `call`; the thread is started by the first one."""
+        """Queue `call` for the thread and return its future; start the thread at first use."""
         if self._thread is None:
-            # A daemon: a thread that hangs in a driver call must not keep the program from ending, as a
-            # pool's thread would.
+            # A daemon thread: unlike a pool's thread, it cannot keep the program from exiting when a driver
+            # call hangs.
             self._thread = threading.Thread(
                 target=_work, args=(self._jobs,), name=f"sparktop-{self.name}", daemon=True
             )
@@ -102,13 +103,13 @@ class LocalSource:
 
 
 def _work(jobs: SimpleQueue[_Job | None]) -> None:
-    """Do one job after another until None comes."""
+    """Run queued jobs until None arrives."""
     while (job := jobs.get()) is not None:
         call, future = job
         try:
             result = call()
-        except BaseException as error:  # noqa: BLE001 - it belongs to the one who waits, whatever it is
+        except BaseException as error:  # noqa: BLE001 - any exception belongs to the waiting caller
             future.set_exception(error)
         else:
             future.set_result(result)
-        del job, call, future  # nothing is held while waiting
+        del job, call, future  # hold no references while waiting

@@ -1,4 +1,4 @@
-"""What the answers of a node's agent add up to: samples in their order, and who the node is."""
+"""Conversion of an agent's replies into ordered samples and the node's identity."""
 
 from __future__ import annotations
 
@@ -13,47 +13,53 @@ from sparktop.wire import Reply, WireError, place
 
 _USUAL_INTERVAL_S = 1.0
 _LATE_S = 0.02
-"""A sample is asked for this much after it is due: taking it takes a little."""
+"""Seconds past its due time at which a sample is requested: taking it needs a moment."""
 _SHORTEST_WAIT_S = 0.05
 _APART_S = 1e-3
-"""Between two samples that the network's delays would have put into the wrong order."""
+"""Seconds put between two samples that network delays would have swapped."""
 
 Ask = Callable[[], Awaitable[tuple[Reply, float]]]
-"""Gives an answer to what `NodeReplies.since` asks for, and when it came by this viewer's clock."""
+"""Requests the samples after `NodeReplies.since`; returns the reply and its arrival time on this viewer's
+clock."""
 
 
 class NodeReplies:
-    """Turns one node's answers into samples on the viewer's clock: each sample once, none before another."""
+    """Converts one node's replies into samples on the viewer's clock: each sample once, in time order."""
 
     def __init__(self) -> None:
-        """Start with nothing known."""
+        """Start before the first reply."""
         self.identity: NodeIdentity | None = None
-        """Who the node is; another object only when something of it changed."""
+        """Identity of the node; replaced by a new object only when a field changed."""
         self.since: float | None = None
-        """The node's clock at the newest sample that came; None before the first and after a restart."""
+        """The node's clock (seconds) at the newest sample received; None before the first and after a
+        restart."""
         self._boot_id: str | None = None
         self._placed_at: float | None = None
 
     def take(self, reply: Reply, received_at: float) -> NodeSample | None:
-        """Give what is new in an answer that came at `received_at`, the older samples in `missed`."""
+        """Return the new samples of a reply, the older ones in `missed`; None without any.
+
+        `received_at` is the viewer's clock in seconds when the reply arrived.
+        """
         self._notice(reply)
         since = self.since
         fresh = sorted(
-            (one for one in reply.samples if since is None or one.at > since), key=lambda one: one.at
+            (sample for sample in reply.samples if since is None or sample.at > since),
+            key=lambda sample: sample.at,
         )
         newest = place(replace(reply, samples=tuple(fresh)), received_at)
         if newest is None:
             return None
-        # Not beyond the node's own now: a sample from the future would be the last one that ever comes.
+        # Not past the node's own time: after a sample from the future, no later one would ever count as new.
         self.since = min(fresh[-1].at, reply.monotonic_s)
-        *missed, last = (self._in_order(one) for one in (*newest.missed, newest))
+        *missed, last = (self._in_order(sample) for sample in (*newest.missed, newest))
         return replace(last, missed=tuple(missed))
 
     async def poll(self, ask: Ask, end: float, sleep: Callable[[float], Awaitable[None]]) -> NodeSample:
-        """Ask until there is something new, until `end` of the event loop's clock.
+        """Request until a new sample arrives, or until `end` (event-loop time in seconds).
 
         Raises:
-            WireError: nothing new comes in time; whatever `ask` raises passes through.
+            WireError: no new sample arrived in time. Exceptions of `ask` pass through.
         """
         while True:
             asked_since = self.since
@@ -62,14 +68,14 @@ class NodeReplies:
             if sample is not None:
                 return sample
             if self.since != asked_since:
-                continue  # the node was restarted: what it has now was taken before the time we asked for
+                continue  # the node restarted: its samples are older than the requested time
             wait_s = self._wait_s(reply)
             if asyncio.get_running_loop().time() + wait_s > end:
                 raise WireError(FailureKind.TIMEOUT, self._nothing_new(reply))
             await sleep(wait_s)
 
     def _notice(self, reply: Reply) -> None:
-        """Note who answers; a clock that began anew asks for everything again."""
+        """Update identity and boot id; after a reboot or a clock reset, request all samples again."""
         other_boot = None not in {reply.boot_id, self._boot_id} and reply.boot_id != self._boot_id
         if other_boot or (self.since is not None and reply.monotonic_s < self.since):
             self.since = None
@@ -86,7 +92,7 @@ class NodeReplies:
         return sample
 
     def _wait_s(self, reply: Reply) -> float:
-        """How long until the node has taken its next sample, by what it says."""
+        """Return the seconds until the node has its next sample, from its reported interval and clock."""
         if self.since is None:
             return _SHORTEST_WAIT_S
         due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s

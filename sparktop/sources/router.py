@@ -1,6 +1,6 @@
-"""A router over HTTP: does it answer, and where does it send requests?
+"""Source of a router: polls its liveness, and reads its deployments, strategy and failure counters.
 
-Only routes that read are ever asked (`PATHS`): LiteLLM's `/health` sends completions to every deployment, and
+Only read-only routes (`PATHS`) are requested: LiteLLM's `/health` sends completions to every deployment, and
 `/health/drain` takes the router out of service.
 """
 
@@ -30,30 +30,30 @@ DETAILS = "/health/readiness/details"
 MODELS = "/model/info"
 SETTINGS = "/router/settings"
 METRICS = "/metrics/"
-"""With the slash: without it LiteLLM (1.106) sends us here."""
+"""With the trailing slash: LiteLLM (1.106) redirects the path without it."""
 PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS, METRICS)
-"""Everything that is ever asked of a router."""
+"""All routes that are ever requested from a router."""
 
 _FACTS_AGAIN_S = 60.0
 _FACTS_RETRY_S = 15.0
-"""The same after an answer that did not come."""
+"""Seconds between requests for the facts: normally, and after one that failed for a passing reason."""
 _FACTS_DEADLINE_S = 3.0
-"""What all questions about facts may take together: the poll waits for them."""
+"""Seconds that all requests for facts may take together, while the poll waits."""
 _COUNTS_AGAIN_S, _COUNTS_DEADLINE_S = 10.0, 1.0
-"""The same for counters of failures, of set-ups that have them."""
+"""Seconds between requests for the failure counters, and the deadline of one."""
 _LONGEST_COOLDOWN_S = 86400.0
 _ENOUGH_DEPLOYMENTS = 256
 _ID_LIMIT = 100
 _ADDRESS_LIMIT = 300
 _NO_DATABASE = "No connected db"
-"""How LiteLLM without a database answers (status 400) to any key but its master key."""
+"""Part of the answer (status 400) of a LiteLLM without a database to any key but its master key."""
 
 Trouble = AnswerError | PageError
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a router says of itself, asked seldom."""
+    """A router's description of itself, requested rarely."""
 
     version: str | None = None
     strategy: str | None = None
@@ -64,7 +64,7 @@ class _Facts:
 
 
 class RouterSource:
-    """Polls one router on `PATHS`."""
+    """Polls one router on the routes in `PATHS`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RouterSource:
         session: SharedSession | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch `target` over `session` (shared by all routers; one of its own without)."""
+        """Watch `target` over `session`, which all routers may share; open a private one when None."""
         self.name = target.name
         self._target = target
         self._session = session or SharedSession()
@@ -83,12 +83,12 @@ class RouterSource:
         self._key_problem = key_problem(target.api_key)
         self._facts = _Facts()
         self._facts_at: float | None = None
-        """When facts are due; None when they are not to be asked for again."""
+        """When the facts are due, in seconds of the clock; None to stop requesting them."""
         self._forget()
         self._closed = False
 
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
-        """Ask whether it is alive, and what it is where that is due; trouble comes back as a `Failure`."""
+        """Check liveness, and refresh facts and counters where due; return outside trouble as a `Failure`."""
         end = asyncio.get_running_loop().time() + deadline_s
         try:
             answer = await self._get(LIVELINESS, deadline_s)
@@ -142,15 +142,15 @@ class RouterSource:
         return await fetcher.fetch(round(deadline_s, 2))
 
     def _forget(self) -> None:
-        """Forget the facts: another process may answer next."""
+        """Reset facts and counters: a different process may answer next."""
         self._facts = _Facts()
         self._facts_at = float("-inf")
         self._counts: RouterCounts | None = None
         self._counts_at: float | None = float("-inf")
-        """When counters are due; None when there are none."""
+        """When the counters are due, in seconds of the clock; None where the router has none."""
 
     async def _refresh_counts(self, deadline_s: float) -> None:
-        """Ask for the counters of failures where they are due: only of a router that let us see its list."""
+        """Refresh the failure counters where due; stop requesting them after any error but a timeout."""
         if self._counts_at is None or self._clock() < self._counts_at:
             return
         self._counts_at = self._clock() + _COUNTS_AGAIN_S
@@ -163,33 +163,33 @@ class RouterSource:
                 self._counts_at = None
 
     async def _refresh_facts(self, deadline_s: float) -> None:
-        """Ask for the facts; what could not be read for a passing reason stays as it was."""
+        """Refresh the facts; a fact that could not be read for a passing reason keeps its value."""
         answers, troubles = await self._ask(deadline_s)
         known = self._facts
         version = _version(answers) or known.version
         trouble = troubles.get(MODELS)
         if trouble is not None and self._is_refusal(trouble):
-            # Not asked again before contact was lost: LiteLLM logs a traceback for each refused question.
+            # Not requested again until contact is lost: LiteLLM logs a traceback for each refused request.
             self._facts, self._facts_at = _Facts(version, note=self._refusal(trouble)), None
             return
-        told, note = known.deployments, None
+        deployments, note = known.deployments, None
         if trouble is not None:
             note = clean(f"its deployments could not be read: {trouble.message}")
         elif MODELS in answers:
-            told = _deployments(answers[MODELS])
-            note = None if told is not None else f"{MODELS} does not list deployments as LiteLLM does"
+            deployments = _deployments(answers[MODELS])
+            note = None if deployments is not None else f"{MODELS} does not list deployments as LiteLLM does"
         strategy = words(field(answers.get(SETTINGS), "current_values", "routing_strategy"), 60)
         cooling = _cooldown(answers.get(SETTINGS))
         if SETTINGS in troubles and not self._is_refusal(troubles[SETTINGS]):
             strategy, cooling = known.strategy, (known.cooldown_s, known.cooldowns_disabled)
-        self._facts = _Facts(version, strategy, told, note, *cooling)
+        self._facts = _Facts(version, strategy, deployments, note, *cooling)
         passing = any(not self._is_refusal(one) for one in troubles.values())
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 
     async def _ask(self, deadline_s: float) -> tuple[dict[str, object], dict[str, Trouble]]:
-        """Ask one question after the other: by path what was answered, and why there is no answer.
+        """Request the fact routes in sequence; return the answers and the errors, each by path.
 
-        Without a list of deployments there is no use in asking what needs the same key.
+        Stop after a failed list of deployments, because the later routes need the same key.
         """
         end = asyncio.get_running_loop().time() + deadline_s
         answers: dict[str, object] = {}
@@ -208,17 +208,17 @@ class RouterSource:
         return answers, troubles
 
     def _is_refusal(self, trouble: Trouble) -> bool:
-        """Tell whether asking again would change nothing."""
+        """Return True for an error that a retry would not change."""
         if trouble.kind is FailureKind.HTTP:
             return self._target.api_key is None or _NO_DATABASE in trouble.message
         return trouble.kind in {FailureKind.UNAUTHORIZED, FailureKind.NOT_FOUND}
 
     def _refusal(self, trouble: Trouble) -> str:
-        """Say what to do about a list of deployments that is refused."""
+        """Return the note to show for a refused list of deployments, with the remedy."""
         if self._key_problem is not None:
             return self._key_problem
         if self._target.api_key is None and trouble.kind is not FailureKind.NOT_FOUND:
-            # Without a database LiteLLM (1.106) answers 500 where a key is missing.
+            # Without a database, LiteLLM (1.106) answers 500 to a missing key.
             verb = "needs" if trouble.kind is FailureKind.UNAUTHORIZED else "may need"
             return (
                 f"{verb} a key to tell its deployments, strategy and failures: [[routers]] with api_key_env"
@@ -229,35 +229,44 @@ class RouterSource:
 
 
 def _version(answers: dict[str, object]) -> str | None:
-    told = (words(field(answers.get(path), "litellm_version"), 60) for path in (READINESS, DETAILS))
-    return next((version for version in told if version), None)
+    versions = (words(field(answers.get(path), "litellm_version"), 60) for path in (READINESS, DETAILS))
+    return next((version for version in versions if version), None)
 
 
 def _cooldown(settings: object) -> tuple[float | None, bool | None]:
-    """Read for how long a failing deployment is left alone, and whether that is switched off."""
+    """Return a failing deployment's cooldown in seconds and whether cooldowns are disabled.
+
+    None for unknown.
+    """
     seconds = field(settings, "current_values", "cooldown_time")
     off = field(settings, "current_values", "disable_cooldowns")
-    told_s = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else -1.0
-    known = 0 <= told_s <= _LONGEST_COOLDOWN_S
-    return told_s if known else None, off if isinstance(off, bool) else None
+    given_s = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else -1.0
+    known = 0 <= given_s <= _LONGEST_COOLDOWN_S
+    return given_s if known else None, off if isinstance(off, bool) else None
 
 
 def _deployments(found: object) -> tuple[Deployment, ...] | None:
-    """Read `/model/info`: `data[]` with `model_name`, `litellm_params.api_base` and `model_info.id`."""
+    """Parse `/model/info`: `data[]` with `model_name`, `litellm_params.api_base` and `model_info.id`.
+
+    None for another shape of answer. Of equal ids the first counts.
+    """
     listed = entries(found, "data")
     if listed is None:
         return None
-    told: dict[str, Deployment] = {}
-    for one in listed[:_ENOUGH_DEPLOYMENTS]:
-        name = words(field(one, "model_info", "id"), _ID_LIMIT)
+    deployments: dict[str, Deployment] = {}
+    for entry in listed[:_ENOUGH_DEPLOYMENTS]:
+        name = words(field(entry, "model_info", "id"), _ID_LIMIT)
         if name is not None:
-            address = _address(field(one, "litellm_params", "api_base"))
-            told.setdefault(name, Deployment(name, address, words(field(one, "model_name"))))
-    return tuple(told.values())
+            address = _address(field(entry, "litellm_params", "api_base"))
+            deployments.setdefault(name, Deployment(name, address, words(field(entry, "model_name"))))
+    return tuple(deployments.values())
 
 
 def _address(found: object) -> str | None:
-    """Give a URL without what may be secret in it: user name, password, query, fragment."""
+    """Return a URL without the parts that may hold secrets; None for unusable text.
+
+    These are user name, password, query and fragment.
+    """
     text = words(found, _ADDRESS_LIMIT)
     if text is None:
         return None

@@ -1,7 +1,7 @@
-"""What LiteLLM's own Prometheus page says of failures; only some set-ups have that page.
+"""Parser for the failure counters on LiteLLM's own Prometheus page, which only some set-ups expose.
 
-It needs the `prometheus` callback; names as LiteLLM 1.106.2 shows them. There is no gauge of requests in
-flight by deployment on it, so load always comes from the backends themselves.
+The page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. It has no gauge of
+requests in flight per deployment, so load always comes from the backends themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FAILURES = "litellm_deployment_failure_responses_total"
 COOLED_DOWN = "litellm_deployment_cooled_down_total"
 FAILED_REQUESTS = "litellm_proxy_failed_requests_metric_total"
 _REFUSED_CLASS = "RouterRateLimitError"
-"""What the router raises itself where no deployment is left."""
+"""Exception class of the router itself when no deployment is left."""
 _OURS = b"litellm_"
 _READER = Reader((FAILURES, COOLED_DOWN, FAILED_REQUESTS))
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
@@ -25,19 +25,19 @@ _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
 
 @dataclass(frozen=True, slots=True)
 class RouterCounts:
-    """Counters since the router's start."""
+    """Failure counters since the router's start."""
 
     failures: Mapping[str, float]
-    """Failed answers by deployment; empty while none failed."""
+    """Failed answers by deployment id; empty while none failed."""
     cooldowns: float
     refusals: float
 
 
 def read_counts(body: bytes) -> RouterCounts | None:
-    """Read a page; None where it is not LiteLLM's.
+    """Parse a metrics page; None if it is not LiteLLM's.
 
     Raises:
-        PageError: absurdly many samples.
+        PageError: the page has absurdly many samples.
     """
     if _OURS not in body:
         return None

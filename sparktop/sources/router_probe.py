@@ -1,4 +1,4 @@
-"""Is this server a router? Asked on the one route that LiteLLM answers without work and without a key."""
+"""Router detection: the LiteLLM route that needs neither work nor a key."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ LIVELINESS = "/health/liveliness"
 
 
 def is_litellm(body: bytes) -> bool:
-    """Return True for what LiteLLM answers there: "I'm alive!"."""
+    """Return True for LiteLLM's answer on that route, "I'm alive!"."""
     return b"alive" in body.lower()

@@ -1,4 +1,4 @@
-"""The poll scheduler: all sources of a group are asked at the same instants, and none waits for another."""
+"""Poll scheduler: polls all sources of a group at the same instants, none waiting for another."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 _DEADLINE_MIN_S = 2.0
 _DEADLINE_MAX_S = 10.0
 _GRACE_S = 1.0
-"""How much longer than its deadline a source may take before it is cut off: none should need it."""
+"""Seconds past its deadline before a poll is cancelled; a correct source never needs them."""
 _JITTER_SHARE = 0.2
-"""A retry comes up to this share of an interval early, so that many viewers do not all knock at once."""
+"""Largest share of an interval by which a retry comes early, so that many viewers do not retry in step."""
 
 Deliver = Callable[[str, Reading, float | None], None]
-"""Takes a source's name, its reading and what the poll took in milliseconds; called on the event loop."""
+"""Receives a source's name, its reading and the poll's duration in milliseconds; called on the event loop."""
 
 
 @dataclass(slots=True)
@@ -37,29 +37,29 @@ class _Round:
 
 @dataclass(slots=True)
 class _Slot:
-    """A source and how its polling goes."""
+    """A source and the state of its polling."""
 
     source: Source
     task: asyncio.Task[None] | None = None
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     retry_at: float | None = None
-    """Not before this time, if set; else at every instant."""
+    """Earliest time of the next poll after failures; None: polled at every instant of its own."""
     skipped: int = 0
     parts: int = 1
-    """Looks in one interval while it is quickened."""
+    """Polls per interval; more than 1 while quickened."""
     logged: set[tuple[str, int]] = field(default_factory=set)
-    """Programming errors whose traceback is in the log already: type and line."""
+    """Programming errors whose traceback was already logged, by type and line."""
 
     def is_due(self, now: float, *, at_instant: bool) -> bool:
-        """Tell whether to ask now: at an instant of its own, or when the time for a retry has come."""
+        """Return True if a poll is due: at one of its own instants, or once the retry time has come."""
         return at_instant if self.retry_at is None else self.retry_at <= now
 
     def passed(self, first: int, last: int, parts: int) -> bool:
-        """Tell whether one of the instants from `first` to `last` is one of this source's.
+        """Return True if any instant from `first` to `last` is one of this source's own.
 
-        Of `parts` instants in an interval a quickened source has all or some, any other only the first. One
-        that fails is asked no more often than asked for.
+        Of `parts` instants per interval a quickened source has all or some, others only the first. A failing
+        source is not quickened.
         """
         every = parts if self.failures else max(1, parts // self.parts)
         return last // every > (first - 1) // every
@@ -68,7 +68,7 @@ class _Slot:
 class PollGroup:
     """Polls sources at absolute instants: multiples of the interval on the clock, without drift.
 
-    Some of the sources can be quickened: asked several times an interval, at equal parts of it.
+    Sources can be quickened: polled several times per interval, at equal spacing.
     """
 
     def __init__(
@@ -83,13 +83,14 @@ class PollGroup:
         jitter: Callable[[], float] = random.random,
         deadline_s: float | None = None,
     ) -> None:
-        """Make a group; `jitter` gives numbers in [0, 1), `deadline_s` replaces the default deadline.
+        """Make a group; `jitter` returns numbers in [0, 1), `deadline_s` replaces the default deadline.
 
-        Raises ValueError when `interval_s` is not above 0.
+        Raises:
+            ValueError: `interval_s` is not above 0 or is infinite.
         """
         self.name = name
         self.skew_ms: float | None = None
-        """Newest minus oldest sample of the last complete round; None below two samples."""
+        """Newest minus oldest sample time of the last complete round, in ms; None below two samples."""
         self._slots = [_Slot(source) for source in sources]
         self._deliver = deliver
         self._clock = clock
@@ -99,30 +100,30 @@ class PollGroup:
         self._interval_s = _positive(interval_s)
         self._start = 0.0
         self._parts = 1
-        """Instants in one interval: as many as the quickest source needs."""
+        """Instants per interval: as many as the most quickened source needs."""
         self._index = 0
-        """Which instant comes next, counted from the start."""
+        """Index of the next instant, counted from `_start`."""
         self._pause: asyncio.Future[None] | None = None
 
     @property
     def interval_s(self) -> float:
-        """Seconds from one instant to the next."""
+        """Seconds from one instant of the interval to the next."""
         return self._interval_s
 
     @property
     def deadline_s(self) -> float:
-        """What one poll may take: two intervals, at least 2 s and at most 10 s, unless fixed."""
+        """Seconds that one poll may take: two intervals, at least 2 s and at most 10 s, unless fixed."""
         if self._fixed_deadline_s is not None:
             return self._fixed_deadline_s
         return min(_DEADLINE_MAX_S, max(_DEADLINE_MIN_S, 2 * self._interval_s))
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Instants at which a source was still busy and was left alone, by source name."""
+        """Count of instants skipped because the source was still busy, by source name."""
         return {slot.source.name: slot.skipped for slot in self._slots}
 
     async def drop(self, name: str) -> None:
-        """Ask a source no more, and close it."""
+        """Stop polling the source `name`, and close it."""
         dropped = [slot for slot in self._slots if slot.source.name == name]
         self._slots = [slot for slot in self._slots if slot not in dropped]
         for slot in dropped:
@@ -131,7 +132,11 @@ class PollGroup:
             await slot.source.close()
 
     def set_interval(self, interval_s: float) -> None:
-        """Change the interval now: the next instant is at most one new interval away."""
+        """Change the interval at once: the next instant is at most one new interval away; ends quickening.
+
+        Raises:
+            ValueError: `interval_s` is not above 0 or is infinite.
+        """
         self._interval_s = _positive(interval_s)
         for slot in self._slots:
             slot.parts = 1
@@ -145,10 +150,10 @@ class PollGroup:
         self._restart(now)
 
     def quicken(self, parts: Mapping[str, int]) -> None:
-        """Ask these sources so many times an interval from now on, all others once.
+        """Poll each named source `parts[name]` times per interval from now on, and all others once.
 
-        A new interval ends it. Numbers that do not divide the largest are lowered to one that does, so that
-        all of them share instants.
+        A new interval ends this. A count that does not divide the largest is lowered to one that does, so
+        that all sources share instants.
         """
         most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
         for slot in self._slots:
@@ -160,15 +165,15 @@ class PollGroup:
             self._parts = most
             if self._pause is not None:
                 self._restart(now)
-                self._index -= missed  # an instant that has come, but was not woken up for yet
+                self._index -= missed  # the instant has come, but its poll had not started yet
 
     @property
     def quickened(self) -> dict[str, int]:
-        """Looks an interval at the sources that are asked more than once, by name."""
+        """Polls per interval by source name, for sources polled more than once."""
         return {slot.source.name: slot.parts for slot in self._slots if slot.parts > 1}
 
     def _restart(self, now: float) -> None:
-        """Count instants anew, and wake up for the next one."""
+        """Renumber the instants, and wake up for the next one."""
         self._anchor(now)
         self._index = self._index_after(now)
         if self._pause is not None:
@@ -181,16 +186,16 @@ class PollGroup:
         try:
             while True:
                 self._poll_due()
-                # set_interval() cancels the pause alone; asyncio.wait() does not pass that on to this task.
+                # set_interval() cancels only the pause; asyncio.wait() does not pass that on to this task.
                 self._pause = asyncio.ensure_future(self._sleep(max(0.0, self._next_wake() - self._clock())))
                 await asyncio.wait({self._pause})
         finally:
             await self._close()
 
     def _anchor(self, now: float) -> None:
-        """Count instants from a multiple of the interval on the clock itself.
+        """Number instants from a multiple of the interval on the clock itself.
 
-        So all groups poll at the same instants, and whoever draws knows when the answers are in.
+        All groups then poll at the same instants, and the screen knows when the answers are in.
         """
         self._start = math.floor(now / self._interval_s) * self._interval_s
 
@@ -205,12 +210,12 @@ class PollGroup:
         return min([self._next_instant(), *waits])
 
     def _poll_due(self) -> None:
-        """Start what is due now: everything at an instant, only retries between two."""
+        """Start the due polls: all sources' own instants that came, and retries at any time."""
         now = self._clock()
         at_instant, first = now >= self._next_instant(), self._index
         if at_instant:
-            # Instants that went by unseen (a suspended laptop) are not made up for. Never the same one twice,
-            # whatever rounding makes of the division.
+            # Missed instants (a suspended laptop) are not made up for. The index always advances, so that
+            # rounding cannot repeat an instant.
             self._index = max(self._index_after(now), self._index + 1)
         due: list[_Slot] = []
         for slot in self._slots:
@@ -219,7 +224,7 @@ class PollGroup:
                 slot.skipped += own_instant
             elif slot.is_due(now, at_instant=own_instant):
                 due.append(slot)
-        # A retry between two instants says nothing about how close together a round is.
+        # A retry between two instants does not belong to a round, whose skew is measured.
         this_round = _Round(len(due)) if at_instant else None
         for slot in due:
             slot.task = asyncio.ensure_future(self._poll(slot, this_round))
@@ -236,16 +241,16 @@ class PollGroup:
                 self._close_round(this_round, reading)
         try:
             self._deliver(slot.source.name, reading, (self._clock() - began) * 1000)
-        except Exception as error:  # noqa: BLE001 - a fault in what consumes samples must not stop the sampling
+        except Exception as error:  # noqa: BLE001 - a fault in a consumer must not stop the sampling
             self._log_once(slot, error)
 
     async def _read(self, slot: _Slot) -> Reading:
-        """Poll once; programming errors end here, in the log and as a failure."""
+        """Poll a source once; turn programming errors into a log entry and a failure."""
         deadline_s = self.deadline_s
         try:
             async with asyncio.timeout(deadline_s + _GRACE_S) as guard:
                 return await slot.source.poll(deadline_s)
-        except Exception as error:  # noqa: BLE001 - the one place where a poll's programming errors are caught
+        except Exception as error:  # noqa: BLE001 - the one place that catches a poll's programming errors
             name = clean(slot.source.name, 60)
             if guard.expired():
                 message = f"{name} gave nothing within {deadline_s + _GRACE_S:g} s"
@@ -255,7 +260,10 @@ class PollGroup:
             return Failure(FailureKind.INTERNAL, message, self._clock())
 
     def _settle(self, slot: _Slot, reading: Reading | None) -> None:
-        """Note how it went: a first failure is retried at the next instant, others after two intervals."""
+        """Update failure count and retry time after a poll.
+
+        A first failure is retried at the next instant, later ones after two intervals less a jitter.
+        """
         if not isinstance(reading, Failure):
             slot.failures, slot.retry_at = 0, None
             return

@@ -1,4 +1,4 @@
-"""What an error body of an HTTP server says, in a few words."""
+"""Short quotes from the error body of an HTTP server."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 from sparktop.model.text import clean
 
 WORDS_LIMIT = 90
-"""Characters quoted from a server's own words."""
+"""Most characters quoted from a server's own words."""
 
 
 def server_words(body: bytes, secret: str | None, limit: int = WORDS_LIMIT) -> str:
-    """Give what an error body says, in a few clean words; "" for HTML and for nothing.
+    """Return the message of an error body, cleaned and cut to `limit` characters; "" for HTML or nothing.
 
     JSON as inference servers write it (`{"error": {"message": …}}`, `{"detail": …}`) is reduced to its
-    message. `secret` is blotted out should the server repeat it. Words beyond `limit` characters are cut.
+    message. `secret` is replaced by "…" should the server repeat it.
     """
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
@@ -29,7 +29,7 @@ def server_words(body: bytes, secret: str | None, limit: int = WORDS_LIMIT) -> s
 def _json_message(text: str) -> str:
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):  # thousands of brackets: "nested too deep" is no fault of ours
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
         return text
     for key in ("error", "message", "detail"):
         if isinstance(found, dict) and key in found:

@@ -1,4 +1,4 @@
-"""What every way in looks like from outside."""
+"""The interface of all sources."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
 
 Reading: TypeAlias = EngineSample | NodeSample | RouterSample | Failure
-"""What one poll gives; identities travel apart."""
+"""Result of one poll; identities are kept on the source."""
 
 
 class Source(Protocol):
-    """One watched thing: asked again and again, it answers with a sample or with why there is none."""
+    """Something watched: each poll returns a sample or a `Failure`."""
 
     name: str
 
     async def poll(self, deadline_s: float) -> Reading:
-        """Take one sample within `deadline_s`.
+        """Return one sample within `deadline_s` seconds.
 
-        Outside trouble comes back as a `Failure`; only programming errors and `CancelledError` are raised.
+        Outside trouble is returned as a `Failure`; only programming errors and `CancelledError` are raised.
         """
         ...
 
     async def close(self) -> None:
-        """Give back connections and tasks; no poll follows."""
+        """Release connections and tasks; no poll may follow."""
         ...

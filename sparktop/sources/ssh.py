@@ -1,4 +1,4 @@
-"""A machine over ssh: `sparktop agent --stdio` there, through the system's ssh."""
+"""Source of a remote machine's samples through ssh, which runs `sparktop agent --stdio` there."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from sparktop.sources.ssh_link import SshLink
 from sparktop.wire import Reply, WireError
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Pauses before the next attempt; the last one stays."""
+"""Seconds before each further connection attempt; the last value repeats."""
 FIRST_ANSWER_S = 20.0
-"""From the start of ssh: its own limit for connecting is 10 s, and Python starts slowly on a busy machine."""
+"""Seconds from the start of ssh to the agent's greeting: ssh's own connect limit is 10 s, and Python
+starts slowly on a busy machine."""
 SILENT_S = 15.0
-"""A connection on which no answer comes for this long is given up."""
+"""Seconds without an answer after which a connection is dropped."""
 _NEVER_CLOSED = "a source that is closed cannot be polled"
 
 
 class SshSource:
-    """Polls one machine over a connection that is kept, and made again when it ends."""
+    """Polls one machine over a persistent ssh connection, which is reopened when it ends."""
 
     def __init__(
         self,
@@ -36,12 +37,15 @@ class SshSource:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Watch `target` with the program `ssh`; `ssh_options` come before ours, so that they count."""
+        """Watch `target` with the program `ssh`.
+
+        `ssh_options` precede ours, because ssh uses the first value.
+        """
         self.name = target.name
         self.show_processes = False
-        """Whether to ask for the process table too."""
+        """Whether to request the process table too."""
         self.interval_s: float | None = None
-        """How often the node should take samples; None leaves that to it."""
+        """Requested seconds between the node's samples; None leaves the interval to the node."""
         self._destination = target.ssh or ""
         self._command = target.command
         self._where = clean(self._destination, 80)
@@ -53,12 +57,12 @@ class SshSource:
         self._keeper: asyncio.Task[None] | None = None
         self._link: SshLink | None = None
         self._settled = asyncio.Event()
-        """Set while there is a connection, or a pause before the next attempt."""
+        """Set while a connection exists, or during a pause before the next attempt."""
         self._lost = asyncio.Event()
-        """Set when the connection that is there is of no use any more."""
+        """Set when the current connection is no longer usable."""
         self._problem: LinkError | None = None
         self._attempts = 0
-        """In a row, without one answer to a question."""
+        """Consecutive attempts without an answer."""
         self._retry_at: float | None = None
         self._began_at = 0.0
         self._silent_since: float | None = None
@@ -66,11 +70,11 @@ class SshSource:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Who the machine is; None before the first answer."""
+        """Identity of the machine; None before the first answer."""
         return self._replies.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Give the newest sample and those missed before it, or how far the connection has come."""
+        """Return the newest sample with those missed before it, or a `Failure` about the connection."""
         if self._closed:
             raise RuntimeError(_NEVER_CLOSED)
         self._watch_keeper()
@@ -89,7 +93,7 @@ class SshSource:
         return self._waiting()
 
     async def close(self) -> None:
-        """End the connection; the other half ends with it."""
+        """Close the connection; the remote agent ends with it."""
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
@@ -97,7 +101,10 @@ class SshSource:
             self._keeper = None
 
     def _watch_keeper(self) -> None:
-        """Start to keep a connection; let a programming error there surface here, where such are caught."""
+        """Start the connection task if needed.
+
+        Re-raise its programming errors here, where polls catch them.
+        """
         if self._keeper is not None and self._keeper.done():
             ended, self._keeper = self._keeper, None
             ended.result()
@@ -107,7 +114,7 @@ class SshSource:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Have a connection, and another one after a pause when it ends, until cancelled."""
+        """Keep a connection open until cancelled, pausing before each reconnect."""
         try:
             while True:
                 await self._have_link()
@@ -120,7 +127,7 @@ class SshSource:
             self._settled.set()
 
     async def _have_link(self) -> None:
-        """Connect, and stay until the connection is lost or there is none."""
+        """Connect, and return when the connection is lost or could not be made."""
         self._settled.clear()
         self._lost.clear()
         self._began_at, self._retry_at, self._silent_since = self._clock(), None, None
@@ -130,7 +137,7 @@ class SshSource:
                 self._ssh, self._ssh_options, self._destination, self._command, self._where
             )
             async with asyncio.timeout(FIRST_ANSWER_S):
-                await link.hello()  # before the first sample it does not know who it is
+                await link.hello()  # until its first sample, the agent cannot name its machine
             self._link = link
             self._settled.set()
             await self._lost.wait()
@@ -159,7 +166,7 @@ class SshSource:
         return await self._replies.poll(ask, end, self._sleep)
 
     def _lose(self, problem: LinkError) -> None:
-        """Give the connection up; the keeper clears it away and makes another."""
+        """Drop the connection; the connection task cleans up and reconnects."""
         self._problem = problem
         self._link = None
         self._retry_at = self._clock() + BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
@@ -167,7 +174,7 @@ class SshSource:
         self._lost.set()
 
     def _late(self, deadline_s: float) -> Failure:
-        """Say that the deadline came first; a connection that is silent for long is given up."""
+        """Return the failure for a missed deadline; drop a connection that was silent for `SILENT_S`."""
         if self._link is None:
             return self._waiting()
         now = self._clock()
@@ -181,7 +188,7 @@ class SshSource:
         return self._failure(FailureKind.TIMEOUT, message)
 
     def _waiting(self) -> Failure:
-        """Say why there is no connection, and when the next attempt comes."""
+        """Return the failure that says why there is no connection, and when the next attempt comes."""
         now, problem = self._clock(), self._problem
         if problem is None:
             message = f"connecting to {self._where} for {now - self._began_at:.0f} s"

@@ -1,4 +1,4 @@
-"""Why a run of ssh gave no node: read from its exit status and what it wrote, told in one line."""
+"""Diagnosis of an ssh run that failed, from its exit status and stderr, as a one-line message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
 _SSH_FAILED = 255
-"""What ssh itself exits with; all other statuses are of the program over there (ssh(1), EXIT STATUS)."""
+"""Exit status of ssh's own failures; any other is the remote program's (ssh(1), EXIT STATUS)."""
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _USAGE = 2
@@ -17,7 +17,7 @@ _WORDS_LIMIT = 90
 _INSTALL = "clone its repository there, run `make venv` and set command to its .venv/bin/sparktop"
 
 _REMEDY = re.compile(r"^\s*(ssh-keygen .*-R .*)$", re.MULTILINE)
-"""ssh names the command that removes an old host key; it knows file and port."""
+"""Matches the command that ssh prints for removing an old host key, with file and port."""
 _PERMISSION = re.compile(r"Permission denied \(([^)]*)\)")
 _CONFIGURATION = re.compile(r"Bad configuration option|bad configuration options|Bad owner or permissions")
 _LOST = "the ssh connection to {} failed "
@@ -33,11 +33,11 @@ _NETWORK = (
     ("closed by remote host", FailureKind.UNREACHABLE, f"{_LOST}(connection closed)"),
     ("Broken pipe", FailureKind.UNREACHABLE, f"{_LOST}(connection lost)"),
 )
-"""What ssh writes, and what that means; the first that is found counts."""
+"""Text in ssh's stderr, its failure kind and our message; the first match counts."""
 
 
 class LinkError(Exception):
-    """A connection over ssh that gives nothing: `kind`, and one clean line that says why."""
+    """An ssh connection that failed: the failure kind and a one-line reason."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -47,22 +47,22 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run of ssh ended."""
+    """The end of an ssh run."""
 
     where: str
-    """As the user wrote it: user@host."""
+    """Destination as the user wrote it: user@host."""
     command: str
-    """What was to be run there."""
+    """The remote command."""
     status: int | None
-    """Exit status; below 0 a signal's number; None while it runs."""
+    """Exit status; negative: a signal's number; None while it runs."""
     written: str
-    """The end of what came on stderr."""
+    """The last part of stderr."""
     answered: bool = False
-    """Whether the agent there had answered before."""
+    """Whether the remote agent had answered before."""
 
 
 def explain(ending: Ending) -> LinkError:
-    """Say why ssh ended."""
+    """Return the error that explains why ssh ended."""
     if ending.status == _SSH_FAILED:
         return _of_ssh(ending)
     where, command, words = ending.where, ending.command, _last_words(ending.written)
@@ -87,7 +87,7 @@ def explain(ending: Ending) -> LinkError:
 
 
 def _of_ssh(ending: Ending) -> LinkError:
-    """Tell what ssh's own words mean; they are never translated."""
+    """Interpret ssh's own messages, which are never translated."""
     where, text = ending.where, ending.written
     host = where.rpartition("@")[2]
     if "HOST IDENTIFICATION HAS CHANGED" in text:
@@ -118,13 +118,13 @@ def _of_network(ending: Ending) -> LinkError:
         if seen in text:
             return LinkError(kind, message.format(where))
     words = _last_words(text)
-    if ending.answered and not words:  # what ssh says of a program that a signal ended
+    if ending.answered and not words:  # what ssh prints when a signal ended the remote program
         message = f"the sparktop on {where} was ended by a signal, or its connection"
         return LinkError(FailureKind.ENDED, message)
     return LinkError(FailureKind.UNREACHABLE, f"ssh to {where} failed: {words or 'it gave no reason'}")
 
 
 def _last_words(text: str) -> str:
-    """Give the last line that says something."""
+    """Return the last line that is not empty, cleaned; "" without any."""
     lines = (clean(line, _WORDS_LIMIT) for line in reversed(text.splitlines()))
     return next((line for line in lines if line), "")

@@ -1,4 +1,4 @@
-"""One run of the system's ssh with `sparktop agent --stdio` at its other end."""
+"""A running ssh with `sparktop agent --stdio` at its other end."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from sparktop.sources.ssh_failure import Ending, LinkError, explain
 from sparktop.wire import MOST_BYTES, Reply, WireError, decode
 
 _OPTIONS = {
-    "BatchMode": "yes",  # never a prompt: the screen belongs to the viewer
+    "BatchMode": "yes",  # never prompt: the screen belongs to the viewer
     "ConnectTimeout": "10",
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
-    # A connection that exists may be used; to become the master of others would end them together with ours.
+    # An existing master connection may be used; becoming master would end other sessions together with ours.
     "ControlMaster": "no",
     "ClearAllForwardings": "yes",
     "RemoteCommand": "none",
     "LogLevel": "ERROR",
 }
-"""What is said for this use only; all else, the policy on host keys too, is the user's configuration."""
+"""Options for this use only; all else, including the host-key policy, is the user's configuration."""
 _SCRIPT = (
     'case "$0" in "~/"*) c="$HOME/${0#??}";; *) c="$0";; esac; '
     'PATH="$PATH:$HOME/.local/bin:$HOME/bin"; export PATH; exec "$c" agent --stdio'
 )
-"""Without a login shell ~/.local/bin is not in PATH; that is where pipx and uv put programs."""
+"""A non-login shell has no ~/.local/bin in PATH, where pipx and uv install programs."""
 _NOISE_LINES = 200
 _NOISE_BYTES = 64 << 10
-"""What a shell's start-up files may print before the first answer."""
+"""Most lines and bytes that a shell's start-up files may print before the first answer."""
 _STDERR_KEPT_BYTES = 8192
 _LAST_WORDS_S = 1.0
-"""How long the exit status is waited for after the last answer."""
+"""Seconds to wait for the exit status after the last answer."""
 _LEAVING_S = 0.5
-"""For each of: ending by itself, after SIGTERM, after SIGKILL."""
+"""Seconds for each of: exit by itself, after SIGTERM, after SIGKILL."""
 
 
 def command_line(ssh: str, options: Sequence[str], destination: str, command: str) -> list[str]:
-    """Give the arguments of a run.
+    """Return the arguments of an ssh run.
 
-    Neither `destination` nor `command` is taken for an option, nor read by a shell; the login shell over
-    there may be any: it sees words in single quotes.
+    Neither `destination` nor `command` can be mistaken for an option or parsed by a shell; any login shell
+    will do over there, because it sees only words in single quotes.
     """
     ours = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
     remote = f"exec sh -c {shlex.quote(_SCRIPT)} {shlex.quote(command)}"
@@ -55,33 +55,33 @@ def command_line(ssh: str, options: Sequence[str], destination: str, command: st
 
 
 def quiet_environment() -> dict[str, str]:
-    """Give our environment without a way for ssh to ask for a password in a window."""
+    """Return our environment, changed so that ssh cannot open a window to ask for a password."""
     return {**os.environ, "SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
 
 
 class SshLink:
-    """A running ssh; questions go in and answers come out, a line each."""
+    """A running ssh: one line per request in, one line per answer out."""
 
     def __init__(self, process: asyncio.subprocess.Process, where: str, command: str) -> None:
-        """Take over a process with three pipes."""
+        """Wrap a process with three pipes."""
         self._process = process
         self._where = where
         self._command = command
         self._written: deque[bytes] = deque()
         self._written_bytes = 0
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
+        self._stderr_task = asyncio.get_running_loop().create_task(self._read_stderr())
         self._owed = False
-        """A question was put whose answer has not come yet."""
+        """True while the answer to a request is outstanding."""
         self._answered = False
 
     @classmethod
     async def start(
         cls, ssh: str, options: Sequence[str], destination: str, command: str, where: str
     ) -> SshLink:
-        """Run ssh in a session of its own: no terminal that it could ask on, and signals reach all of it.
+        """Start ssh in its own session: it has no terminal to prompt on, and signals reach its children.
 
         Raises:
-            LinkError: there is no ssh on this machine.
+            LinkError: ssh is missing on this machine or cannot be started.
         """
         try:
             process = await asyncio.create_subprocess_exec(
@@ -102,10 +102,10 @@ class SshLink:
         return cls(process, where, command)
 
     async def hello(self) -> Reply:
-        """Give the first answer, which comes unasked; what the shell prints before it is passed over.
+        """Return the agent's greeting, which is sent unasked, skipping what the shell prints before it.
 
         Raises:
-            LinkError: there is none.
+            LinkError: the greeting is missing or unreadable.
         """
         try:
             return await self._answer()
@@ -115,21 +115,21 @@ class SshLink:
     async def ask(
         self, since: float | None, *, processes: bool, interval_s: float | None, clock: Callable[[], float]
     ) -> tuple[Reply, float]:
-        """Put a question; give its answer and when that came.
+        """Send a request; return its answer and the arrival time by `clock`.
 
-        An answer that is still owed to an earlier question is awaited first, and is too old by then.
+        An outstanding answer to an earlier request is read first and dropped as outdated.
 
         Raises:
-            LinkError: the connection has ended, or something else than an answer came.
-            WireError: the answer is a refusal, or cannot be read; the next one may be.
+            LinkError: the connection ended, or something other than an answer came.
+            WireError: the answer is a refusal or unreadable; the next one may be fine.
         """
         if self._owed:
             with suppress(WireError):
                 await self._answer()
         question = {"since": since, "processes": processes, "interval_s": interval_s}
         stdin = self._process.stdin
-        assert stdin is not None  # noqa: S101 - asked for a pipe
-        with suppress(ConnectionError):  # that it ended is told by what comes, or does not
+        assert stdin is not None  # noqa: S101 - the process was started with pipes
+        with suppress(ConnectionError):  # whether it ended shows in what can be read
             stdin.write(json.dumps(question).encode() + b"\n")
             self._owed = True
             await stdin.drain()
@@ -137,7 +137,7 @@ class SshLink:
         return reply, clock()
 
     async def close(self) -> None:
-        """End ssh and what it started: its input first, so that the other end goes by itself."""
+        """End ssh and its children: first close its input, so that the remote agent exits by itself."""
         process = self._process
         if process.stdin is not None:
             process.stdin.close()
@@ -149,15 +149,15 @@ class SshLink:
                 async with asyncio.timeout(_LEAVING_S):
                     await process.wait()
                     break
-        self._listening.cancel()
-        await asyncio.gather(self._listening, return_exceptions=True)
-        # A program that ssh started may hold a pipe open for longer than ssh lives.
+        self._stderr_task.cancel()
+        await asyncio.gather(self._stderr_task, return_exceptions=True)
+        # A child of ssh may hold a pipe open after ssh is gone.
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()
 
     async def _answer(self) -> Reply:
-        """Read lines until one is an answer; others come from the shell's start-up files."""
+        """Read lines until one is an answer; skip the output of the shell's start-up files."""
         lines = size_bytes = 0
         line = b""
         while lines <= _NOISE_LINES and size_bytes <= _NOISE_BYTES:
@@ -171,12 +171,12 @@ class SshLink:
 
     async def _line(self) -> bytes:
         stdout = self._process.stdout
-        assert stdout is not None  # noqa: S101 - asked for a pipe
+        assert stdout is not None  # noqa: S101 - the process was started with pipes
         try:
             line = await stdout.readline()
         except ValueError:
             raise self._no_answer_in(b"a line without an end") from None
-        if not line.endswith(b"\n"):  # the end, perhaps in the middle of an answer
+        if not line.endswith(b"\n"):  # end of file, perhaps in the middle of an answer
             raise await self._ending()
         return line
 
@@ -188,19 +188,19 @@ class SshLink:
         return LinkError(FailureKind.MALFORMED, message)
 
     async def _ending(self) -> LinkError:
-        """Say why nothing more comes."""
+        """Return the error that explains why no more lines come."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self._process.wait()
-                await asyncio.shield(self._listening)
+                await asyncio.shield(self._stderr_task)
         written = b"".join(self._written).decode("utf-8", "replace")
         status = self._process.returncode
         return explain(Ending(self._where, self._command, status, written, answered=self._answered))
 
-    async def _listen(self) -> None:
-        """Keep the end of what comes on stderr: a pipe that nobody reads would stop ssh."""
+    async def _read_stderr(self) -> None:
+        """Keep the last part of stderr: an unread pipe would block ssh."""
         stderr = self._process.stderr
-        assert stderr is not None  # noqa: S101 - asked for a pipe
+        assert stderr is not None  # noqa: S101 - the process was started with pipes
         while chunk := await stderr.read(_STDERR_KEPT_BYTES):
             self._written.append(chunk)
             self._written_bytes += len(chunk)
