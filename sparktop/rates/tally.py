@@ -171,7 +171,7 @@ class Window:
         }
 
     def _oldest(self, since: float) -> Tally | None:
-        """Return the oldest tally at or after `since`, or None; searches from the old end, its usual place."""
+        """Return the oldest tally at or after `since`, or None; found from the old end, its usual place."""
         if self._past and self._past[-1].at >= since:
             return next(tally for tally in self._past if tally.at >= since)
         return next((tally for tally in self._recent if tally.at >= since), None)
