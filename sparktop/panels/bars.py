@@ -29,10 +29,10 @@ def header_row(
     sweep: str | None = None,
     clock: datetime | None = None,
 ) -> Row:
-    """Give the fleet in one row: totals, alerts, what is special, the clock (local time).
+    """Return the fleet in one row: totals, alerts, special modes, and the clock in local time.
 
-    `sweep` says in a word how a running sweep stands.
-    What does not fit is dropped from the least telling on; nothing wraps or moves.
+    `sweep` is the state of a running sweep in a word or two. If not all fits, the least important pieces are
+    left out; nothing wraps or moves.
     """
     totals = snapshot.totals
     pieces: list[tuple[int, Row]] = [
@@ -53,18 +53,18 @@ def header_row(
         pieces.insert(1, (0, [("SIMULATED", "warn")]))
     when = (clock or snapshot.taken_at).astimezone()
     right: Row = [label(f"{snapshot.interval_s:g} s  "), figure(f"{when:%H:%M:%S} ")]
-    kept = list(pieces)
+    shown_pieces = list(pieces)
     for gap in ("   ", "  ", " "):
-        row = _joined([piece for _, piece in kept], gap)
+        row = _joined([piece for _, piece in shown_pieces], gap)
         if row_width(row) + row_width(right) + 1 <= width:
             return spread_row(row, right, width)
     right = right[1:]
-    while len(kept) > 1:
-        row = _joined([piece for _, piece in kept], " ")
+    while len(shown_pieces) > 1:
+        row = _joined([piece for _, piece in shown_pieces], " ")
         if row_width(row) + row_width(right) + 1 <= width:
             return spread_row(row, right, width)
-        kept.remove(max(kept, key=lambda piece: piece[0]))
-    return spread_row(_joined([piece for _, piece in kept], " "), right, width)
+        shown_pieces.remove(max(shown_pieces, key=lambda piece: piece[0]))
+    return spread_row(_joined([piece for _, piece in shown_pieces], " "), right, width)
 
 
 def _joined(pieces: Sequence[Row], gap: str) -> Row:
@@ -77,9 +77,9 @@ def _joined(pieces: Sequence[Row], gap: str) -> Row:
 
 
 def footer_row(keys: Sequence[tuple[str, str]], width: int) -> tuple[Row, list[tuple[int, int, str]]]:
-    """Give the keys as one row, and where each can be clicked: (first cell, end cell, key).
+    """Return the keys as one row, and their clickable ranges: (first cell, end cell, key).
 
-    Keys that do not fit whole are left out.
+    Keys that do not fit completely are left out.
     """
     row: Row = []
     spots: list[tuple[int, int, str]] = []

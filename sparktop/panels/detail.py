@@ -1,4 +1,4 @@
-"""One thing on the whole screen: figures in a column, their history beside them; more than fits scrolls."""
+"""The frame of a full-screen detail: figures in a column, their history beside them; it scrolls if needed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparktop.panels.sections import Section, stack
 
 NARROW_COLUMN = 46
 WIDE_COLUMN = 54
-"""Cells of the column of figures beside graphs."""
+"""Width in cells of the column of figures beside graphs."""
 ASIDE_WIDTH = 60
-"""Cells of each of several sections beside each other below the graphs, at least."""
+"""Least width in cells of each of several sections side by side below the graphs."""
 _WIDE_FROM = 100
 _LEAST_GRAPHS = 2 * GRAPH_HEIGHT + 1
-"""Rows of graphs over the sections that stand below them."""
+"""Least height in rows of the graphs above sections that stand below them."""
 
 
 def column_width(width: int) -> int:
-    """Give the cells of the column of figures in a frame of `width`; all where no graph fits beside it."""
+    """Return the width in cells of the column of figures; all of the frame if no graph fits beside it."""
     inner = width - 3
     if width >= _WIDE_FROM:
         return WIDE_COLUMN
@@ -31,22 +31,22 @@ def column_width(width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What a detail screen holds, the most telling first."""
+    """The content of a detail screen, the most important first."""
 
     lead: Sequence[Row]
-    """Rows over everything, as wide as the frame."""
+    """Rows above everything, as wide as the frame."""
     sections: Sequence[Section]
     graphs: Sequence[Graph]
     aside: Sequence[Section] = field(default=())
-    """Sections that stand below the graphs where these are wide enough, else behind `sections`."""
+    """Sections below the graphs where these are wide enough, else after `sections`."""
     graphs_after: int = 2
-    """Behind how many sections the graphs stand where they have no column of their own."""
+    """Number of sections before the graphs, where graphs have no column of their own."""
     foot: Sequence[Row] = field(default=())
     """Rows below everything, as wide as the frame."""
 
 
 def aside_width(width: int, sections: int = 1) -> int:
-    """Give the cells of each of so many sections `aside` in a frame of `width`: see `Detail.aside`."""
+    """Return the width in cells of each of `sections` sections of `Detail.aside` in a frame of `width`."""
     beside = width - 3 - WIDE_COLUMN - 2
     if width < _WIDE_FROM or beside < NARROW_COLUMN:
         return column_width(width)
@@ -59,7 +59,7 @@ def _aside_columns(beside: int, sections: int) -> int:
 
 
 def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
-    """Give the sections below the graphs, beside each other where there is room."""
+    """Return the sections below the graphs, side by side where there is room."""
     if not sections:
         return []
     columns = _aside_columns(beside, len(sections))
@@ -74,7 +74,7 @@ def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
 
 
 def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Give what stands inside a frame of `width` x `height`: as many rows as it has, or more."""
+    """Return the rows inside a frame of `width` x `height`: as many as it has, or more."""
     inner = width - 3
     lead = [fit_row(row, inner) for row in detail.lead]
     foot = [fit_row(row, inner) for row in detail.foot]

@@ -10,29 +10,29 @@ from sparktop.palette import LEVELS
 from sparktop.panels.rows import Row, Run
 
 LATENCY_WIDTH = 9
-"""Cells of one latency with its sign: ">9.99 s" or " 1234 ms"."""
+"""Width in cells of a latency with its sign: ">9.99 s" or " 1234 ms"."""
 _RATES_S = 10.0
 _NEARLY = 0.9
-"""Share of the window from which on it counts as whole: a poll may be late or lost."""
+"""Share of the usual window from which on it counts as complete: a poll may be late or lost."""
 
 
 def label(text: str, width: int = 0) -> Run:
-    """Give a quiet label, padded to `width`."""
+    """Return a muted label, padded to `width` cells if `width` is given."""
     return (fit(text, width) if width else text, "muted")
 
 
 def figure(text: str, *, known: bool = True, role: str = "title") -> Run:
-    """Give a number; unknown ones are as quiet as labels."""
+    """Return a number as a run; unknown numbers are as muted as labels."""
     return (text, role if known else "muted")
 
 
 def tokens_rate(value: float | None, width: int = 6) -> Row:
-    """Give a token rate with its unit."""
+    """Return a token rate with its unit."""
     return [figure(numbers.rate(value, width), known=value is not None), (" t/s", "muted")]
 
 
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
-    """Give a quantile: "<" and ">" where buckets say no more, "–" where nothing is known."""
+    """Return a quantile in `width` cells: with "<" or ">" beyond the buckets' bounds, "–" if unknown."""
     if quantile is None:
         return fit("–", width, "right")
     sign = "<" if quantile.below else ">" if quantile.above else ""
@@ -41,7 +41,10 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
 
 
 def latency_row(name: str, latency: Latency, width: int) -> Row:
-    """Give one latency as a row: p50 and p95, the mean beside them where there is room."""
+    """Return one latency as a row: p50 and p95, and the mean where there is room.
+
+    With too few observations for quantiles the mean stands alone, with the reason.
+    """
     row: Row = [label(name, 6)]
     if not latency.count:
         word = "–" if latency.count is None else "no traffic"
@@ -62,21 +65,21 @@ def _named(name: str, value: str, width: int) -> Row:
 
 
 def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
-    """Give a bar whose colour climbs the gradient with its length, in three runs at most."""
+    """Return a bar of `width` cells for `fraction` (0 to 1, or None); its colour follows its length."""
     filled, empty = bar(fraction, width)
     level = 0 if fraction is None else round(min(1.0, max(0.0, fraction)) * (LEVELS - 1))
     return [(filled, f"{gradient}/{level}"), (empty, "bar_empty")]
 
 
 def share_role(percent: float | None, warn: float, bad: float) -> str:
-    """Give the role of a percentage that is the worse the higher it is."""
+    """Return the role of a percentage for which higher is worse: "warn" and "bad" from these limits on."""
     if percent is None:
         return "muted"
     return "bad" if percent >= bad else "warn" if percent >= warn else "title"
 
 
 def rate_words(view: BackendView) -> str:
-    """Return the time that rates cover: "over 10 s", "over 2.4 s so far" after a start."""
+    """Return the time that rates cover: "over 10 s", or "over 2.4 s so far" shortly after a start."""
     window_s = view.rate_window_s
     if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
         return f"over {_RATES_S:.0f} s"

@@ -1,4 +1,4 @@
-"""The GPUs of one machine: one in full, several as a table; and whether they run as fast as they should."""
+"""The GPUs of one machine, a single one in full and several as a table, and their speed state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparktop.panels.gpu_figures import (
     margin_of,
     margin_role,
     mig_rows,
-    of_whole,
+    of_total,
     share,
     short_reason,
     speed_role,
@@ -28,11 +28,11 @@ from sparktop.panels.sections import Section, bar_row, beside, name_width, perce
 
 NOW = "now"
 _MOST_WORDS = 6
-"""Lines of the longest sentence about a slow state."""
+"""Lines to which the explanation of a speed state is cut."""
 
 
 def gpu_sections(view: NodeView, width: int) -> list[Section]:
-    """Give the GPUs for a column of `width` cells: one in full, several as a table, none with its reason."""
+    """Return the GPUs for a column of `width`: one in full, several as a table, or why there is none."""
     sample = view.sample
     gpus = sample.gpus if sample is not None else ()
     if not gpus:
@@ -46,7 +46,7 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
 
 
 def fleet_name(gpus: Sequence[GpuReading]) -> str:
-    """Give the GPUs in a few words: "8 × NVIDIA H200", or each kind where they differ."""
+    """Return the GPUs by name: "8 × NVIDIA H200", or a count for each name where they differ."""
     names: dict[str, int] = {}
     for gpu in gpus:
         names[gpu.name or "–"] = names.get(gpu.name or "–", 0) + 1
@@ -54,7 +54,7 @@ def fleet_name(gpus: Sequence[GpuReading]) -> str:
 
 
 def speed_section(view: NodeView, width: int) -> list[Section]:
-    """Give the speed state with its rule, and what is behind a slow one; none without a GPU."""
+    """Return the speed state with its rule, cause and remedy; [] for a machine without a GPU."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return []
@@ -68,7 +68,7 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
 
 
 def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
-    """Give a sentence of ours in as many rows as it needs, behind a label or a word."""
+    """Return a sentence wrapped into rows, behind a label or a word."""
     used = sum(len(run[0]) for run in first)
     indent = max(names, used + 1) if first else names
     lines = wrap(text, max(8, width - indent))[:_MOST_WORDS] or [""]
@@ -89,7 +89,7 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
             "cpu",
             [
                 figure(numbers.count(clock, 6), known=clock is not None, role=clock_role(view.speed)),
-                label(of_whole(fastest, " MHz")),
+                label(of_total(fastest, " MHz")),
             ],
             width,
             TAIL,
@@ -112,16 +112,16 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
 
 
 def _power(gpu: GpuReading, width: int) -> Row:
-    """Give the power, against its limit where the driver tells one (a GB10's does not)."""
+    """Return the power against its limit, or without a bar if the driver reports no limit (as on a GB10)."""
     power, limit = gpu.power_w, gpu.power_limit_w
     watts = figure(numbers.rate(power, 6), known=power is not None)
     if limit is None:
         return [label("power", width - TAIL), watts, label(" W, limit –")]
-    return bar_row("power", share(power, limit), "load", [watts, label(of_whole(limit, " W"))], width, TAIL)
+    return bar_row("power", share(power, limit), "load", [watts, label(of_total(limit, " W"))], width, TAIL)
 
 
 def _energy(gpu: GpuReading, width: int) -> list[Row]:
-    """Give the energy where the driver counts it: most of a GB10's do not."""
+    """Return the energy if the driver counts it (most GB10 drivers do not), else []."""
     if gpu.energy_j is None:
         return []
     return [
@@ -134,7 +134,7 @@ def _energy(gpu: GpuReading, width: int) -> list[Row]:
 
 
 def _temperature(gpu: GpuReading, width: int) -> Row:
-    """Give the temperature against the thermal limit: the limit is what the margin leaves of it."""
+    """Return the temperature against the thermal limit, which is temperature plus margin."""
     heat, margin = gpu.temperature_c, margin_of(gpu)
     limit = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
@@ -145,7 +145,7 @@ def _temperature(gpu: GpuReading, width: int) -> Row:
 
 
 def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
-    """Give what slows the GPU now, and the share of the last minute that each reason took."""
+    """Return the current throttle reasons, and the share of the last minute that each one took."""
     reasons = gpu.throttle_reasons
     words = "not told by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
     rows: list[Row] = [[label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]]
@@ -153,7 +153,7 @@ def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> lis
 
 
 def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
-    """Give the shares of the minute by reason; since the last look where there is no minute yet."""
+    """Return the percentage of the minute by reason; of the last interval where there is no minute yet."""
     known: Mapping[str, float | None] = minute or gpu.throttled_percent
     each = width // 2
     cells = [

@@ -1,4 +1,4 @@
-"""Several GPUs as a compact table: a row each, all of them last."""
+"""Several GPUs as a compact table: a row each, their totals last."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sparktop.panels.rows import Row
 from sparktop.panels.sections import percent_run
 
 _WITH_MARGIN = 52
-"""Cells from which on the degrees left to the limit have a column; their colour is on the temperature."""
+"""Width in cells from which on the thermal margin has a column; below, it only colours the temperature."""
 
 
 def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: int) -> list[Row]:
-    """Give several GPUs, a row each, with the instances of split ones below, and all of them last."""
+    """Return a row per GPU, rows for its MIG instances, totals, and the worst throttling of the minute."""
     unified = all(gpu.memory_total_bytes is None for gpu in gpus)
     left = width >= _WITH_MARGIN
     room = width - (29 if unified else 40) + (0 if left else 5)
@@ -46,7 +46,7 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
 def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: bool) -> Row:
     use, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
     heat, clock, role = gpu.temperature_c, gpu.sm_clock_mhz, margin_role(margin)
-    words = "–" if reasons is None else ", ".join(one.removeprefix("software ") for one in reasons)
+    words = "–" if reasons is None else ", ".join(reason.removeprefix("software ") for reason in reasons)
     row: Row = [
         label(f"{gpu.index:>2} "),
         *bar_runs(None if use is None else use / 100, bar, "gpu"),
@@ -69,7 +69,7 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
 
 
 def _used_of(gpu: GpuReading) -> Row:
-    """Give used memory over all of it in GiB, in ten cells."""
+    """Return used and total memory in GiB, as "94.6/141" in ten cells."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
     second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
@@ -79,7 +79,10 @@ def _used_of(gpu: GpuReading) -> Row:
 
 
 def _totals(gpus: Sequence[GpuReading]) -> Row:
-    """Give all GPUs together: each sum only of those that tell, and how many where not all do."""
+    """Return mean use and summed power and energy over the GPUs that report them.
+
+    The number of GPUs stands behind the power where not all report it.
+    """
     power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     energy = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]

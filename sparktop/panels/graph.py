@@ -1,4 +1,4 @@
-"""Live graphs as rows: a caption with the scale, braille below it, one colour a row."""
+"""Live graphs as rows: a caption with the scale, braille dots below it, one colour per row."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparktop.panels.slots import slots_of
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """The one time axis of everything on the screen."""
+    """The time axis shared by all graphs of the screen."""
 
     end: float
-    """Monotonic seconds of the right edge."""
+    """Time of the right edge, in monotonic seconds."""
     step: float
-    """Seconds a dot column."""
+    """Seconds per dot column."""
     _read: dict[tuple[Series, int], list[float | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What was read already: a group's scale and its graphs ask for the same."""
+    """Cache by series and width: a group's scale and its graphs read the same values."""
 
     @property
     def end_slot(self) -> int:
@@ -31,21 +31,21 @@ class TimeAxis:
         return int(self.end // self.step)
 
     def values(self, series: Series, width: int) -> list[float | None]:
-        """Give what `width` cells show of `series`: two slots a cell, aligned to even slots."""
-        kept = self._read.get((series, width))
-        if kept is None:
+        """Return the values that `width` cells show of `series`: two slots a cell, aligned to even slots."""
+        cached = self._read.get((series, width))
+        if cached is None:
             end = self.end_slot
-            kept = slots_of(series, end, self.step, 2 * width - (1 - end % 2))
-            self._read[series, width] = kept
-        return kept
+            cached = slots_of(series, end, self.step, 2 * width - (1 - end % 2))
+            self._read[series, width] = cached
+        return cached
 
     def span_s(self, width: int) -> float:
-        """Give the seconds that `width` cells show."""
+        """Return the seconds that `width` cells show."""
         return 2 * width * self.step
 
 
 def row_role(gradient: str, row: int, height: int) -> str:
-    """Give the role of a graph's row: the higher, the further up the gradient."""
+    """Return the role of a graph's row, counted from the top: the higher up, the further up the gradient."""
     if height < 2:
         return f"{gradient}/{LEVELS - 1}"
     return f"{gradient}/{round((LEVELS - 1) * (height - 1 - row) / (height - 1))}"
@@ -54,7 +54,7 @@ def row_role(gradient: str, row: int, height: int) -> str:
 def area_rows(
     values: Sequence[float | None], width: int, height: int, top: float, gradient: str, *, end_slot: int
 ) -> list[Row]:
-    """Draw one filled curve."""
+    """Draw one filled curve as `height` rows of `width` cells, from 0 to `top`."""
     lines = area(values, width, height, top, end_slot=end_slot)
     return [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
 
@@ -69,7 +69,7 @@ def stacked_rows(
     *,
     end_slot: int,
 ) -> list[Row]:
-    """Draw one curve on top of another; the upper one has sparser dots, so colour is not the only sign."""
+    """Draw one curve on top of another; sparser dots tell the upper one apart without colour."""
     rows: list[Row] = []
     for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
@@ -78,5 +78,5 @@ def stacked_rows(
 
 
 def caption(label: Sequence[Run], top: str, width: int) -> Row:
-    """Give the row over a graph: what it shows at the left, where its upper edge lies at the right."""
+    """Return the row above a graph: what it shows at the left, the value of its upper edge at the right."""
     return spread_row(label, [(top, "muted")], width)

@@ -1,4 +1,4 @@
-"""Many small graphs on one time axis: each with its caption, all columns with the axis below."""
+"""A grid of small graphs on one time axis: a caption above each graph, the axis below each column."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from sparktop.panels.graph import TimeAxis, area_rows, caption, stacked_rows
 from sparktop.panels.rows import Row, Run, fit_row, row_width
 
 GRAPH_HEIGHT = 6
-"""Rows of a graph with its caption, at least, where there is room for more than one."""
+"""Least height in rows of a graph with its caption, where there is room for more than one."""
 GRAPH_WIDTH = 26
-"""Cells of a graph, at least, where there is room for more than one."""
+"""Least width in cells of a graph, where there is room for more than one."""
 WIDE_GRAPH = 34
-"""Cells of each of three or more graphs side by side, at least."""
+"""Least width in cells of each of three or more graphs side by side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What one graph shows and how its edge is written."""
+    """What a graph shows and how its scale is written."""
 
     words: Sequence[Run]
     series: Series
     gradient: str
     edge: Callable[[float], str]
-    """Writes the upper edge with its unit."""
+    """Formats the value of the upper edge with its unit."""
     least: float = 1.0
-    """The lowest upper edge; the only one when `fixed`."""
+    """The lowest upper edge; with `fixed`, the upper edge."""
     fixed: bool = False
     over: Series | None = None
-    """A second quantity: on top of the first one in sparser dots, or below it when `mirror`."""
+    """A second series: on top of the first one in sparser dots, or below the centre line with `mirror`."""
     over_gradient: str = ""
     over_holds_both: bool = False
-    """True: `over` counts from 0 and holds the first one (p95 over p50)."""
+    """True if `over` counts from 0 and includes the first series (p95 over p50)."""
     mirror: bool = False
     empty: str = "–"
-    """Stands in the middle while there is nothing to draw."""
+    """Shown in the middle while no value is known."""
 
     def rows(self, width: int, height: int, axis: TimeAxis) -> list[Row]:
         """Draw caption and graph: exactly `height` rows of `width` cells."""
@@ -67,7 +67,7 @@ class Graph:
         return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
 
     def _edge_words(self, top: float, width: int) -> str:
-        """Give the upper edge, called "max" where it is one and there is room to say so."""
+        """Return the upper edge in words, with "max" before it if it is not fixed and if that fits."""
         edge = self.edge(top)
         full = edge if self.fixed else f"max {edge}"
         return full if row_width(self.words) + 1 + len(full) <= width else edge
@@ -83,7 +83,7 @@ class Graph:
 
 
 def _mirror_role(graph: Graph, row: int, height: int) -> str:
-    """Give the role of a row: the further from the centre line, the further up the gradient."""
+    """Return the role of a row: the further from the centre line, the further up the gradient."""
     far = abs(2 * row + 1 - height) / max(1, height - 1)
     gradient = graph.gradient if 2 * row < height else graph.over_gradient or graph.gradient
     return f"{gradient}/{round(far * (LEVELS - 1))}"
@@ -97,7 +97,7 @@ def _empty_rows(word: str, width: int, height: int) -> list[Row]:
 
 
 def grid_columns(width: int) -> int:
-    """Give how many graphs stand side by side in `width` cells."""
+    """Return the number of graphs side by side in `width` cells."""
     for count in (4, 3):
         if width >= count * WIDE_GRAPH + count - 1:
             return count
@@ -107,8 +107,8 @@ def grid_columns(width: int) -> int:
 def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) -> list[Row]:
     """Draw as many graphs as fit, in reading order: exactly `height` rows of `width` cells.
 
-    The first ones are the most telling. Left out are those that would make the others lower than
-    `GRAPH_HEIGHT`, and a last band that would be less than half full.
+    `graphs` is in order of importance. Those that would make the others lower than `GRAPH_HEIGHT` are left
+    out, and so is a last band that would be less than half full.
     """
     if height < 2 or not graphs:
         return [fit_row((), width) for _ in range(height)]
@@ -120,7 +120,7 @@ def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) 
     rows: list[Row] = []
     for band in range(bands):
         tall = each + (1 if band < low else 0)
-        drawn = [one.rows(cells, tall, axis) for one in graphs[band * columns : (band + 1) * columns]]
+        drawn = [graph.rows(cells, tall, axis) for graph in graphs[band * columns : (band + 1) * columns]]
         rows += [_beside([column[row] for column in drawn], width) for row in range(tall)]
     rows.append(_beside([[label(time_axis(cells, axis.step))] for _ in range(columns)], width))
     return rows

@@ -1,4 +1,4 @@
-"""Where each panel goes: pure arithmetic from the size of the board and what there is to show."""
+"""The place of each panel: pure arithmetic from the board's size and the number of things to show."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from enum import Enum
 
 MIN_WIDTH = 60
 MIN_HEIGHT = 16
-"""Below this the screen says that it is too small, and how small."""
+"""On a smaller screen only a notice is drawn, with the size needed and the size that it has."""
 
 NODE_WIDTH = 58
-"""Narrowest useful node panel beside another one."""
+"""Least width in cells of a node panel beside another."""
 BACKEND_MIN_WIDTH = 60
 BACKEND_MIN_HEIGHT = 5
 BACKEND_GOOD_HEIGHT = 8
-"""Height from which on both latencies and a readable graph fit."""
+"""Height in rows from which on all latencies and a readable graph fit."""
 
 
 ROUTER_WIDTH = 60
-"""Narrowest useful router panel beside another one."""
+"""Least width in cells of a router panel beside another."""
 
 BALANCE_WIDTH = 76
-"""Narrowest useful band of a group's balance beside another one: its figures and two small graphs."""
+"""Least width in cells of a balance band beside another: its figures and two small graphs."""
 BALANCE_HEIGHT = 5
-"""Rows of a band from which on it has graphs."""
+"""Height in rows from which on a balance band has graphs."""
 BALANCE_USUAL, BALANCE_MOST = 7, 9
 _BALANCE_SLIM = 3
-"""Rows of a band that has only words."""
+"""Height in rows of a balance band that has only words."""
 
 SWEEP_HEIGHT = 6
-"""Rows that the band of a sweep has at least."""
+"""Least height in rows of the band of a sweep."""
 
 TILE_WIDTH = 38
 TILE_HEIGHT = 5
 
 
 class Tiling(Enum):
-    """How the room of the backends is divided."""
+    """How the rows left for the backends are divided."""
 
     PANELS = "panels"
     TABLE = "table"
@@ -45,7 +45,7 @@ class Tiling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Which boxes are shown: keys 1 to 4."""
+    """Which boxes are shown; the keys 1 to 4 toggle them."""
 
     nodes: bool = True
     backends: bool = True
@@ -61,7 +61,7 @@ class Place:
     """sweep, node, processes (of a node), router, balance or evidence (of a group), backend, tile, table, row
     (of a table), events, self or empty."""
     index: int
-    """Which of its kind."""
+    """Index of the view that the panel draws, among the views of its kind."""
     x: int
     y: int
     width: int
@@ -70,31 +70,31 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All rectangles, and how tall the board is with them (more than the screen: it scrolls)."""
+    """All rectangles, and the board's height in rows; a board higher than the screen scrolls."""
 
     places: tuple[Place, ...]
     height: int
 
 
 def sweep_height(height: int) -> int:
-    """Give the rows that the band of a sweep takes of a board: a third, as long as its tracks gain by it."""
+    """Return the height of a sweep's band on a board of `height` rows: 3/8 of it, between 6 and 18 rows."""
     return max(SWEEP_HEIGHT, min(18, height * 3 // 8))
 
 
 def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
-    """Put a band of this kind and height over everything."""
+    """Move `layout` down and put a band of `band` rows of this kind above it."""
     moved = (replace(place, y=place.y + band) for place in layout.places)
     return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
 
 def _split(total: int, parts: int) -> list[int]:
-    """Give `parts` whole numbers that add up to `total`, the larger ones first."""
+    """Split `total` into `parts` integers that differ by at most 1, the larger ones first."""
     each, rest = divmod(total, parts)
     return [each + (1 if index < rest else 0) for index in range(parts)]
 
 
 def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list[int]) -> list[Place]:
-    """Lay `count` panels in rows of `columns`; the last row's panels share its whole width."""
+    """Lay out `count` panels in rows of `columns`; a last row that is not full leaves its right end empty."""
     places: list[Place] = []
     for row, height in enumerate(heights):
         first = row * columns
@@ -108,7 +108,10 @@ def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list
 
 
 def _node_height(height: int, rows: int, *, alone: bool) -> int:
-    """Give the height of one row of nodes: a fifth of the board, between 4 and 11."""
+    """Return the height of a row of node panels: 6, 8 or 10 by the board's, at most half of it for all rows.
+
+    Without other panels on the board (`alone`) the rows share it all; the least is 4.
+    """
     if alone:
         return max(4, height // rows)
     wanted = 6 if height < 30 else 8 if height < 44 else 10
@@ -126,12 +129,12 @@ def arrange(
     routers: int = 0,
     groups: int = 0,
 ) -> Layout:
-    """Give every panel its rectangle.
+    """Return a layout with a rectangle for every panel.
 
-    Backends stand under each other as long as each is tall enough, so that their time axes line up; then in
+    Backends stand below each other as long as each is tall enough, so that their time axes line up; then in
     columns; then the board grows taller than the screen. With nothing to show there is one "empty" place.
-    Routers are slim panels above the backends, and belong to their box; so does a band for each group whose
-    balance is judged, where backends keep the room that they need.
+    Routers are slim panels above the backends and belong to their box; so does a band for each group whose
+    balance is judged, where the backends keep the rows that they need.
     """
     places: list[Place] = []
     y = 0
@@ -167,7 +170,7 @@ def _router_places(width: int, y: int, height: int, count: int) -> list[Place]:
 
 
 def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
-    """Give the rows below which backends lose what is good to have, and those that they must have."""
+    """Return (rows in which backends show all that matters, rows that they need at least)."""
     if tiling is Tiling.TABLE:
         return 3 + min(backends, 8), 3 + min(backends, 4)
     if tiling is Tiling.TILES:
@@ -175,18 +178,18 @@ def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
         return rows * TILE_HEIGHT, rows * TILE_HEIGHT
     most = max(1, width // BACKEND_MIN_WIDTH)
     least = -(-backends // most) * BACKEND_MIN_HEIGHT
-    # Under each other if they can be: then their time axes line up.
+    # Below each other if possible: then their time axes line up.
     return max(least, min(backends, 3) * BACKEND_GOOD_HEIGHT), least
 
 
 def _balance_places(width: int, y: int, room: int, count: int, wanted: tuple[int, int]) -> list[Place]:
-    """Give each group a band: as tall as the backends can spare, one of words alone, or none."""
+    """Return a band for each group: as tall as the backends can spare, of words alone, or none at all."""
     if not count:
         return []
     good, least = wanted
     columns = max(1, min(count, width // BALANCE_WIDTH))
     rows = -(-count // columns)
-    # No more than a quarter: the backends are what the board is of.
+    # At most a quarter of the board: it is the backends' board.
     each = min(BALANCE_MOST, (room - good) // rows, max(BALANCE_USUAL, room // 4))
     if each < BALANCE_HEIGHT:
         each = _BALANCE_SLIM if (room - least) // rows >= _BALANCE_SLIM else 0
@@ -222,7 +225,7 @@ def _low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:
 
 
 def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
-    """Give the columns and the height of each row for `count` backends in `room` rows."""
+    """Return (columns, height of each row) for `count` backends in `room` rows."""
     most = max(1, width // BACKEND_MIN_WIDTH)
     for columns in range(1, most + 1):
         rows = -(-count // columns)
@@ -235,7 +238,7 @@ def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
 
 
 def _tile_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
-    """Give the columns and the height of each row of tiles: as tall as they can all be seen."""
+    """Return (columns, height of each row) for `count` tiles, as tall as fits with all of them in sight."""
     columns = max(1, min(count, width // TILE_WIDTH))
     rows = -(-count // columns)
     return columns, [max(TILE_HEIGHT, min(12, room // rows))] * rows

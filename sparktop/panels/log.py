@@ -1,4 +1,4 @@
-"""Two small boxes: what holds or happened, and what watching costs."""
+"""Two small boxes: current alerts with recent events, and the cost of sparktop itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIGNS = {Severity.INFO: "·", Severity.WARNING: "▲", Severity.CRITICAL: "✖"
 
 
 def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw the alerts that hold now, then the newest events, newest first."""
+    """Draw the current alerts, then the events, newest first."""
     rows: list[Row] = []
     for alert in snapshot.alerts:
         since = f"{alert.since.astimezone():%H:%M:%S}"
@@ -45,7 +45,7 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
 
 
 def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw what sparktop itself costs: processor, memory, terminal, polls."""
+    """Draw the cost of sparktop itself: CPU, memory, terminal output, duration of each poll."""
     cost = snapshot.self_cost
     rows: list[Row] = [
         [

@@ -1,4 +1,4 @@
-"""Where a machine's memory is: a bar that adds up, with its legend, and what is left of it."""
+"""The use of a machine's memory: a segmented bar with its legend, and the headroom left."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from sparktop.panels.sections import (
 )
 
 SOON_S, NOW_S = 1800.0, 300.0
-"""Seconds until the limit from which on they are drawn as a warning, and as bad."""
+"""Seconds until the limit below which the time is drawn as a warning, and as bad."""
 _GIB = 2**30
-_LOOKS = {
+_PATTERNS = {
     GPU_PART: ("█", "gpu/4"),
     PROGRAMS_PART: ("▓", "cpu/6"),
     CACHE_PART: ("▒", "memory/6"),
@@ -40,39 +40,39 @@ _LOOKS = {
     CMA_FREE_PART: ("░", "network/8"),
     FREE_PART: ("·", "bar_empty"),
 }
-"""Each part's pattern and role: no two share either, so that colour is never the only sign."""
-_NEW_LOOK = ("+", "prompt/8")
-"""Of a part that a newer machine tells."""
+"""Pattern and role of each part: all patterns differ, so that parts differ in more than colour."""
+_NEW_PATTERN = ("+", "prompt/8")
+"""Pattern and role of a part that only a newer agent reports."""
 _NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
 _SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unattrib."}
-"""Names for a legend's columns, wide and narrow, where the part's own is too long."""
+"""Names in a legend of narrow columns; `_NAMES` is for wide ones. Other parts keep their own names."""
 
 
 def used_percent(memory: MemoryReading) -> float | None:
-    """Give used memory as a share of all, 0 to 100."""
+    """Return used memory in percent of the total; None if either is unknown."""
     if memory.used_bytes is None or not memory.total_bytes:
         return None
     return 100 * memory.used_bytes / memory.total_bytes
 
 
 def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
-    """Give the parts of the bar in its order; used and free alone where no more is known."""
+    """Return the parts of the bar in order; only used and free where no parts are reported."""
     names = _SHORT if short else _NAMES
     parts = [
-        Part(names.get(part.name, part.name), part.size_bytes, *_LOOKS.get(part.name, _NEW_LOOK))
+        Part(names.get(part.name, part.name), part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN))
         for part in memory.parts
     ]
     total, used = memory.total_bytes, memory.used_bytes
     if parts or total is None or used is None:
         return parts
     return [
-        Part("used", min(used, total), *_LOOKS[PROGRAMS_PART]),
-        Part("free", max(0, total - used), *_LOOKS[FREE_PART]),
+        Part("used", min(used, total), *_PATTERNS[PROGRAMS_PART]),
+        Part("free", max(0, total - used), *_PATTERNS[FREE_PART]),
     ]
 
 
 def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Section:
-    """Give everything about memory for a column of `width` cells."""
+    """Return all memory figures as a section for a column of `width` cells."""
     percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
     rows: list[Row] = [
         [
@@ -92,14 +92,14 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Sec
 
 
 def _window(memory: MemoryReading) -> str:
-    """Say in the heading, where it moves no row, what is special about the figures."""
+    """Return the text in the section's heading: a peculiarity of the figures if there is one, else "now"."""
     if memory.overlap_bytes:
         return f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
     return "from huge pages" if memory.huge_pages else "now"
 
 
 def _headroom(memory: MemoryReading, width: int) -> Row:
-    """Give the headroom with its sum: memory for CMA counts as available, yet programs cannot have it."""
+    """Return the headroom as a sum: memory for CMA counts as available, but programs cannot use it."""
     headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
     words = "" if available is None else f" = {available / _GIB:.1f} available"
     if words and cma:
@@ -119,14 +119,14 @@ def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
 
 
 def slope_text(slope_bytes_per_s: float) -> str:
-    """Give a slope a minute with its sign: "−1.2 GiB/min"."""
+    """Return a slope per minute with its sign: "−1.2 GiB/min"."""
     size = abs(slope_bytes_per_s) * 60
     amount = f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else numbers.data(size, 9).strip()
     return f"{numbers.MINUS if slope_bytes_per_s < 0 else '+'}{amount}/min"
 
 
 def trend_runs(headroom: Headroom, width: int) -> Row:
-    """Give where headroom goes and when it is used up; the more telling alone where both do not fit."""
+    """Return the headroom's slope and the time until its limit; only the latter where both do not fit."""
     slope, until = headroom.slope_bytes_per_s, headroom.until_limit_s
     if slope is None:
         return [label("–")]

@@ -1,4 +1,4 @@
-"""The network of one machine: its interfaces, and RDMA ports apart, against what their link can carry."""
+"""The network of one machine: interfaces and RDMA ports, each with its use of what link and bus can carry."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from sparktop.panels.sections import Section
 
 SINCE = "since the last look"
 RDMA = "rdma"
-"""The kind of ports whose traffic passes no network interface's counters."""
+"""The kind of ports whose traffic no network interface counts."""
 _WIDE, _NARROW = 66, 52
-"""Cells from which on link and bus have a column each, and below which use or speed has to do."""
+"""Width in cells from which on link and bus have columns of their own; below `_NARROW` use or speed is left
+out."""
 _KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Widths of the columns."""
+    """Widths of the columns, in cells; 0 for a column that is left out."""
 
     name: int
     rate: int
@@ -31,7 +32,7 @@ class _Cells:
     use: int
     errors: int
     wide: bool
-    """Whether link and bus have a column each, and the kind one of its own."""
+    """Whether link and bus, and the kind, have columns of their own."""
 
 
 def _cells(width: int, *, rdma: bool) -> _Cells:
@@ -42,16 +43,16 @@ def _cells(width: int, *, rdma: bool) -> _Cells:
 
 
 def used_percent_of(link: NetworkReading) -> float | None:
-    """Give the busier direction as a share of what link and bus can carry, 0 to 100."""
+    """Return the busier direction in percent of what link and bus can carry; None if unknown."""
     rates = [rate for rate in (link.rx_bytes_per_s, link.tx_bytes_per_s) if rate is not None]
     capacity = link.capacity_bits_per_s
     return 100 * 8 * max(rates) / capacity if rates and capacity else None
 
 
 def network_sections(links: Sequence[NetworkReading], width: int) -> list[Section]:
-    """Give the interfaces as a section, and the RDMA ports as another one where there are any."""
-    # Up before down, each in the kernel's order: rows that follow the traffic would jump.
-    order = sorted(links, key=lambda one: one.up is False)
+    """Return the interfaces as a section, followed by a section of the RDMA ports if there are any."""
+    # Up before down, each in the kernel's order: sorted by traffic, rows would jump.
+    order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
     others = [link for link in order if link.kind != RDMA]
     cells = _cells(width, rdma=False)
@@ -81,7 +82,7 @@ def _speed(bits_per_s: float | None, width: int) -> str:
 
 
 def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
-    """Give an interface as a row, with a row below for the errors that it counts now, by their names."""
+    """Return an interface as a row, and below it a row of the error counters that rise now, by name."""
     shown = link.name
     if link.kind == RDMA and link.netdev and len(link.name) + len(link.netdev) + 3 <= cells.name:
         shown = f"{link.name} {link.netdev}"
@@ -112,8 +113,8 @@ def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
 
 
 def _errors(link: NetworkReading, width: int) -> list[Row]:
-    """Give the counters that moved, by their own names, the busiest first."""
-    moved = sorted(link.errors.items(), key=lambda one: (-one[1], one[0]))
+    """Return the error counters that rise, the fastest first, by the driver's names; [] if none does."""
+    moved = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
     if not moved:
         return []
     words = ", ".join(f"{name} {numbers.rate(rate, 6).strip()}/s" for name, rate in moved)

@@ -1,4 +1,4 @@
-"""The panel of one machine: processor, memory, GPU and network, with their history beside them."""
+"""The panel of one machine: CPU, memory, GPU and network, with their history beside them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
 _BAR = 10
 QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
-"""Words of the speed state that the frame need not say."""
+"""Words of the speed state that are not worth a place in the frame."""
 
 
 def _percent(percent: float | None, gradient: str, *, warn: float = 101, bad: float = 101) -> Row:
@@ -57,7 +57,7 @@ def _memory(memory: MemoryReading) -> Row:
 
 
 def _used_of(used: int | None, total: int | None) -> Row:
-    """Give "94.6 of 121.6 GiB": one unit, the total's, for both."""
+    """Return used and total memory in the unit of the total: "94.6 of 121.6 GiB"."""
     if used is None or not total:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
@@ -71,7 +71,7 @@ def _used_of(used: int | None, total: int | None) -> Row:
 
 
 def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
-    """Give the headroom with where it goes; with the swap in use where no trend stands out."""
+    """Return the headroom with its trend; with the swap in use where there is no clear trend."""
     row = [
         label("headroom "),
         figure(numbers.data(memory.headroom_bytes, 9), known=memory.headroom_bytes is not None),
@@ -96,7 +96,7 @@ def _swap_rates(memory: MemoryReading) -> Row:
 
 
 def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
-    """Give two rows: of the one GPU, or of all together; or the one honest line why there is none."""
+    """Return two rows for one GPU, or for several together; one row with the reason if there is none."""
     if not sample.gpus:
         missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
         return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
@@ -120,22 +120,22 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
 
 
 def _slowed(gpu: GpuReading, view: NodeView) -> Run:
-    """Give what slows the GPU, with its share of the last minute; or what did in that minute."""
+    """Return the current throttle reasons with their share of the last minute, else that minute's worst."""
     share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
     if reasons:
         words = [short_reason(reason) for reason in reasons]
-        return ", ".join(f"{one} {share[one]:.0f}%" if one in share else one for one in words), "warn"
+        return ", ".join(f"{name} {share[name]:.0f}%" if name in share else name for name in words), "warn"
     if share:
-        worst = max(share, key=lambda one: share[one])
+        worst = max(share, key=lambda name: share[name])
         return f"{worst} {numbers.percent(share[worst], 4).strip()}", "warn"
     return ("throttle ?" if reasons is None else "no throttle"), "muted"
 
 
 def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
-    """Give several GPUs in two rows: the mean, the sum and the hottest; then each as a small bar.
+    """Return several GPUs as two rows: mean use, total power and hottest GPU; then a small bar per GPU.
 
-    A lost GPU stands before the small bars: it is what a reader must not miss.
+    Lost GPUs stand before the bars, as the most important news.
     """
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
@@ -170,18 +170,19 @@ def _unit(value: float | None, width: int, unit: str, role: str = "title") -> Ro
 
 
 def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
-    """Give a row for all RDMA ports together and one for each interface that is up, the busiest first.
+    """Return a row for all RDMA ports together and one per interface that is up, the busiest first.
 
-    Where RDMA carries as much as the busiest interface it comes first: what moves a model stands out.
+    RDMA stands first where it carries at least as much as the busiest interface, since it is what moves a
+    model; else second.
     """
     up = [reading for reading in readings if reading.up is not False]
-    others = sorted((one for one in up if one.kind != RDMA), key=lambda one: -_traffic(one))
-    rows = [_in_out(one.rx_bytes_per_s, one.tx_bytes_per_s, one.name) for one in others]
-    ports = [one for one in up if one.kind == RDMA]
+    others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_traffic(link))
+    rows = [_in_out(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
+    ports = [link for link in up if link.kind == RDMA]
     if ports:
-        rx = _total(one.rx_bytes_per_s for one in ports)
-        tx = _total(one.tx_bytes_per_s for one in ports)
-        failed = _total(one.errors_per_s for one in ports)
+        rx = _total(link.rx_bytes_per_s for link in ports)
+        tx = _total(link.tx_bytes_per_s for link in ports)
+        failed = _total(link.errors_per_s for link in ports)
         row = _in_out(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
         if failed:
             row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))
@@ -195,8 +196,8 @@ def _traffic(reading: NetworkReading) -> float:
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) if told else None
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
@@ -210,7 +211,7 @@ def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
 
 
 def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
-    """Give the column of figures: the most telling first."""
+    """Return the column of figures, the most important first: at most `height` rows."""
     sample = view.sample or _EMPTY
     gpus = _gpu_rows(view, sample, width)
     network = _network(sample.network) if view.sample else []
@@ -230,7 +231,10 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
 
 
 def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, float | None, str]]:
-    """Give the graphs that this node has, the most telling first: of RDMA or interfaces what moved more."""
+    """Return the node's graphs, the most important first: of RDMA or interfaces, whichever moved more.
+
+    An entry is (caption, series, gradient, upper edge or None for a round number above the peak, unit).
+    """
     history = view.history
     graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
         ([("CPU", "cpu")], history.cpu_percent, "cpu", 100.0, " %"),
@@ -254,7 +258,7 @@ def _upper_edge(top: float, unit: str) -> str:
 
 
 def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Give as many graphs side by side as fit; at least two where there is room for two."""
+    """Return as many graphs side by side as fit; at least two where there is room for two."""
     wanted = _series(view, axis.end - axis.span_s(MIN_GRAPH_WIDTH))
     count = max(1, min(len(wanted), room // 30, 4) if room >= 60 else min(2, room // (MIN_GRAPH_WIDTH + 1)))
     each = (room - (count - 1)) // count
@@ -280,7 +284,7 @@ def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]
 
 
 def footnote(view: NodeView) -> Row:
-    """Give the lower edge: the failure while there is one, else what the machine is."""
+    """Return the lower edge: failure, lost GPUs, cause of a slow GPU, or else product and system."""
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         return [(f" ✖{since}: {view.failure.message} ", "bad")]
@@ -314,7 +318,7 @@ def node_panel(
 
 
 def headline(view: NodeView) -> tuple[Row, Row]:
-    """Give the two ends of the upper edge: name and GPUs; how fast they run, and the way to the machine."""
+    """Return both ends of the upper edge: name and GPUs at the left, speed and way of access at the right."""
     gpus = view.sample.gpus if view.sample is not None else ()
     name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]

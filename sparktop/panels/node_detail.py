@@ -1,4 +1,4 @@
-"""One machine on the whole screen: every reading, and the history of what is drawn."""
+"""One machine on the full screen: every reading, and the history of what is drawn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def node_detail(
 ) -> list[Row]:
     """Draw one node as rows of `width` cells: `height` of them, or more where its figures need more.
 
-    Of `backends` those that run on it are named.
+    Those of `backends` that run on the node are named.
     """
     return drawn_node_detail(view, backends, width, height, axis, selected=selected)[0]
 
@@ -50,7 +50,7 @@ def drawn_node_detail(
     order: ProcessOrder | None = None,
     selected: bool = False,
 ) -> tuple[list[Row], int]:
-    """Draw as `node_detail` does, the processes in `order`; gives the rows, and where the processes begin."""
+    """Draw `node_detail` with the processes in `order`; return (rows, index of the processes' first row)."""
     detail = Detail(
         lead=[_serves(view, backends, width - 3), _trouble(view) or _speed(view)],
         sections=node_sections(view, column_width(width)),
@@ -62,12 +62,12 @@ def drawn_node_detail(
     rows = detail_rows(detail, width, height, axis)
     processes_at = 1 + len(rows) - len(detail.foot)
     if view.failure is not None or view.sample is None:
-        # The second row of the lead says what is wrong: it is not old.
+        # The second row of the lead is the failure, which is current: it must not look stale.
         roles = ["stale", "bad" if view.failure is not None else "stale", *["stale"] * len(rows)]
         rows = [in_role(row, role) for row, role in zip(rows, roles, strict=False)]
     title, status = headline(view)
     driver: Row = [label(f" driver {view.identity.driver} ")] if view.identity.driver else []
-    whole = framed(
+    framed_rows = framed(
         rows,
         width,
         max(height, len(rows) + 2),
@@ -77,11 +77,11 @@ def drawn_node_detail(
         footnote=footnote(view),
         note=driver,
     )
-    return whole, processes_at
+    return framed_rows, processes_at
 
 
 def _trouble(view: NodeView) -> Row:
-    """Give why there is no newer sample, whole where it fits."""
+    """Return the failure because of which there is no newer sample; [] without a failure."""
     if view.failure is None:
         return []
     age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
@@ -89,7 +89,7 @@ def _trouble(view: NodeView) -> Row:
 
 
 def _speed(view: NodeView) -> Row:
-    """Give the speed state with what is behind it: the cause of a slow one, else the rule."""
+    """Return the speed state with the cause of a slow one, else with the rule that led to it."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return [label("speed  "), label("no GPU here")]
@@ -99,7 +99,7 @@ def _speed(view: NodeView) -> Row:
 
 
 def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
-    """Give the backends that run here, each with its word and rate; what the machine is at the right."""
+    """Return the backends that run here with state and token rate; at the right maker and CPU if both fit."""
     row = _backends(view, backends)
     words = identity_words(view)
     if words and row_width(row) + len(words) + 2 <= width:
@@ -121,7 +121,7 @@ def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
 
 
 def _graphs(view: NodeView) -> list[Graph]:
-    """Give what is drawn over time, the most telling first."""
+    """Return the graphs over time, the most important first."""
     history = view.history
     cpu = _full("CPU", "cpu", history.cpu_percent)
     memory = _full("memory", "memory", history.memory_percent)
@@ -173,12 +173,12 @@ def _rdma(view: NodeView) -> Graph:
 
 
 def _full(name: str, gradient: str, series: Series, edge: str = "100 %") -> Graph:
-    """Give a graph from 0 to 100."""
+    """Return a graph with the fixed scale 0 to 100."""
     return Graph([(name, gradient)], series, gradient, lambda _: edge, 100.0, fixed=True)
 
 
 def _upto(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
-    """Give a graph from 0 to a round number over its peak."""
+    """Return a graph from 0 to a round number above its peak, at least `least`."""
     return Graph(
         [(name, gradient)], series, gradient, lambda top: numbers.count(top, 5).strip() + unit, least
     )

@@ -1,4 +1,4 @@
-"""Everything that is known of one machine, as sections of figures."""
+"""All readings of one machine, as sections of its detail screen."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sparktop.panels.sections import WIDE_FACTS, Section, bar_row, beside, perce
 _EMPTY = NodeSample(at=0.0)
 _CORE_WIDTH = 15
 _MOST_CORE_BARS = 48
-"""With more cores than this a bar each would fill the screen: they become one column each."""
+"""Cores that get a bar each; with more of them, each core is one column of a row."""
 _TAIL = 22
-"""Cells of the figures behind the processor's bars."""
+"""Width in cells of the figures behind the CPU's bars."""
 
 
 def node_sections(view: NodeView, width: int) -> list[Section]:
-    """Give the sections for a column of `width` cells, the most telling first."""
+    """Return the sections for a column of `width` cells, the most important first."""
     sample = view.sample or _EMPTY
     cores = sample.cpu.cores or len(sample.cpu.core_percent)
     processor = f"processor · {cores} cores" if cores else "processor"
@@ -38,14 +38,14 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
 
 
 def node_aside(view: NodeView, width: int) -> list[Section]:
-    """Give the sections that may stand below the graphs: network, sensors, power rails, speed."""
+    """Return the sections that may stand below the graphs: network, sensors, RDMA, power rails, speed."""
     sample = view.sample or _EMPTY
     rails = [Section("power rails", _rails(sample.rails, width), "now")] if sample.rails else []
     if not sample.network:
         network, rdma = Section("network", [_nothing(view, "no interface")]), []
     else:
         network, *rdma = network_sections(sample.network, width)
-    # Two stand beside each other on a wide screen: the tall ones first, each with a low one below it.
+    # A wide screen has two columns: the two tall sections first, each with a low one below it.
     return [
         network,
         Section("sensors", _sensors(sample.sensors, width) or [_nothing(view, "none")], "now / critical"),
@@ -79,7 +79,7 @@ def _cpu(cpu: CpuReading, width: int) -> list[Row]:
 
 
 def _group(group: CoreGroup, width: int) -> Row:
-    """Give cores of one design together: how many, how busy, how fast they may run."""
+    """Return cores of the same design as a row: their number, mean use and top frequency."""
     fastest = "" if group.max_mhz is None else f"  max {group.max_mhz / 1000:.1f} GHz"
     name = fit(f"{len(group.cores)} × {group.name}", 19 if width >= WIDE_FACTS else 17)
     share = None if group.percent is None else group.percent / 100
@@ -92,9 +92,9 @@ def _group(group: CoreGroup, width: int) -> Row:
     ]
 
 
-def _core_rows(cores: Sequence[float], numbers_: Sequence[int], width: int) -> list[Row]:
-    """Give a bar a core, in columns; cores that the reading does not hold are left out."""
-    known = [core for core in numbers_ if core < len(cores)]
+def _core_rows(cores: Sequence[float], indices: Sequence[int], width: int) -> list[Row]:
+    """Return a bar per core, in columns; cores without a reading are left out."""
+    known = [core for core in indices if core < len(cores)]
     if not known:
         return []
     columns = max(1, width // _CORE_WIDTH)
@@ -118,7 +118,7 @@ def _core(index: int, percent: float, width: int) -> Row:
 
 
 def _nothing(view: NodeView, words: str) -> Row:
-    """Say that there is nothing of a kind; that nobody knows before the first sample."""
+    """Return a row that says there is none of a kind; "–" before the first sample, when it is not known."""
     return [label("–" if view.sample is None else words)]
 
 
@@ -156,6 +156,6 @@ def _rail(rail: PowerRail, width: int) -> Row:
 
 
 def identity_words(view: NodeView) -> str:
-    """Give what the machine is built of, in a few words."""
+    """Return maker and CPU of the machine."""
     identity = view.identity
     return " · ".join(part for part in (identity.maker, identity.cpu) if part)

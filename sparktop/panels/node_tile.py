@@ -1,4 +1,4 @@
-"""A machine of a cluster in a few rows, to stand beside the others."""
+"""A node of a cluster as a small tile, to stand beside the other nodes of one backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktop.panels.gpu_figures import (
     lost_run,
     margin_of,
     margin_role,
-    of_whole,
+    of_total,
     share,
     speed_role,
 )
@@ -21,7 +21,7 @@ from sparktop.panels.sections import bar_row, name_width, percent_run
 
 
 def node_tile(name: str, view: NodeView | None, width: int) -> list[Row]:
-    """Give a machine of a cluster in seven rows of `width` cells, to stand beside the others."""
+    """Return a node as seven rows of `width` cells; `view` is None for a node that is not watched."""
     speed = view.speed if view is not None else SpeedState()
     word = speed.word if view is not None and view.sample is not None else ""
     role = speed_role(speed)
@@ -68,7 +68,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
             "cpu",
             [
                 figure(numbers.count(clock, 5), known=clock is not None, role=clock_role(view.speed)),
-                label(of_whole(fastest, " MHz")),
+                label(of_total(fastest, " MHz")),
             ],
             width,
             TAIL,

@@ -1,4 +1,4 @@
-"""The processes of one machine as a table: what holds GPU memory, what holds memory, and whom it serves."""
+"""The processes of one machine as a table: GPU memory, memory, CPU, and the backend that each one serves."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sparktop.panels.rows import Row, fit_row, merged
 from sparktop.panels.sections import heading
 
 _PID = 7
-"""Cells of a process number: the kernel gives none above 4194304."""
+"""Width in cells of a process ID: the kernel's largest is 4194304."""
 _MOST_NAME = 48
-"""Cells of a name: figures that stand further off belong to nobody."""
+"""Greatest width in cells of a name: figures further away could not be matched to it."""
 ROWS_IN_DETAIL = 10
 """Processes listed below the other figures of a machine; the rest is counted."""
 
@@ -35,7 +35,7 @@ class ProcessSort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessOrder:
-    """Which processes are listed, and in which order."""
+    """Filter and order of the processes listed."""
 
     sort: ProcessSort = ProcessSort.GPU
     filter: str = ""
@@ -44,7 +44,7 @@ class ProcessOrder:
 
 @dataclass(frozen=True, slots=True)
 class ProcessLine:
-    """One process: what the GPU's driver, the kernel and the backends tell of it."""
+    """One process, with what the GPU's driver, the kernel and the backends report of it."""
 
     pid: int
     name: str
@@ -58,42 +58,42 @@ class ProcessLine:
 
 
 def process_lines(view: NodeView) -> list[ProcessLine]:
-    """Give every process that is known of: those of the table and those that hold GPU memory."""
+    """Return every known process: those of the process table, then others that hold GPU memory."""
     sample = view.sample or NodeSample(at=0.0)
     held = _held(sample)
-    serves = {one.pid: one.backend or one.engine for one in view.engine_processes}
+    serves = {entry.pid: entry.backend or entry.engine for entry in view.engine_processes}
     table = sample.processes.processes if sample.processes is not None else ()
     lines = [
         ProcessLine(
-            one.pid,
-            one.name,
-            serves.get(one.pid, held[one.pid].kind or "" if one.pid in held else ""),
-            held[one.pid].memory_bytes if one.pid in held else None,
-            one.memory_bytes,
-            one.cpu_percent,
-            one.pid in held,
-            one.pid in serves,
+            entry.pid,
+            entry.name,
+            serves.get(entry.pid, held[entry.pid].kind or "" if entry.pid in held else ""),
+            held[entry.pid].memory_bytes if entry.pid in held else None,
+            entry.memory_bytes,
+            entry.cpu_percent,
+            entry.pid in held,
+            entry.pid in serves,
         )
-        for one in table
+        for entry in table
     ]
     known = {line.pid for line in lines}
     lines += [
         ProcessLine(
             pid,
-            one.name,
-            serves.get(pid, one.kind or ""),
-            one.memory_bytes,
+            entry.name,
+            serves.get(pid, entry.kind or ""),
+            entry.memory_bytes,
             on_gpu=True,
             of_engine=pid in serves,
         )
-        for pid, one in held.items()
+        for pid, entry in held.items()
         if pid not in known
     ]
     return lines
 
 
 def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
-    """Give what holds GPU memory, by pid; a process on several GPUs is one, with all that it holds."""
+    """Return the processes that hold GPU memory, by PID, with the sum over GPUs for one that uses several."""
     held: dict[int, GpuProcess] = {}
     for gpu in sample.gpus:
         for one in gpu.processes or ():
@@ -113,7 +113,7 @@ _NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
 
 
 def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
-    """Give the lines that pass the filter, in order: the largest first, unknown ones last."""
+    """Return the lines that pass the filter in the requested order: the largest first, unknown ones last."""
     words = order.filter.casefold().split()
     kept = [
         line
@@ -158,7 +158,7 @@ _HEADS = {
 
 
 def _head(order: ProcessOrder, cells: _Cells) -> Row:
-    """Give the heading; the column that the order goes by stands out, by its sign too."""
+    """Return the heading; the column that is sorted by stands out in colour and with a "▼"."""
 
     def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
         chosen = sort is order.sort
@@ -193,7 +193,7 @@ def _size(value: int | None, width: int) -> Row:
 
 
 def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
-    """Say how many there are, by what they are chosen, and how old the table is."""
+    """Return how many processes there are, the filter, and the age of the table."""
     table = view.sample.processes if view.sample is not None else None
     words = [f"filter: {order.filter}"] if order.filter else []
     if table is None:
@@ -207,7 +207,7 @@ def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
 
 
 def _missing(view: NodeView, order: ProcessOrder) -> str:
-    """Say why no process is listed."""
+    """Return why no process is listed."""
     sample = view.sample
     if order.filter:
         return "no process fits the filter"
@@ -219,7 +219,7 @@ def _missing(view: NodeView, order: ProcessOrder) -> str:
 
 
 def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
-    """Give the table with its title as rows of `width` cells, to stand below the other figures."""
+    """Return the table with its title as rows of `width` cells, to stand below the other figures."""
     lines = listed(process_lines(view), order)
     cells = _cells(width)
     rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]
@@ -241,9 +241,9 @@ def _known(view: NodeView) -> int:
 def process_panel(
     view: NodeView, order: ProcessOrder, width: int, height: int, *, first: int = 0, selected: bool = False
 ) -> tuple[list[Row], int]:
-    """Draw the table alone, its heading always in sight; gives the rows, and the first process shown.
+    """Draw the table alone, its heading always in sight; return (rows, index of the first process shown).
 
-    `first` is the one asked for; it is moved where fewer are left.
+    `first` is the requested index; it is lowered where fewer processes are left than rows.
     """
     lines = listed(process_lines(view), order)
     room = max(1, height - 3)
@@ -257,7 +257,7 @@ def process_panel(
     rows = [[(" ", "text"), *row] for row in rows]
     where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
     role = "selected" if selected else "bad" if view.failure is not None else "border"
-    whole = framed(
+    framed_rows = framed(
         rows,
         width,
         height,
@@ -272,4 +272,4 @@ def process_panel(
         footnote=[label(f" {_summary(view, len(lines), order)} ")],
         note=[label(where)] if where else [],
     )
-    return [merged(row) for row in whole], first
+    return [merged(row) for row in framed_rows], first

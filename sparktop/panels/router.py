@@ -1,4 +1,4 @@
-"""The panel of one router: how it chooses, how its backends share the load now, and what it sends where."""
+"""The panel of one router: its strategy, how its backends share the load now, and its deployments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.panels.frame import framed
 from sparktop.panels.rows import Row, Run, fit_row, in_role, row_width
 
 _ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Colours of a bar's parts in turn; a part's letter tells it apart where colours do not."""
+"""Colours of a bar's parts in turn; a letter tells parts apart where colours do not."""
 _FILL = "■"
 _BAR_MIN, _BAR_MAX = 8, 40
 _NAME = 16
@@ -25,16 +25,16 @@ _UNMAPPED = "✖ unmapped"
 def router_panel(view: RouterView, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw one router as `height` rows of `width` cells: 3 or 4, more when it is alone on the board."""
     inner, inside = width - 4, height - 2
-    # The share is the backends' own word: it is as fresh as they are, whatever became of the router.
-    told = _told(view, inner, inside)
+    # The share comes from the backends: it is as fresh as their samples, even if the router failed.
+    deployments = _deployments(view, inner, inside)
     if view.failure is not None or view.age_s is None:
-        told = [in_role(row, "stale") for row in told]
+        deployments = [in_role(row, "stale") for row in deployments]
     if inside <= 1:
-        rows = [[*_share(view, inner - row_width(told[0]) - 2), ("  ", "text"), *told[0]]]
+        rows = [[*_share(view, inner - row_width(deployments[0]) - 2), ("  ", "text"), *deployments[0]]]
     else:
-        rows = [_share(view, inner), *told]
+        rows = [_share(view, inner), *deployments]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
-    footnote, note = _footnote(view, told_inside=inside > 1 and view.deployments is None)
+    footnote, note = _footnote(view, note_inside=inside > 1 and view.deployments is None)
     return framed(
         rows,
         width,
@@ -47,8 +47,8 @@ def router_panel(view: RouterView, width: int, height: int, *, selected: bool = 
     )
 
 
-def _told(view: RouterView, width: int, inside: int) -> list[Row]:
-    """Give what is known of the deployments, in the rows that there are."""
+def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
+    """Return what is known of the deployments, in the rows that there are."""
     if inside <= 1:
         return [_summary(view)]
     return [_flow(view, width)] if inside == 2 else [[], *_listing(view, width, inside - 2)]
@@ -78,25 +78,25 @@ def _status(view: RouterView) -> Row:
     return [("┐", "border"), word, *when, ("┌", "border")]
 
 
-def _footnote(view: RouterView, *, told_inside: bool) -> tuple[Row, Row]:
-    """Give the lower edge: the failure while there is one, else what it did not tell and where it is."""
+def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
+    """Return both ends of the lower edge: the failure, else the router's note and URL; the poll time."""
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
         return [(f" ✖{stale} {view.failure.message} ", "bad")], []
     poll: Row = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
-    words = view.url if view.note is None or told_inside else f"{view.note} · {view.url}"
+    words = view.url if view.note is None or note_inside else f"{view.note} · {view.url}"
     return [(f" {words} ", "muted")], poll
 
 
 def _share(view: RouterView, width: int) -> Row:
-    """Give each backend's part of the running requests now: a bar with letters, then the numbers."""
+    """Return each backend's share of the running requests now: a bar with letters, then the numbers."""
     head = label("run ")
     if not view.backends:
         return [head, ("no backend that is watched is behind it", "muted")]
     loads = [view.running.get(name) for name in view.backends]
     total = sum(load for load in loads if load is not None)
     key = _key(view, loads, total)
-    key[-1] = key[-1][:-1]  # no gap after the last
+    key[-1] = key[-1][:-1]  # no gap after the last part
     room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
     length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
     row: Row = [head, *_bar(loads, total, length), ("  ", "text")]
@@ -141,7 +141,7 @@ def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]
 
 
 def _summary(view: RouterView) -> Row:
-    """Give the deployments in a few words."""
+    """Return the number of deployments, or of those without a watched backend."""
     if view.deployments is None:
         return [label("deployments –")]
     unmapped = sum(name is None for name in view.deployments.values())
@@ -152,7 +152,7 @@ def _summary(view: RouterView) -> Row:
 
 
 def _flow(view: RouterView, width: int) -> Row:
-    """Give the deployments with their backends in one row; what does not fit is counted."""
+    """Return the deployments with their backends in one row; those that do not fit are counted."""
     head = label("sends to ")
     if view.deployments is None:
         return [head, ("– ", "muted"), (view.note or "it does not tell its deployments", "muted")]
@@ -173,7 +173,7 @@ def _flow(view: RouterView, width: int) -> Row:
 
 
 def _rest(backends: list[str | None]) -> Row:
-    """Count the deployments that did not fit, and those among them that are no backend here."""
+    """Return the number of deployments that did not fit, and how many of them have no watched backend."""
     unmapped = backends.count(None)
     row: Row = [label(f" +{len(backends)} more")]
     return [*row, (f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else row
@@ -187,20 +187,20 @@ def _arrow(name: str, backend: str | None) -> Row:
 
 
 def _listing(view: RouterView, width: int, height: int) -> list[Row]:
-    """Give a row a deployment, with its address and model; what does not fit is counted."""
+    """Return a row per deployment, with address and model; deployments that do not fit are counted."""
     if not view.deployments:
         return [_flow(view, width)]
-    told = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)
-    cells = min(40, max([10, *(len(one.id) for one in told)]))
+    deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)
+    cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
     from_config = "   (as the config says)" if view.told is None else ""
     rows: list[Row] = [
         [label(f"{fit('deployment', cells)}   {fit('backend', _NAME)}  address and model{from_config}")]
     ]
-    for one in told:
-        backend = view.deployments[one.id]
+    for deployment in deployments:
+        backend = view.deployments[deployment.id]
         where: Run = (fit(_UNMAPPED, _NAME), "warn") if backend is None else (fit(backend, _NAME), "title")
-        rest = "  ".join(part for part in (one.address or "no address", one.model) if part)
-        rows.append([(fit(one.id, cells), "text"), label(" → "), where, label(f"  {rest}")])
+        rest = "  ".join(part for part in (deployment.address or "no address", deployment.model) if part)
+        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, label(f"  {rest}")])
     if len(rows) > height:
         hidden = len(rows) - height + 1
         rows = [*rows[: max(1, height - 1)], [label(f"… and {hidden} more deployments")]]

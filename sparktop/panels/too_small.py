@@ -1,4 +1,4 @@
-"""What stands in for everything where the terminal is too small."""
+"""The notice shown instead of the board when the terminal is too small."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sparktop.panels.rows import Row, blank_row, fit_row
 
 
 def too_small_rows(width: int, height: int) -> list[Row]:
-    """Give the screen that stands in for everything when the terminal is too small."""
+    """Return the notice that the terminal is too small, as `height` rows of `width` cells."""
     lines: list[Row] = [
         [("terminal too small", "warn")],
         [(f"needed {MIN_WIDTH}×{MIN_HEIGHT}", "text")],
