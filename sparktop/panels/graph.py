@@ -69,7 +69,7 @@ def stacked_rows(
     *,
     end_slot: int,
 ) -> list[Row]:
-    """Draw one curve on top of another; sparser dots tell the upper one apart without colour."""
+    """Draw one curve on top of another; the upper one has sparser dots, to differ in more than colour."""
     rows: list[Row] = []
     for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")

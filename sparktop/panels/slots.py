@@ -87,8 +87,8 @@ def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[flo
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
     """Return the slot means of series that are polled faster at some times than at others.
 
-    A slot between two samples that are no further apart than the samples around them holds the earlier value:
-    polls were rarer there, none was missed.
+    A slot between two samples at most as far apart as the samples around them holds the earlier value: polls
+    were rarer there, none was missed.
     """
     return slot_means(table, end_slot - count + 1, step, count, _as_usual)
 
