@@ -1,4 +1,4 @@
-"""What works, what does not, and what to do: every check is a small function that gives a `Check`.
+"""Diagnosis of this machine and what is watched: each check is a small function that returns a `Check`.
 
-Looking (sockets, files, the terminal) and judging are apart, so that judging needs nothing but values.
+Observation (sockets, files, the terminal) is separate from judgement, so that judgement needs only values.
 """

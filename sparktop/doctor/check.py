@@ -1,4 +1,4 @@
-"""One check: what was looked at, how it stands, what was seen and what to do."""
+"""The result of one check, and its text and JSON forms."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from sparktop.model.text import clean
 
 SCHEMA = "sparktop.doctor/1"
 _NAME, _SENTENCE = 80, 400
-"""Characters."""
+"""Most characters of a name, and of a message or an advice."""
 
 
 class Status(StrEnum):
-    """How a check came out."""
+    """Outcome of a check."""
 
     OK = "ok"
     WARN = "warn"
-    """It works, and it will bite."""
+    """It works now, but will cause trouble."""
     FAIL = "fail"
     SKIP = "skip"
-    """Not checked, or not there and not needed."""
+    """Not checked, or absent and not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One check with its outcome."""
 
     name: str
     status: Status
     message: str
-    """What was seen."""
+    """What was observed."""
     advice: str = ""
-    """What to do; "" where nothing is to be done."""
+    """Remedy; "" where none is needed."""
 
 
 def failed(checks: Iterable[Check]) -> bool:
-    """Tell whether any check failed."""
-    return any(one.status is Status.FAIL for one in checks)
+    """Return True if any check failed."""
+    return any(check.status is Status.FAIL for check in checks)
 
 
 def to_text(checks: Iterable[Check]) -> str:
-    """Give a line for each check, clean of whatever a server put into it."""
-    return "".join(f"{_line(one)}\n" for one in checks)
+    """Format one line per check, without control characters that a server may have sent."""
+    return "".join(f"{_line(check)}\n" for check in checks)
 
 
 def _line(check: Check) -> str:
@@ -55,19 +55,19 @@ def _line(check: Check) -> str:
 
 
 def to_json(checks: Sequence[Check], now: datetime) -> dict[str, object]:
-    """Give all checks as plain values; no advice is null."""
+    """Convert the checks to JSON-ready values; an empty advice becomes null."""
     return {
         "schema": SCHEMA,
         "taken_at": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "sparktop": __version__,
-        "failed": sum(one.status is Status.FAIL for one in checks),
+        "failed": sum(check.status is Status.FAIL for check in checks),
         "checks": [
             {
-                "name": clean(one.name, _NAME),
-                "status": one.status.value,
-                "message": clean(one.message, _SENTENCE),
-                "advice": clean(one.advice, _SENTENCE) or None,
+                "name": clean(check.name, _NAME),
+                "status": check.status.value,
+                "message": clean(check.message, _SENTENCE),
+                "advice": clean(check.advice, _SENTENCE) or None,
             }
-            for one in checks
+            for check in checks
         ],
     }

@@ -1,4 +1,4 @@
-"""The clock of a server against ours, from the Date header of its answer."""
+"""Comparison of a server's clock with ours, by the Date header of its answer."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from sparktop.doctor.network import Reply
 from sparktop.graphics import numbers
 
 WARN_ABOVE_S = 2.0
-"""The header has whole seconds, and servers renew it once a second: less than this says nothing."""
+"""Skew in seconds up to which nothing is certain: the header has whole seconds, and servers may renew it
+only once a second."""
 _HALF_SECOND = 0.5
 _ADVICE = "set both clocks (timedatectl set-ntp true): times and uptimes of this server are off by that"
 
 
 def clock_skew_s(reply: Reply) -> float | None:
-    """Give how far the server's clock is ahead of ours, in seconds ±1; None when it does not tell.
+    """Return how many seconds (±1) the server's clock is ahead of ours; None without a readable Date.
 
-    The header is compared with the middle of the exchange.
+    The header, taken at the middle of its second, is compared with the middle of the exchange.
     """
     if not reply.date:
         return None
     try:
-        told = parsedate_to_datetime(reply.date[:64]).timestamp()
+        server_s = parsedate_to_datetime(reply.date[:64]).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None
-    return told + _HALF_SECOND - (reply.asked_at + reply.answered_at) / 2
+    return server_s + _HALF_SECOND - (reply.asked_at + reply.answered_at) / 2
 
 
 def check_clock(name: str, reply: Reply) -> Check:
-    """Judge the clock of the server `name`."""
+    """Judge the clock of the server `name` by one answer."""
     title = f"{name} clock"
     skew_s = clock_skew_s(reply)
     if skew_s is None:

@@ -1,4 +1,4 @@
-"""All checks of what is watched, in the order in which a person would look."""
+"""All network checks, in the order in which a person would investigate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
 _AT_ONCE = 16
-"""Servers that are asked at the same time: a hundred must not look like an attack."""
+"""Most servers queried at the same time, so that a hundred servers do not look like an attack."""
 Search = Callable[[Iterable[str]], Awaitable[Found]]
 Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget)
 
@@ -23,9 +23,9 @@ Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget)
 async def examine_network(
     watch: Watch, network: Network, *, wanted: bool, search: Search = discover
 ) -> list[Check]:
-    """Check names, and everything that is watched over the network.
+    """Check host names, and everything that is watched over the network.
 
-    `wanted` tells that the hosts to be searched were named by the user: finding nothing there is a failure.
+    `wanted`: the user named the hosts to search, so an empty search is a failure.
     """
     named = await check_names(_hosts(watch), network)
     resolved = [host for host in watch.discover if not _is_dead(named.get(host_key(host)))]
@@ -53,10 +53,10 @@ async def examine_network(
 
 
 def _hosts(watch: Watch) -> list[str]:
-    """Give every host that is watched or searched."""
-    urls = [one.url for one in watch.backends]
-    urls += [one.url for one in (*watch.routers, *watch.sweep_routers)]
-    urls += [one.url for one in watch.nodes if one.url]
+    """Return every host that is watched or searched."""
+    urls = [target.url for target in watch.backends]
+    urls += [target.url for target in (*watch.routers, *watch.sweep_routers)]
+    urls += [target.url for target in watch.nodes if target.url]
     places = (place_of(url) for url in urls)
     return [*watch.discover, *(place.host for place in places if place is not None)]
 
@@ -66,12 +66,12 @@ def _is_dead(check: Check | None) -> bool:
 
 
 def _unknown(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> list[BackendTarget]:
-    urls = {one.url for one in known}
-    return [one for one in found if one.url not in urls]
+    urls = {target.url for target in known}
+    return [target for target in found if target.url not in urls]
 
 
 def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
-    """Say what the search of usual ports gave besides servers."""
+    """Return the checks of the port search: its notes, and the agents it found."""
     status = Status.FAIL if wanted else Status.SKIP
     checks = [Check("search", status, note) for note in found.notes]
     return [

@@ -1,4 +1,4 @@
-"""Limits of this process: how many connections a sweep could hold."""
+"""Open-file limit of this process, which bounds the connections of a sweep."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import resource
 from sparktop.doctor.check import Check, Status
 
 RESERVED_FILES = 64
-"""Open files besides the requests: sources, logs, results, libraries."""
+"""Open files reserved for other uses than requests: sources, logs, results, libraries."""
 USUAL_CONCURRENCY = 256
-"""What a sweep should reach at least, whatever the presets say."""
+"""Concurrency that a sweep should reach at least, whatever the presets need."""
 
 
 def open_file_limits() -> tuple[int | None, int | None]:
-    """Give the soft and the hard limit of open files; None is no limit."""
+    """Return the soft and hard limits of open files; None for unlimited."""
     soft, hard = map(_bounded, resource.getrlimit(resource.RLIMIT_NOFILE))
     return soft, hard
 
@@ -23,7 +23,10 @@ def _bounded(limit: int) -> int | None:
 
 
 def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Check:
-    """Say up to which concurrency a sweep has a connection for each request; `wanted` is what presets ask."""
+    """Judge which concurrency the limit allows a sweep.
+
+    `wanted` is the largest concurrency of the presets.
+    """
     name = "open files"
     if soft is None:
         return Check(name, Status.OK, "no limit: a sweep reaches any concurrency")

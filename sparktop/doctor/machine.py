@@ -1,4 +1,4 @@
-"""This machine: the NVIDIA driver and what it says, memory shared with the GPU or not."""
+"""Checks of this machine: NVIDIA driver, GPUs, and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparktop.model.text import clean
 from sparktop.sources.local import LocalSource
 
 _DEADLINE_S = 8.0
-"""Opening a driver that slept can take seconds; one that hangs is left alone."""
+"""Seconds for reading this machine: waking a driver can take some; one that hangs is abandoned."""
 _SPARK = ("DGX Spark", "GB10")
 _WORDS = {
     "utilization_percent": "use",
@@ -26,11 +26,11 @@ _WORDS = {
     "processes": "processes",
 }
 _NOT_THERE = "no NVIDIA"
-"""How the driver's note begins where there is nothing to be fixed (see `sparktop.hardware.nvml`)."""
+"""Beginning of the driver note that means no GPU, hence no fault (see `sparktop.hardware.nvml`)."""
 
 
 async def look_at_machine(nvml: NvmlModule | None = None) -> tuple[NodeSample | Failure, NodeIdentity]:
-    """Read this machine once, as the monitor does; a driver that hangs is a failure in time."""
+    """Read this machine once, as the monitor does; a hanging driver results in a `Failure`."""
     source = LocalSource("this machine", nvml=nvml)
     try:
         reading = await source.poll(_DEADLINE_S)
@@ -40,7 +40,7 @@ async def look_at_machine(nvml: NvmlModule | None = None) -> tuple[NodeSample | 
 
 
 def check_machine(reading: NodeSample | Failure, identity: NodeIdentity) -> list[Check]:
-    """Judge what this machine told."""
+    """Judge a reading of this machine."""
     if isinstance(reading, Failure):
         advice = "does nvidia-smi hang too? then reload the driver or restart the machine"
         return [Check("driver", Status.FAIL, reading.message, advice)]
@@ -66,13 +66,13 @@ def _check_driver(reading: NodeSample, identity: NodeIdentity) -> list[Check]:
 def _check_gpu(gpu: GpuReading, version: str) -> Check:
     name = f"gpu {gpu.index}"
     model = clean(gpu.name or "without a name", 60)
-    untold = [
+    missing = [
         _WORDS[one.name] for one in fields(gpu) if one.name in _WORDS and getattr(gpu, one.name) is None
     ]
-    if len(untold) == len(_WORDS):
+    if len(missing) == len(_WORDS):
         advice = "sudo nvidia-smi shows what the driver itself says"
         return Check(name, Status.WARN, f"{model}, {version}: tells nothing", advice)
-    gaps = f"; not told: {', '.join(untold)}" if untold else ""
+    gaps = f"; not told: {', '.join(missing)}" if missing else ""
     return Check(name, Status.OK, f"{model}, {version}{gaps}")
 
 

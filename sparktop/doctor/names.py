@@ -1,4 +1,4 @@
-"""Host names: do they resolve, fast enough, and not through mDNS?"""
+"""Checks of host names: whether they resolve, how fast, and whether through mDNS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktop.doctor.network import Network
 from sparktop.model.text import clean
 
 _SLOW_S = 0.5
-"""A resolver that takes longer is felt in every new connection."""
+"""Seconds above which a resolver noticeably delays each new connection."""
 _SHOWN = 3
 _LOCAL = (
     "mDNS names crashed benchmark runs at concurrency 64, and do not resolve in containers: use {address}"
@@ -19,19 +19,19 @@ _LOCAL = (
 
 
 async def check_names(hosts: Iterable[str], network: Network) -> dict[str, Check]:
-    """Check every host that is a name, each once, and give the check by `host_key`; addresses need none."""
+    """Check each distinct host name once; return the checks by `host_key`. IP addresses need none."""
     names = list(dict.fromkeys(host_key(host) for host in hosts if not is_address(host)))
     checks = await asyncio.gather(*(_check_name(name, network) for name in names))
     return dict(zip(names, checks, strict=True))
 
 
 def host_key(host: str) -> str:
-    """Give a host name as it is compared."""
+    """Return a host name in the form used for comparison: lower case, no trailing dot."""
     return host.lower().removesuffix(".")
 
 
 def is_address(host: str) -> bool:
-    """Tell whether a host is an IP address."""
+    """Return True for an IP address."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -40,7 +40,7 @@ def is_address(host: str) -> bool:
 
 
 def is_mdns(host: str) -> bool:
-    """Tell whether a name is one of multicast DNS (RFC 6762: those below .local)."""
+    """Return True for a name of multicast DNS (RFC 6762: names below .local)."""
     return host_key(host).endswith(".local")
 
 

@@ -1,4 +1,4 @@
-"""Looking at hosts: names, ports, one-shot GETs. The only part of the doctor that opens connections."""
+"""Network access of the doctor: name resolution, port tests and single GETs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparktop.sources.http_body import BodyCollector
 from sparktop.sources.http_failure import AnswerError, timeout_error, transport_error
 
 RESOLVE_TIMEOUT_S = 5.0
-"""mDNS waits this long before it gives up."""
+"""mDNS waits this long, in seconds, before it gives up."""
 CONNECT_TIMEOUT_S = 3.0
 GET_TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}
@@ -29,7 +29,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The addresses of a host name."""
+    """The addresses of a host name, and the seconds that resolving took."""
 
     addresses: tuple[str, ...]
     took_s: float
@@ -37,37 +37,37 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server answered, whatever its status."""
+    """A server's answer, with any status."""
 
     status: int
     body: bytes = b""
     date: str | None = None
-    """Its Date header."""
+    """The Date header."""
     location: str = ""
     asked_at: float = 0.0
-    """Unix time of ours just before the request."""
+    """Our Unix time just before the request."""
     answered_at: float = 0.0
-    """Unix time of ours when the answer's headers were there."""
+    """Our Unix time when the answer's headers arrived."""
     took_ms: float = 0.0
-    """From request to the last byte."""
+    """Milliseconds from the request to the last byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a URL points."""
+    """Host and port of a URL."""
 
     host: str
     port: int
 
     @property
     def shown(self) -> str:
-        """Host and port, clean."""
+        """Host and port for messages, without control characters."""
         host = clean(self.host, 80)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def place_of(url: str) -> Place | None:
-    """Give where a URL points; None when it points nowhere."""
+    """Return host and port of a URL; None if it has no host, or no port for its scheme."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
@@ -77,18 +77,30 @@ def place_of(url: str) -> Place | None:
 
 
 class Network(Protocol):
-    """What the checks ask of the network."""
+    """The network operations that checks need."""
 
     async def resolve(self, host: str) -> Resolved:
-        """Give the addresses of `host`; raises OSError when there are none."""
+        """Return the addresses of `host`.
+
+        Raises:
+            OSError: the name does not resolve.
+        """
         ...
 
     async def connect(self, place: Place) -> None:
-        """Open and close a connection. Raises AnswerError."""
+        """Open and close a connection.
+
+        Raises:
+            AnswerError: the connection failed.
+        """
         ...
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Ask once, following no redirect. Raises AnswerError when there is no whole answer."""
+        """Send one GET without following redirects.
+
+        Raises:
+            AnswerError: no complete answer came.
+        """
         ...
 
 
@@ -102,13 +114,13 @@ class RealNetwork:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         get_timeout_s: float = GET_TIMEOUT_S,
     ) -> None:
-        """Ask through `client`."""
+        """Send GETs through `client`; both time limits are in seconds."""
         self._client = client
         self._connect_timeout_s = connect_timeout_s
         self._get_timeout_s = get_timeout_s
 
     async def resolve(self, host: str) -> Resolved:
-        """Ask the system's resolver, as everything else on this machine does."""
+        """Resolve a name with the system's resolver."""
         began = time.monotonic()
         loop = asyncio.get_running_loop()
         try:
@@ -120,7 +132,7 @@ class RealNetwork:
         return Resolved(addresses, time.monotonic() - began)
 
     async def connect(self, place: Place) -> None:
-        """Open and close a connection."""
+        """Open a TCP connection and close it at once."""
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 transport, _ = await asyncio.get_running_loop().create_connection(
@@ -135,7 +147,7 @@ class RealNetwork:
         transport.abort()
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Ask once, under a deadline and a cap on the answer."""
+        """Send one GET with a deadline and a limit on the answer's size."""
         place = place_of(url)
         where = place.shown if place else clean(url, 80)
         if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
@@ -171,17 +183,17 @@ class RealNetwork:
 
 
 def _answer_error(error: Exception, where: str) -> AnswerError:
-    """Tell what an exception of httpx means, by what caused it where the operating system did."""
+    """Convert an exception of httpx into an error, by its underlying OSError where there is one."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, OSError):  # ssl.SSLError is one
+        if isinstance(cause, OSError):  # includes ssl.SSLError
             return transport_error(cause, where)
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
         message = f"{where} is no usable address: write http://host:port or https://host:port"
         return AnswerError(FailureKind.UNSUPPORTED, message)
     if isinstance(error, httpx.RemoteProtocolError):
-        # httpx tells these apart in words only.
+        # httpx distinguishes these cases only in its text.
         if "complete message" in str(error):
             return AnswerError(FailureKind.MALFORMED, f"the answer of {where} broke off in the middle")
         if "without sending" in str(error):
@@ -195,15 +207,15 @@ def _answer_error(error: Exception, where: str) -> AnswerError:
 
 @asynccontextmanager
 async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[RealNetwork]:
-    """Open a client for one-shot GETs; `secure` loads the system's certificates for https."""
-    # A context that trusts nobody saves loading them where only http:// is asked.
+    """Open a client for single GETs; `secure` loads the system's certificates for https."""
+    # Loading certificates is slow, and needless if only http:// URLs are requested.
     verify = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     async with httpx.AsyncClient(
         trust_env=False,
         follow_redirects=False,
         timeout=None,  # noqa: S113 - the deadline covers the whole exchange
         verify=verify,
-        # A connection each: one kept alive may be closed by the server just as it is used again.
+        # A connection per request: the server may close a kept-alive one just as it is used again.
         limits=httpx.Limits(max_keepalive_connections=0),
         headers={"User-Agent": f"sparktop/{__version__}", "Accept-Encoding": "identity"},
     ) as client:

@@ -1,4 +1,4 @@
-"""Nodes elsewhere as seen from here: does the agent answer, or ssh reach a sparktop, and what does it see?"""
+"""Checks of remote nodes: whether the agent or ssh answers, and what the node reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktop.sources.source import Reading, Source
 
 _AGENT_S = 6.0
 _SSH_S = 25.0
-"""ssh may take 10 s to connect, and Python on a busy machine some more."""
+"""Seconds to wait: ssh may take 10 s to connect, and Python on a busy machine some more."""
 _ADVICE = {
     FailureKind.REFUSED: "start `sparktop agent --listen HOST:9750 --token-file FILE` there",
     FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
@@ -29,7 +29,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def way_in(target: NodeTarget) -> Source:
-    """Give the source that the monitor would read `target` through."""
+    """Return the source through which the monitor would read `target`."""
     if target.via == "ssh":
         from sparktop.sources.ssh import SshSource  # late: most examinations have no node elsewhere
 
@@ -42,7 +42,7 @@ def way_in(target: NodeTarget) -> Source:
 async def check_node(
     target: NodeTarget, network: Network, *, source: Callable[[NodeTarget], Source] = way_in
 ) -> list[Check]:
-    """Check the way to a node that is not this machine, by reading it once."""
+    """Check the access to a remote node by reading it once; no checks for this machine."""
     if target.via == "local":
         return []
     checks: list[Check] = []
@@ -53,11 +53,11 @@ async def check_node(
             return checks
         checks += _check_secrecy(target)
     reading, identity = await _read(source(target), _AGENT_S if target.via == "agent" else _SSH_S)
-    return [*checks, *_told(target, reading, identity)]
+    return [*checks, *_node_checks(target, reading, identity)]
 
 
 def _check_secrecy(target: NodeTarget) -> list[Check]:
-    """Warn of a token that anyone on the way can read."""
+    """Return a warning if the token is sent unencrypted to another machine."""
     place = place_of(target.url or "")
     secret = target.token or target.token_file
     if not secret or place is None or urlsplit(target.url or "").scheme == "https" or place.host in _LOOPBACK:
@@ -68,7 +68,7 @@ def _check_secrecy(target: NodeTarget) -> list[Check]:
 
 
 async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity | None]:
-    """Read a node once, and who it is."""
+    """Poll a source once; return the reading and the node's identity, and close the source."""
     try:
         reading = await source.poll(within_s)
         return reading, getattr(source, "identity", None)
@@ -76,11 +76,11 @@ async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity 
         await source.close()
 
 
-def _told(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
-    """Say what the node told of itself."""
+def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
+    """Judge the reading of a node and its identity."""
     name = f"{target.name} node"
     if isinstance(reading, Failure):
-        # The doctor does not try again.
+        # The doctor does not retry, so the source's announcement of a retry is cut off.
         message = _RETRYING.sub("", reading.message)
         return [Check(name, Status.FAIL, message, _ADVICE.get(reading.kind, ""))]
     known = identity or NodeIdentity()

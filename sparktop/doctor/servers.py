@@ -1,7 +1,7 @@
-"""Servers as seen from here: do they answer, with what, and do they say what the figures need?
+"""Checks of servers: whether they answer, how fast, and whether they report what the figures need.
 
-Only routes that read are asked, all with GET; `/health` of a router is never one of them, because LiteLLM's
-sends completions.
+All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM's sends
+completions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparktop.sources.server_words import server_words
 
 _OK = 200
 _SLOW_MS = 500.0
-"""A page that takes longer cannot well be read once a second."""
+"""Milliseconds above which a page is too slow to be read once a second."""
 _PROBE_DEADLINE_S = 15.0
 _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.REFUSED: "start it, or correct the port; if it listens on its loopback only: --host 0.0.0.0",
@@ -46,7 +46,7 @@ _ADVICE: Mapping[FailureKind, str] = {
 
 
 async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
-    """Check one inference server; what cannot be asked any more after a failure is left out."""
+    """Check one inference server; skip what depends on a failed check."""
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
         return [reach]
@@ -72,7 +72,7 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
 
 
 async def check_router(target: RouterTarget, network: Network) -> list[Check]:
-    """Check one router."""
+    """Check one router: its port, its liveness and its clock."""
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
         return [reach]
@@ -90,7 +90,7 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
 
 
 async def check_port(name: str, url: str, network: Network) -> Check:
-    """Check that something listens where `url` points."""
+    """Check that a TCP connection to the host and port of `url` succeeds."""
     title = f"{name} port"
     place = place_of(url)
     if place is None:
@@ -108,24 +108,24 @@ def _failure(name: str, error: AnswerError | PageError) -> Check:
 
 
 class _Visit:
-    """The questions to one server."""
+    """The requests to one server during its checks."""
 
     def __init__(self, target: BackendTarget, network: Network) -> None:
         self.dated: Reply | None = None
-        """The fastest answer with a date: it tells the time best."""
+        """The fastest answer with a Date header, which dates the server's clock most precisely."""
         self.answered = False
         self._target = target
         self._network = network
         self._where = (place_of(target.url) or Place("?", 0)).shown
 
     async def read_page(self) -> tuple[Check, EngineSample | None]:
-        """Read the page that tells most, as the monitor would."""
+        """Read the most informative page that answers, as the monitor would."""
         name = f"{self._target.name} metrics"
         finder = RouteFinder(self._target.engine, time.monotonic)
         try:
             sample = await finder.read(self._ask_page, _PROBE_DEADLINE_S)
             if (sample.answer_ms or 0) > _SLOW_MS:
-                # Once is no proof: the first request of a program waits for its own imports too.
+                # Measured again, because the first request also waits for imports.
                 sample = await finder.read(self._ask_page, _PROBE_DEADLINE_S)
         except (AnswerError, PageError) as error:
             return _failure(name, error), None
@@ -139,20 +139,20 @@ class _Visit:
         return Check(name, Status.OK, seen), sample
 
     async def meets_router(self) -> bool:
-        """Return True where a router answers on its own route."""
+        """Return True if LiteLLM answers on its liveness route."""
         try:
             return is_litellm((await self._get(LIVELINESS)).body)
         except AnswerError:
             return False
 
     async def _ask_page(self, engine: str, deadline_s: float) -> EngineSample:
-        del deadline_s  # every question has its own
+        del deadline_s  # each GET has a deadline of its own
         path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
         reply = await self._get(path)
         return read_page(reply.body, at=0.0, engine=engine, answer_ms=reply.took_ms)
 
     async def identify(self, engine: Engine) -> EngineIdentity:
-        """Ask the routes that tell who the server is; what does not answer stays unknown."""
+        """Request the identity routes; fields without an answer stay None."""
         answers: dict[str, object] = {}
         for path in engine.facts:
             try:
@@ -162,7 +162,7 @@ class _Visit:
         return engine.identify(answers)
 
     async def check_health(self, engine: Engine) -> list[Check]:
-        """Ask whether the engine lives, where that makes it no work; a line only where it does not."""
+        """Return a failed check if the engine's health route reports its death, otherwise no check."""
         if engine.health is None:
             return []
         try:

@@ -1,4 +1,4 @@
-"""Versions: ours, Python's and those of the libraries that matter."""
+"""Checks of versions: sparktop, Python and the libraries that matter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sparktop import __version__
 from sparktop.doctor.check import Check, Status
 
 _TEXTUAL_MAJOR = "8"
-"""The screen leans on behaviour that Textual may change in its next one."""
+"""The screen relies on behaviour that a later major version of Textual may change."""
 _OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "psutil", "pydantic")
 
 
 def installed(package: str) -> str | None:
-    """Give the version of an installed package; None when it is missing."""
+    """Return the version of an installed package; None if it is missing."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -23,7 +23,7 @@ def installed(package: str) -> str | None:
 
 
 def check_versions(version_of: Callable[[str], str | None] = installed) -> list[Check]:
-    """Give the versions of what draws, and of what reads."""
+    """Check the versions of sparktop, Textual and the other libraries."""
     ours = f"sparktop {__version__}, Python {platform.python_version()}, {platform.machine()}"
     textual = version_of("textual")
     others = {name: version_of(name) for name in _OTHERS}

@@ -1,4 +1,4 @@
-"""The terminal: colours, size, encoding, and whether braille takes one cell."""
+"""Checks of the terminal: colours, size, encoding, and the width of braille characters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH
 _TRUE_COLOR = frozenset({"truecolor", "24bit"})
 _BRAILLE = "\u28ff"
 _ASK = f"\r{_BRAILLE}\x1b[6n"
-"""Prints the densest braille cell and asks where the cursor is (DSR 6, answered by CPR)."""
+"""Prints the densest braille character and requests the cursor position (DSR 6, answered by CPR)."""
 _ERASE = "\r\x1b[K"
 _ANSWER_S = 1.0
 _MOST_BYTES = 64
@@ -30,31 +30,34 @@ _AFTER_ONE_CELL = 2
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """What there is to know of a terminal."""
+    """Observed properties of the terminal."""
 
     is_tty: bool
-    """Standard input and output both are one."""
+    """Whether both standard input and output are terminals."""
     term: str = ""
     colorterm: str = ""
     no_color: bool = False
     size: tuple[int, int] = (0, 0)
-    """Columns and rows; 0 where it does not tell."""
+    """Columns and rows; 0 if unknown."""
     encoding: str = ""
-    """Python's for standard output."""
+    """Python's encoding of standard output."""
     locale: str = ""
-    """The variable that decides it, with its value; "" when none is set."""
+    """The variable that sets the locale, as NAME=value; "" when none is set."""
     cursor: int | None = None
-    """Column (from 1) of the cursor after one braille cell from column 1; None: no answer."""
+    """Column (from 1) of the cursor after a braille character printed in column 1; None: no answer."""
     asked: bool = False
-    """Whether it was asked for the cursor."""
+    """Whether the cursor position was requested."""
 
 
 def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
-    """Look at the terminal of standard input and output; `ask`: print a cell and ask for the cursor."""
+    """Inspect the terminal of standard input and output.
+
+    `ask`: print a braille character and request the cursor position, where the terminal allows that.
+    """
     streams = (sys.stdin, sys.stdout)
-    if any(one is None or not one.isatty() for one in streams):
+    if any(stream is None or not stream.isatty() for stream in streams):
         return Terminal(is_tty=False)
-    read_fd, write_fd = (one.fileno() for one in streams)
+    read_fd, write_fd = (stream.fileno() for stream in streams)
     term = env.get("TERM", "")
     asked = ask and term not in {"", "dumb"} and _in_foreground(read_fd)
     try:
@@ -75,17 +78,17 @@ def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
 
 
 def _in_foreground(fd: int) -> bool:
-    """Tell whether the terminal may be set: in the background that would stop the whole job."""
+    """Return True if terminal settings may be changed; a background process would be stopped for that."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:
-        return True  # not the terminal of this session: nobody is stopped
+        return True  # not this session's controlling terminal, so no process is stopped
 
 
 def ask_cursor(read_fd: int, write_fd: int, timeout_s: float = _ANSWER_S) -> bytes:
-    """Print one braille cell, ask for the cursor, erase the cell; b"" where no answer came in time.
+    """Print a braille character, request the cursor position and erase; return the answer, b"" if none.
 
-    What was typed ahead is lost: it cannot be told from the answer.
+    Type-ahead is lost, because it is indistinguishable from the answer.
     """
     try:
         before = termios.tcgetattr(read_fd)
@@ -101,7 +104,7 @@ def ask_cursor(read_fd: int, write_fd: int, timeout_s: float = _ANSWER_S) -> byt
         try:
             os.write(write_fd, _ERASE.encode())
         finally:
-            # A late answer must not reach the shell as if it were typed.
+            # A late answer must not reach the shell as typed input.
             termios.tcsetattr(read_fd, termios.TCSAFLUSH, before)
 
 
@@ -118,13 +121,13 @@ def _read_position(read_fd: int, timeout_s: float) -> bytes:
 
 
 def cursor_column(answer: bytes) -> int | None:
-    """Read the column out of a terminal's answer."""
+    """Parse the column, from 1, out of a terminal's answer; None if it has none."""
     found = _POSITION.search(answer)
     return int(found[2]) if found else None
 
 
 def check_terminal(terminal: Terminal) -> list[Check]:
-    """Judge a terminal."""
+    """Judge the terminal's properties."""
     if not terminal.is_tty:
         return [Check("terminal", Status.SKIP, "not a terminal: not checked")]
     return [
