@@ -1,1 +1,1 @@
-"""The node agent: tells a viewer elsewhere what this machine reads of itself, over HTTP or through ssh."""
+"""Node agent: serves this machine's samples to viewers elsewhere, over HTTP or through ssh."""

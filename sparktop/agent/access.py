@@ -1,4 +1,4 @@
-"""Who may ask: the address to listen on, the token and the certificate, checked before the agent starts."""
+"""Access control of the agent: listening address, token and certificate, checked before the agent starts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TOKEN_VARIABLE = "SPARKTOP_TOKEN"  # noqa: S105 - the variable's name, not a tok
 HOW_TO_MAKE_ONE = "`openssl rand -hex 32` makes one"
 _LEAST_TOKEN, _MOST_TOKEN = 16, 1024
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-"""What a header can carry as a bearer token (RFC 6750, section 2.1)."""
+"""The form of a bearer token in a header (RFC 6750, section 2.1)."""
 _MOST_PORT = 65_535
 _HOST_PORT = re.compile(r"(?:\[(?P<literal>[^\[\]]+)\]|(?P<host>[^\[\]:]*))(?::(?P<port>[0-9]{1,5}))?")
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Give host and port of HOST:PORT, [ADDRESS]:PORT, or either without a port.
+    """Parse HOST:PORT or [ADDRESS]:PORT; without a port, use `AGENT_PORT`.
 
     Raises:
-        UsageError: it is none of them.
+        UsageError: the text has another form or the port is out of range.
     """
     found = _HOST_PORT.fullmatch(text.strip())
     host = (found["literal"] or found["host"]) if found else ""
@@ -43,10 +43,10 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Give a bound socket for each address of `host`; port 0 becomes the same free port for all of them.
+    """Return a bound socket for each address of `host`; port 0 becomes one free port, the same for all.
 
     Raises:
-        UsageError: the name has no address, or one cannot be listened on.
+        UsageError: the name has no address, or an address cannot be bound.
     """
     where = address(host, port)
     try:
@@ -59,29 +59,29 @@ def bind(host: str, port: int) -> list[socket.socket]:
             sockets.append(listener := socket.socket(family, socket.SOCK_STREAM))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6 and len(found) > 1:
-                # The other family has a socket of its own.
+                # The IPv4 addresses have sockets of their own.
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listener.bind((place[0], port, *place[2:]))
             port = int(listener.getsockname()[1])
     except OSError as error:
-        for one in sockets:
-            one.close()
+        for opened in sockets:
+            opened.close()
         raise UsageError(f"--listen {clean(where)}: {_reason(error)}") from None
     return sockets
 
 
 def address(host: str, port: int) -> str:
-    """Write host and port as in a URL."""
+    """Format host and port as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_local(sockets: list[socket.socket]) -> bool:
-    """Tell whether only this machine can reach the sockets."""
+    """Return True if all sockets are bound to loopback addresses."""
     return all(_is_loopback(str(one.getsockname()[0])) for one in sockets)
 
 
 def reachable_from_outside(host: str) -> bool:
-    """Tell whether an address is not this machine's own only; a name that is not known might be."""
+    """Return True unless all addresses of `host` are loopback; an unresolvable name counts as reachable."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -90,10 +90,10 @@ def reachable_from_outside(host: str) -> bool:
 
 
 def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Give the token of `file`, else of the environment, or None; and what is worth a warning.
+    """Return (token or None, warning or None); the token is that of `file`, else of the environment.
 
     Raises:
-        UsageError: the file cannot be read, or what is there cannot be a token.
+        UsageError: the file cannot be read, or its first line or the variable is not a valid token.
     """
     if file is None:
         given = env.get(TOKEN_VARIABLE)
@@ -110,10 +110,11 @@ def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, st
 
 
 def checked_token(text: str, source: str) -> str:
-    """Give the token in a line of `source`.
+    """Return the token in `text`; `source` names its origin in errors.
 
     Raises:
-        UsageError: it is too short, too long, or holds what no header can carry; never with the token.
+        UsageError: the token is too short or too long, or has characters that no header can carry. The
+            message never includes the token.
     """
     token = text.strip()
     if len(token) < _LEAST_TOKEN:
@@ -128,19 +129,19 @@ def checked_token(text: str, source: str) -> str:
 
 
 class Guard:
-    """Knows the token by its digest only."""
+    """Checks bearer tokens; keeps only the digest of the right one."""
 
     def __init__(self, token: str | None) -> None:
-        """Let everybody in where there is no token."""
+        """Demand `token`; None admits every request."""
         self._digest = None if token is None else _digest(token)
 
     @property
     def wants_token(self) -> bool:
-        """True where a token is demanded."""
+        """True if requests need a token."""
         return self._digest is not None
 
     def admits(self, authorization: str | None) -> bool:
-        """Tell whether an Authorization header holds the token; takes as long whatever it holds."""
+        """Return True if an Authorization header carries the token; compares in constant time."""
         if self._digest is None:
             return True
         scheme, _, given = (authorization or "").partition(" ")
@@ -149,10 +150,10 @@ class Guard:
 
 
 def open_tls(cert: str, key: str) -> ssl.SSLContext:
-    """Give the TLS side of a server with that certificate and key.
+    """Return a server-side TLS context for the certificate and key files.
 
     Raises:
-        UsageError: one of them cannot be read or used.
+        UsageError: a file cannot be read or used.
     """
     for option, name in (("--tls-cert", cert), ("--tls-key", key)):
         try:
@@ -165,12 +166,12 @@ def open_tls(cert: str, key: str) -> ssl.SSLContext:
     where = f"--tls-cert {clean(cert, 300)} --tls-key {clean(key, 300)}"
 
     def refuse_password() -> NoReturn:
-        # Else OpenSSL would ask on the terminal, and a service would wait for ever.
+        # Otherwise OpenSSL would prompt on the terminal, and a service would wait forever.
         raise UsageError(f"--tls-key {clean(key, 300)}: the key has a password: give one without")
 
     try:
         context.load_cert_chain(cert, key, password=refuse_password)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise UsageError(f"{where}: no certificate with its key in PEM: {_reason(error)}") from None
     return context
 
@@ -184,7 +185,7 @@ def _digest(token: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Say what the system said, without the number before it."""
+    """Return the system's error text without its number, in lower case at the start."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     with suppress(AttributeError):
         text = getattr(error, "reason", None) or text

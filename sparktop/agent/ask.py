@@ -1,4 +1,4 @@
-"""What an asker wants of the agent: the same in a query of HTTP and in a line of ssh's."""
+"""Parser of requests to the agent, shared by HTTP queries and the lines of an ssh connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"0", "false", "no", ""})
 
 
 class AskError(ValueError):
-    """A wish that cannot be read; says in one clean line which."""
+    """A request value that cannot be parsed; the message names it in one clean line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,18 @@ class Ask:
     """One request for samples."""
 
     since: float | None = None
-    """The node's time of the newest sample that the asker has; None: only the newest is wanted."""
+    """The node's time (seconds) of the requester's newest sample; None: return only the newest."""
     processes: bool = False
-    """The process table is wanted too."""
+    """Whether to include the process table."""
     interval_s: float | None = None
-    """How often the asker wants samples to be taken; None: it does not care."""
+    """Seconds between samples that the requester wants; None: no preference."""
 
 
 def from_query(query: Mapping[str, str]) -> Ask:
-    """Read the query of a URL; keys that are not known are passed over.
+    """Parse the query of a URL; ignore unknown keys.
 
     Raises:
-        AskError: a value is no number, or no yes or no.
+        AskError: a value is not a number, or not a yes or no.
     """
     since, interval_s = (_number(key, query.get(key)) for key in ("since", "interval_s"))
     word = query.get("processes", "").lower()
@@ -43,10 +43,10 @@ def from_query(query: Mapping[str, str]) -> Ask:
 
 
 def from_line(line: bytes) -> Ask:
-    """Read a JSON object; keys that are not known are passed over.
+    """Parse a JSON object; ignore unknown keys.
 
     Raises:
-        AskError: it is no JSON object, or a value is of a wrong kind.
+        AskError: the line is not a JSON object, or a value has the wrong type.
     """
     try:
         given = json.loads(line)
@@ -62,7 +62,11 @@ def from_line(line: bytes) -> Ask:
 
 
 def _number(key: str, given: object) -> float | None:
-    """Give a finite number; None where none is given."""
+    """Convert a value to a finite float; None stays None.
+
+    Raises:
+        AskError: the value is not a finite number.
+    """
     if given is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""One client's connection: stands between the socket and aiohttp's protocol, and holds it to its bounds.
+"""Limits for one client's connection, enforced between the socket and aiohttp's protocol.
 
-aiohttp bounds a line and a field, but neither the whole head of a request, nor how long a client may take to
-send one, nor how long it may take to read the answer.
+aiohttp limits a line and a header field, but not the total size of a request's head, nor the time a client
+may take to send a request or to read the answer.
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ from typing import cast
 from sparktop.agent.rate import Bucket
 
 _LINGER_S = 1.0
-"""A client that sends too much is listened to for so long, so that it can read why it is refused."""
+"""Seconds that an oversized request is still read, so that the client can see why it was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one agent bears."""
+    """Limits of one agent: counts, seconds, bytes and rates."""
 
     connections: int = 64
     request_s: float = 5.0
-    """For a client to send a whole request, the TLS handshake apart."""
+    """Seconds for a client to send a complete request, excluding the TLS handshake."""
     handshake_s: float = 5.0
     answer_s: float = 10.0
-    """For a client to read a whole answer."""
+    """Seconds for a client to read a complete answer."""
     keep_alive_s: float = 75.0
-    """An idle connection is kept for so long: longer than any interval."""
+    """Seconds that an idle connection is kept, longer than any sample interval."""
     request_bytes: int = 16_384
-    """Of all that a client sends until its request is answered."""
+    """Bytes that a client may send before its request is answered."""
     line_bytes: int = 4096
-    """Of the request line, and of each header field."""
+    """Bytes of the request line, and of each header field."""
     requests_per_s: float = 50.0
-    """Of one peer address."""
+    """Requests per second of one peer address."""
     request_burst: float = 100.0
     connection_requests_per_s: float = 20.0
-    """Of one connection: below the peer's, so that one client leaves something to others of its address."""
+    """Requests per second of one connection: lower than the peer's, so that one client cannot use up the
+    rate of others at the same address."""
     connection_request_burst: float = 40.0
     look_s: float = 1.0
-    """How often connections are looked at for those that take too long."""
+    """Seconds between checks for connections that take too long."""
 
 
 def refusal(status: str, text: str) -> bytes:
-    """Give a whole HTTP answer, for where aiohttp has no part in it."""
+    """Return a complete HTTP answer, for refusals that bypass aiohttp."""
     body = f"{text}\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
     return f"{head}\r\nConnection: close\r\n\r\n{body}".encode()
@@ -54,7 +55,7 @@ _TOO_LARGE = refusal("431 Request Header Fields Too Large", "the request is too 
 
 
 class Connection(asyncio.Protocol):
-    """What is known of a connection; hands what passes on to `inner`, aiohttp's protocol."""
+    """One client's connection with its limits; forwards accepted data to `inner`, aiohttp's protocol."""
 
     def __init__(
         self,
@@ -64,13 +65,13 @@ class Connection(asyncio.Protocol):
         clock: Callable[[], float],
         gone: Callable[[Connection], None],
     ) -> None:
-        """Take part in a connection from `peer` that was accepted now; `gone` is called at its end."""
+        """Track a connection from `peer` accepted just now; `gone` is called when it closes."""
         self.inner = inner
         self.peer = peer
         self.opened_at = clock()
         self.idle_since = self.opened_at
         self.proven = False
-        """True after a request that had the right token (or where none is wanted)."""
+        """True after a request with the right token, or any request where none is demanded."""
         self.busy = False
         """True while a request is being answered."""
         self._limits = limits
@@ -79,9 +80,9 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._owed_since: float | None = self.opened_at
-        """Since when the client has owed us the rest of a request."""
+        """Time since which the rest of a request is outstanding; None while none is."""
         self._unread_since: float | None = None
-        """Since when the client has not read all that was sent."""
+        """Time since which sent data has been unread by the client; None while all is read."""
         self._bytes = 0
         self._refused = False
         self._bucket = Bucket(
@@ -89,30 +90,30 @@ class Connection(asyncio.Protocol):
         )
 
     def opened_by(self, task: asyncio.Task[None]) -> None:
-        """Remember the task that opens the connection: the TLS handshake can take a while."""
+        """Keep the task that opens the connection, so that `abort` can cancel a slow TLS handshake."""
         self._task = task
 
     @property
     def connected(self) -> bool:
-        """True once the connection is open, the TLS handshake included."""
+        """True once the connection is open, including the TLS handshake."""
         return self._transport is not None
 
     def begin(self) -> bool:
-        """Note that a whole request has come; tell whether this connection may ask so often."""
+        """Record that a complete request arrived; return False if this connection asks too often."""
         self.busy = True
         self._owed_since = None
         self._bytes = 0
         return self._bucket.take(self._clock())
 
     def end(self) -> None:
-        """Note that the answer is on its way; what came meanwhile begins another request."""
+        """Record that the answer was handed over; data that arrived meanwhile starts the next request."""
         self.busy = False
         self.idle_since = self._clock()
         if self._bytes:
             self._owed_since = self.idle_since
 
     def look(self, now: float) -> None:
-        """End the connection if the client takes too long with its request or with our answer."""
+        """Abort the connection if the client is too slow to send its request or to read the answer."""
         if self._transport is None:
             return  # the handshake has a time-out of its own
         unread = self._transport.get_write_buffer_size() > 0
@@ -123,20 +124,20 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Close the connection at once, discarding unsent data."""
         if self._transport is not None:
             self._transport.abort()
         elif self._task is not None:
             self._task.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open: both of us hear of it."""
+        """Record the open transport and pass it to `inner`."""
         self._transport = cast("asyncio.Transport", transport)
         self._owed_since = self._clock()
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what came, as long as it is not too much."""
+        """Forward received data to `inner`, or refuse a request over the size limit."""
         if self._refused:
             return
         self._bytes += len(data)
@@ -148,24 +149,24 @@ class Connection(asyncio.Protocol):
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """The client will send no more."""
+        """Forward the client's end of sending to `inner`."""
         return self.inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Closed, by whomever."""
+        """Report the closed connection to its owner and to `inner`."""
         self._gone(self)
         self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as we write."""
+        """Forward to `inner` that the client reads more slowly than we write."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Forward to `inner` that the client has caught up."""
         self.inner.resume_writing()
 
     def _refuse(self) -> None:
-        """Say that it is too much, unless an answer is being written, and end the connection soon."""
+        """Answer 431 and close soon; abort at once if another answer is being written."""
         self._refused = True
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -176,5 +177,5 @@ class Connection(asyncio.Protocol):
         transport.write(_TOO_LARGE)
         if transport.can_write_eof():
             transport.write_eof()
-        # Closing with data unread resets the connection, and the client would never see the answer.
+        # Closing with unread data would reset the connection, and the client would never see the answer.
         asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)

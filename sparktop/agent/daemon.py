@@ -1,4 +1,4 @@
-"""The agent as a program that listens, from its start to its end."""
+"""The agent as a listening program: preparation, run and shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What an agent serves with; the sockets are bound, so nothing of it can fail any more."""
+    """What an agent serves with; the sockets are already bound, so later steps cannot fail on them."""
 
     listeners: list[socket.socket]
     token: str | None
@@ -25,17 +25,17 @@ class Service:
 
     @property
     def urls(self) -> list[str]:
-        """Where it can be reached."""
+        """URLs under which the agent can be reached."""
         scheme = "http" if self.tls is None else "https"
-        return [f"{scheme}://{address(*one.getsockname()[:2])}" for one in self.listeners]
+        return [f"{scheme}://{address(*listener.getsockname()[:2])}" for listener in self.listeners]
 
     def about(self) -> str:
-        """One line: where, and who may ask."""
+        """Return a line for the user: the URLs and whether a token is needed."""
         who = "no token wanted" if self.token is None else "token wanted"
         return f"agent on {' and '.join(self.urls)}: {who}; Ctrl+C ends"
 
     def warning(self) -> str | None:
-        """What the user should know before others find out."""
+        """Return a warning about missing TLS or a missing token; None for loopback or TLS."""
         if is_local(self.listeners) or self.tls is not None:
             return None
         if self.token is None:
@@ -46,10 +46,11 @@ class Service:
 def prepare(
     listen: tuple[str, int], token: str | None, *, cert: str | None, key: str | None, insecure: bool
 ) -> Service:
-    """Bind the sockets and read the certificate.
+    """Bind the sockets and load the certificate.
 
     Raises:
-        UsageError: one of them cannot be used, or others would reach the agent without a token.
+        UsageError: a socket or a file cannot be used, or the agent would be reachable from outside without a
+            token.
     """
     tls = None
     if cert is not None and key is not None:
@@ -58,8 +59,8 @@ def prepare(
         raise UsageError("--tls-cert and --tls-key go together")
     listeners = bind(*listen)
     if token is None and not insecure and not is_local(listeners):
-        for one in listeners:
-            one.close()
+        for listener in listeners:
+            listener.close()
         raise UsageError(
             f"--listen {address(*listen)} is reachable from outside and wants a token: "
             f"--token-file FILE or {TOKEN_VARIABLE} ({HOW_TO_MAKE_ONE}), or --insecure to do without"
@@ -68,8 +69,11 @@ def prepare(
 
 
 async def serve(service: Service, *, ready: Callable[[], None]) -> int:
-    """Serve this machine until a signal comes; give the exit code. `ready` is called when it listens."""
-    # Late: the sockets are bound, and their errors told, before half a second of imports.
+    """Serve this machine until a signal comes; return the exit code.
+
+    `ready` is called once the agent listens.
+    """
+    # Imported late: sockets are bound and errors reported before half a second of imports.
     from sparktop.agent.sampler import Sampler
     from sparktop.agent.server import AgentServer
     from sparktop.agent.stopping import stopped_by_signals
@@ -80,7 +84,7 @@ async def serve(service: Service, *, ready: Callable[[], None]) -> int:
     with stopped_by_signals() as stop:
         server.start(service.listeners, tls=service.tls)
         ready()
-        # What was made until now stays: looking through it for garbage costs more than it finds.
+        # The start-up objects live until the end: excluding them makes garbage collection cheaper.
         gc.collect()
         gc.freeze()
         try:

@@ -1,8 +1,8 @@
-"""A node's reading as a page for Prometheus: text format 0.0.4, or OpenMetrics where that is asked for.
+"""Prometheus page of a node's reading: text format 0.0.4, or OpenMetrics on request.
 
-Names begin with `sparktop_node_` and carry base units (https://prometheus.io/docs/practices/naming/): bytes,
-seconds, celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has percent. What is
-not known has no series.
+Names begin with `sparktop_node_` and use base units (https://prometheus.io/docs/practices/naming/): bytes,
+seconds, celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has percent. Unknown
+values have no series.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Figure(Generic[Part]):
-    """One metric of each part of a kind."""
+    """A metric: its name, help text and how to read it from one part of the sample."""
 
     name: str
-    """Without the prefix, and without a counter's `_total`."""
+    """Without the prefix, and without the suffix `_total` of a counter."""
     text: str
     read: Callable[[Part], float | None]
     is_counter: bool = False
@@ -58,7 +58,7 @@ class _Figure(Generic[Part]):
 def page(
     identity: NodeIdentity | None, sample: NodeSample | None, *, accept: str | None, simulated: bool = False
 ) -> tuple[bytes, str]:
-    """Give the page and its content type, for an Accept header; without a sample only who the node is."""
+    """Return the page and its content type for an Accept header; without a sample only the identity."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Reading(identity, sample, simulated=simulated))
     encode, content_type = choose_encoder(_known_accept(accept))
@@ -66,9 +66,9 @@ def page(
 
 
 def _known_accept(accept: str | None) -> str:
-    """Give an Accept header with the formats that this page has, and none that it would only claim to have.
+    """Return an Accept header reduced to the formats that this page supports.
 
-    The encoders put the version that was asked for into their own Content-Type, whatever it is.
+    The encoders copy the requested version into their own Content-Type, even an unsupported one.
     """
     kept: list[str] = []
     for part in (accept or "")[:_ACCEPT_LIMIT].lower().split(","):
@@ -78,12 +78,12 @@ def _known_accept(accept: str | None) -> str:
             kept.append(f"{kind};version=1.0.0")
         elif kind == "text/plain" and versions in ([], ["0.0.4"]):
             kept.append(f"{kind};version=0.0.4")
-            break  # what stands behind it is liked less
+            break  # later entries are less preferred
     return ",".join(kept)
 
 
 class _Reading(Collector):
-    """One sample as metric families."""
+    """Prometheus collector for one sample."""
 
     def __init__(self, identity: NodeIdentity | None, sample: NodeSample | None, *, simulated: bool) -> None:
         self._identity = identity or NodeIdentity()
@@ -91,11 +91,11 @@ class _Reading(Collector):
         self._simulated = simulated
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand: registering would take the whole page once more."""
+        """Return no families: describing them at registration would build the page twice."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Give every family that has a series."""
+        """Yield every metric family that has at least one series."""
         yield _who(self._identity)
         yield from _families((_SIMULATED,), [({}, self._simulated)])
         sample = self._sample
@@ -115,7 +115,7 @@ class _Reading(Collector):
 
 
 def _who(identity: NodeIdentity) -> Metric:
-    told = {
+    labels = {
         "hostname": identity.hostname,
         "os": identity.os,
         "product": identity.product,
@@ -127,7 +127,7 @@ def _who(identity: NodeIdentity) -> Metric:
     family = InfoMetricFamily(
         PREFIX.removesuffix("_"), "What the machine is, and the sparktop that reads it."
     )
-    family.add_metric((), {name: clean(value, _LABEL_LIMIT) for name, value in told.items() if value})
+    family.add_metric((), {name: clean(value, _LABEL_LIMIT) for name, value in labels.items() if value})
     return family
 
 
@@ -135,8 +135,8 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
     parts = _named("gpu", gpus, lambda gpu: str(gpu.index))
     info = InfoMetricFamily(f"{PREFIX}gpu", "Which GPU an index is.")
     for labels, gpu in parts:
-        told = {"uuid": gpu.uuid, "name": gpu.name}
-        info.add_sample(f"{PREFIX}gpu_info", {**labels, **_known(told)}, 1)
+        identity = {"uuid": gpu.uuid, "name": gpu.name}
+        info.add_sample(f"{PREFIX}gpu_info", {**labels, **_known(identity)}, 1)
     if info.samples:
         yield info
     yield from _families(_GPU, parts)
@@ -171,9 +171,9 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
 
 
 def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
-    """Give bytes by program name: process ids would start a new series with each start of a server.
+    """Return bytes by program name; None if any process of that name has an unknown size.
 
-    None where one process of that name has no known size.
+    Process ids as labels would start a new series at each start of a server.
     """
     sizes: dict[str, float | None] = {}
     for process in gpu.processes or ():
@@ -188,8 +188,8 @@ def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
     parts = _named("device", network, lambda link: link.name)
     info = InfoMetricFamily(f"{PREFIX}network", "What kind of interface a device is.")
     for labels, link in parts:
-        told = {"kind": link.kind, "netdev": link.netdev}
-        info.add_sample(f"{PREFIX}network_info", {**labels, **_known(told)}, 1)
+        kinds = {"kind": link.kind, "netdev": link.netdev}
+        info.add_sample(f"{PREFIX}network_info", {**labels, **_known(kinds)}, 1)
     if info.samples:
         yield info
     yield from _families(_LINK, parts)
@@ -202,7 +202,7 @@ def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
 
 
 def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
-    """Give a family for each figure that at least one part knows."""
+    """Yield a family for each figure that has a finite value in at least one part."""
     for figure in figures:
         name = PREFIX + figure.name
         kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
@@ -219,7 +219,7 @@ def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Pa
 def _named(
     label: str, parts: Iterable[Part], name: Callable[[Part], str]
 ) -> list[tuple[dict[str, str], Part]]:
-    """Label parts by name; equal names are numbered: Prometheus refuses a page with one series twice."""
+    """Label parts by name; number repeated names, since Prometheus rejects a page with duplicate series."""
     taken: dict[str, None] = {}
     named: list[tuple[dict[str, str], Part]] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Lets clients in: counts connections before any TLS handshake, and makes room for who is known to be one."""
+"""Connection gate: counts connections before any TLS handshake, and prefers known viewers when full."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 _BREATH_S = 0.5
-"""After the system had no descriptor or no memory for another connection."""
+"""Seconds to wait after the system lacked a descriptor or memory for another connection."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _FULL = refusal("503 Service Unavailable", "too many connections")
 
 
 class Gate:
-    """Accepts connections on listening sockets and keeps them within limits."""
+    """Accepts connections on listening sockets and keeps their number within limits."""
 
     def __init__(
         self,
@@ -32,28 +32,28 @@ class Gate:
         tls: ssl.SSLContext | None = None,
         clock: Callable[[], float],
     ) -> None:
-        """Have each connection served by a protocol of `make_inner`."""
+        """Serve each connection with a protocol of `make_inner`; `clock` returns seconds."""
         self._make_inner = make_inner
         self._limits = limits
         self._tls = tls
         self._clock = clock
         self._connections: dict[object, Connection] = {}
-        """By aiohttp's protocol; the one that was accepted first comes first."""
+        """Keyed by aiohttp's protocol, in the order of acceptance."""
         self._opening: set[asyncio.Task[None]] = set()
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Count the connections."""
+        """Return the number of connections."""
         return len(self._connections)
 
     def connection_of(self, inner: object) -> Connection | None:
-        """Give the connection that one of aiohttp's protocols serves; None when it has gone."""
+        """Return the connection of one of aiohttp's protocols; None once it has closed."""
         return self._connections.get(inner)
 
     def open(self, listeners: Sequence[socket.socket]) -> None:
-        """Accept from bound sockets; they are closed with the gate."""
+        """Accept from bound sockets, which are closed with the gate."""
         loop = asyncio.get_running_loop()
         for listener in listeners:
             listener.setblocking(False)  # noqa: FBT003 - the parameter has no name
@@ -62,7 +62,7 @@ class Gate:
             self._accepting.append(loop.create_task(self._accept(listener)))
 
     async def close(self) -> None:
-        """Stop listening; the connections are left to those that serve them."""
+        """Stop listening, and cancel handshakes; open connections are left to their protocols."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -75,12 +75,12 @@ class Gate:
         await asyncio.gather(*self._opening, return_exceptions=True)
 
     def abort(self) -> None:
-        """End every connection that is left."""
+        """Abort all remaining connections."""
         for connection in list(self._connections.values()):
             connection.abort()
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Accept one connection in each turn of the event loop: a flood leaves turns to those inside."""
+        """Accept one connection per turn of the event loop, so that a flood cannot starve open ones."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -94,7 +94,7 @@ class Gate:
             await asyncio.sleep(0)
 
     def _admit(self, client: socket.socket, peer: str) -> None:
-        """Let a client in, or send it away when all places are taken by those that are being served."""
+        """Admit a client, or refuse it with 503 when all places are taken by requests in progress."""
         if len(self._connections) >= self._limits.connections and not self._make_room():
             with contextlib.suppress(OSError), client:
                 if self._tls is None:
@@ -111,8 +111,8 @@ class Gate:
             self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._look)
 
     async def _connect(self, connection: Connection, client: socket.socket) -> None:
-        """Open the connection: TLS first, where there is any."""
-        # What goes wrong in a handshake is the client's business.
+        """Open the connection, with the TLS handshake if there is one."""
+        # A failed handshake is the client's problem, not an error of ours.
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
@@ -122,7 +122,7 @@ class Gate:
             )
 
     def _opened(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
-        """Clean up after a connection that never opened."""
+        """Log an unexpected error, and clean up a connection that never opened."""
         self._opening.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a connection could not be opened", exc_info=error)
@@ -131,17 +131,17 @@ class Gate:
             self._forget(connection)
 
     def _make_room(self) -> bool:
-        """End the connection that is worth least; False when each is being served.
+        """Close the least valuable connection; return False if all are being served.
 
-        First goes the oldest that has not shown to be a viewer's, then the viewer's that has been idle for
-        longest: who holds places without asking loses them, who asks keeps its own.
+        The oldest connection without an authenticated request goes first, then the viewer's that has been
+        idle longest. Clients that hold places without requests lose them; active clients keep theirs.
         """
-        waiting = [one for one in self._connections.values() if not one.busy]
-        strangers = [one for one in waiting if not one.proven]
+        waiting = [connection for connection in self._connections.values() if not connection.busy]
+        strangers = [connection for connection in waiting if not connection.proven]
         if not waiting:
             return False
-        # Strangers are in the order in which they came.
-        least = strangers[0] if strangers else min(waiting, key=lambda one: one.idle_since)
+        # `strangers` is in the order of acceptance.
+        least = strangers[0] if strangers else min(waiting, key=lambda connection: connection.idle_since)
         self._forget(least)
         least.abort()
         return True
@@ -150,7 +150,7 @@ class Gate:
         self._connections.pop(connection.inner, None)
 
     def _look(self) -> None:
-        """Look at every connection, and again in a while as long as there are any."""
+        """Check every connection, and schedule the next check while any is left."""
         self._timer = None
         now = self._clock()
         for connection in list(self._connections.values()):

@@ -1,4 +1,4 @@
-"""Lines in from one descriptor and out to another, without blocking the event loop."""
+"""Line input and output on descriptors, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import os
 
 _READ_BYTES = 1 << 16
 LONGEST_LINE = 4096
-"""Bytes of a request; nobody needs a tenth of it."""
+"""Most bytes of a request; a usual one has less than a tenth."""
 
 
 class Lines:
-    """Reads lines of a descriptor, no further ahead than one read."""
+    """Reads lines from a descriptor, at most one read ahead."""
 
     def __init__(self, descriptor: int) -> None:
-        """Read `descriptor`, which stays open."""
+        """Read from `descriptor`, which stays open."""
         self._descriptor = descriptor
         self._buffer = b""
         self._ended = False
 
     async def next(self) -> bytes | None:
-        """Give the next line without its end, None after the last; one that is too long is cut."""
+        """Return the next line without its line end; None at the end.
+
+        A line over `LONGEST_LINE` is cut to one byte more than that, by which the caller recognises it.
+        """
         too_long = b""
         while True:
             line, newline, rest = self._buffer.partition(b"\n")
@@ -34,7 +37,7 @@ class Lines:
             self._buffer += data
 
     async def _read(self) -> bytes:
-        """Give what is there, waiting for some; nothing at the end."""
+        """Return available bytes, waiting for some; b"" at the end."""
         await _ready(self._descriptor, reading=True)
         try:
             return os.read(self._descriptor, _READ_BYTES)
@@ -43,19 +46,19 @@ class Lines:
 
 
 class Output:
-    """Writes lines to a descriptor that its reader may leave full."""
+    """Writes lines to a descriptor whose buffer may be full."""
 
     def __init__(self, descriptor: int) -> None:
-        """Write to `descriptor`, which stays open."""
+        """Write to `descriptor`, which stays open but is set to non-blocking."""
         self._descriptor = descriptor
         self._was_blocking = os.get_blocking(descriptor)
         os.set_blocking(descriptor, False)
 
     async def write(self, line: bytes) -> None:
-        """Write a line and its end.
+        """Write a line and its line end.
 
         Raises:
-            OSError: nobody reads any more.
+            OSError: the reading end is closed.
         """
         left = memoryview(line + b"\n")
         while left:
@@ -65,12 +68,12 @@ class Output:
                 await _ready(self._descriptor, reading=False)
 
     def close(self) -> None:
-        """Leave the descriptor as it was: it may be the terminal of others."""
+        """Restore the descriptor's blocking mode, since other programs may share the terminal."""
         os.set_blocking(self._descriptor, self._was_blocking)
 
 
 async def _ready(descriptor: int, *, reading: bool) -> None:
-    """Wait until a descriptor can be read from or written to; a file always can."""
+    """Wait until a descriptor is readable or writable; return at once for a regular file."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
@@ -81,7 +84,7 @@ async def _ready(descriptor: int, *, reading: bool) -> None:
     add, remove = (loop.add_reader, loop.remove_reader) if reading else (loop.add_writer, loop.remove_writer)
     try:
         add(descriptor, set_ready)
-    except PermissionError:  # epoll takes no files
+    except PermissionError:  # epoll refuses regular files, which never block
         return
     try:
         await ready

@@ -1,4 +1,4 @@
-"""Samples of one machine for whoever asks: taken while somebody does, and kept for a minute."""
+"""Sampling of one machine on demand: samples are taken while requests come, and kept for a minute."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from sparktop.model.text import clean
 _log = logging.getLogger(__name__)
 
 KEPT_S = 60.0
-"""How far back samples are given."""
+"""Age in seconds up to which samples are kept."""
 REST_S = 60.0
-"""Samples are taken for this long after somebody asked."""
+"""Seconds after the last request during which samples are still taken."""
 DEFAULT_INTERVAL_S = 1.0
 DEADLINE_S = 1.5
-"""For one sample: a viewer that asks each second or two hears in time that the machine hangs."""
+"""Seconds for one sample: short enough for a viewer with an interval of 1 or 2 s to notice a hang."""
 _TABLE_S = 10.0
-"""The process table is read for this long after somebody asked for it."""
+"""Seconds after the last request for the process table during which it is still read."""
 _OLD_SHARE = 0.8
-"""A newest sample older than this share of the interval is followed by one at once: an asker with the same
-interval as ours finds something new each time, however the two fall, and n askers cost no more than 1.25
-samples an interval."""
+"""Share of the interval after which the newest sample is too old for a request, and another is taken at
+once: a requester with the same interval then always finds a new sample, whatever its phase, and any number
+of requesters cause at most 1.25 samples per interval."""
 _STEP_S = 0.25
-"""Wished intervals are counted in these steps, so that no asker can make the list of them long."""
+"""Requested intervals are rounded to multiples of this many seconds, which bounds their number."""
 _WISH_INTERVALS, _WISH_S = 3.0, 5.0
-"""A wished interval holds for so many of itself, and for so long at least."""
+"""A requested interval expires after this many of itself, but not before this many seconds."""
 
 
 class Timer(Protocol):
-    """What `call_later` gives."""
+    """A scheduled call, as returned by `call_later`."""
 
     def cancel(self) -> None:
-        """Take the call back."""
+        """Cancel the scheduled call."""
         ...
 
 
@@ -48,38 +48,41 @@ Later = Callable[[float, Callable[[], None]], Timer]
 
 
 class NodeReader(Protocol):
-    """A machine that can be read; `LocalSource` is one."""
+    """A readable machine; implemented by `LocalSource`."""
 
     show_processes: bool
-    """Whether a sample holds the process table."""
+    """Whether samples include the process table."""
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Who the machine is; None before the first sample."""
+        """Identity of the machine; None before the first sample."""
         ...
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Take one sample within `deadline_s`."""
+        """Return one sample within `deadline_s` seconds, or a `Failure`."""
         ...
 
     async def close(self) -> None:
-        """Give back what it holds; no poll follows."""
+        """Release resources; no poll may follow."""
         ...
 
 
 class Sampler:
-    """Reads a machine at the smallest interval that its askers want, and rests when nobody asks."""
+    """Reads a machine at the smallest requested interval, and stops while no requests come."""
 
     def __init__(
         self, reader: NodeReader, *, clock: Callable[[], float] = time.monotonic, later: Later | None = None
     ) -> None:
-        """Read with `reader`, whose samples carry `clock`; `later` is the event loop's call_later if None."""
+        """Read with `reader`, whose samples are stamped by `clock`.
+
+        `later` schedules calls; None means the event loop's `call_later`.
+        """
         self._reader = reader
         self._clock = clock
         self._later = later
         self._samples: deque[NodeSample] = deque()
         self._wishes: dict[float, float] = {}
-        """When each interval was wished for last."""
+        """Time of the last request for each interval, by the interval in seconds."""
         self._asked_at: float | None = None
         self._table_asked_at: float | None = None
         self._tried_at = clock()
@@ -89,30 +92,32 @@ class Sampler:
 
     @property
     def identity(self) -> NodeIdentity:
-        """Who the machine is; all unknown before the first sample."""
+        """Identity of the machine; all fields unknown before the first sample."""
         return self._reader.identity or NodeIdentity()
 
     @property
     def interval_s(self) -> float:
-        """How often samples are taken: the smallest interval that was wished for of late."""
+        """Seconds between samples: the smallest interval among unexpired requests."""
         now = self._clock()
-        recent = [one for one, at in self._wishes.items() if now - at <= max(_WISH_S, _WISH_INTERVALS * one)]
+        recent = [
+            each for each, at in self._wishes.items() if now - at <= max(_WISH_S, _WISH_INTERVALS * each)
+        ]
         return min(recent, default=DEFAULT_INTERVAL_S)
 
     @property
     def resting(self) -> bool:
-        """True when no further sample will be taken before somebody asks."""
+        """True if no further sample will be taken before the next request."""
         return self._timer is None and self._taking is None
 
     def now(self) -> float:
-        """The clock that the samples carry."""
+        """Return the current time of the clock that stamps the samples."""
         return self._clock()
 
     async def ask(self, ask: Ask, *, fresh_s: float | None = None) -> tuple[NodeSample, ...] | Failure:
-        """Give what is newer than the asker's newest, oldest first, or the newest; a `Failure` if neither is.
+        """Return the samples newer than `ask.since`, oldest first, or only the newest; else a `Failure`.
 
-        A sample is taken at once when the newest is older than `fresh_s` or most of the interval, or lacks
-        the process table. Only the newest one carries that table, and only where it was asked for.
+        A new sample is taken at once when the newest is older than `fresh_s` or than most of the interval, or
+        lacks the requested process table. Only the last sample carries that table, and only on request.
         """
         now = self._clock()
         missing = self._note(ask, now)
@@ -121,19 +126,19 @@ class Sampler:
         old = not self._samples or now - self._samples[-1].at >= limit_s
         failure = await self._take() if old or missing else None
         if self._taking is None:
-            self._arm()  # the interval may have become another one
+            self._arm()  # the interval may have changed
         found = self._newer_than(ask.since, self._clock())
         if failure is not None and (ask.since is None or not found):
             return failure
         return tuple(
-            one
-            if one.processes is None or (ask.processes and one is found[-1])
-            else replace(one, processes=None)
-            for one in found
+            sample
+            if sample.processes is None or (ask.processes and sample is found[-1])
+            else replace(sample, processes=None)
+            for sample in found
         )
 
     async def close(self) -> None:
-        """Take no more samples and close the reader."""
+        """Stop sampling and close the reader."""
         self._closed = True
         self._disarm()
         if self._taking is not None:
@@ -142,7 +147,7 @@ class Sampler:
         await self._reader.close()
 
     def _note(self, ask: Ask, now: float) -> bool:
-        """Remember what is wanted; tell whether a process table is that was not before."""
+        """Record what a request wants; return True if the process table is wanted and was not before."""
         self._asked_at = now
         wished_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s
         self._wishes[max(1, round(wished_s / _STEP_S)) * _STEP_S] = now
@@ -156,37 +161,40 @@ class Sampler:
         return self._table_asked_at is not None and now - self._table_asked_at <= limit_s
 
     def _newer_than(self, since: float | None, now: float) -> list[NodeSample]:
-        """Give the samples after `since`, or the newest alone where that is no time of this machine's."""
+        """Return the samples after `since`.
+
+        Only the newest if `since` is None or ahead of this machine's clock.
+        """
         self._forget(now)
-        if since is None or since > now:  # the asker's newest is of before a restart of the machine
+        if since is None or since > now:  # the requester's newest sample is from before a reboot
             return list(self._samples)[-1:]
-        return [one for one in self._samples if one.at > since]
+        return [sample for sample in self._samples if sample.at > since]
 
     def _forget(self, now: float) -> None:
         while self._samples and now - self._samples[0].at > KEPT_S:
             self._samples.popleft()
 
     async def _take(self) -> Failure | None:
-        """Take a sample, or wait for the one that is being taken; why there is none."""
+        """Wait for a new sample, starting one unless one is under way; return the `Failure` if it failed."""
         if self._taking is None:
             self._start()
         taking = self._taking
-        # Shielded: an asker that leaves must not take the sample from the others.
+        # Shielded: a requester that disconnects must not cancel the sample for the others.
         return None if taking is None else await asyncio.shield(taking)
 
     def _start(self) -> None:
-        """Begin to take a sample."""
+        """Start to take a sample, unless closed."""
         self._disarm()
         if not self._closed:
             self._taking = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> Failure | None:
-        """Take a sample and arrange for the next one."""
+        """Read and store a sample and schedule the next; return the `Failure` if it failed."""
         self._tried_at = now = self._clock()
         self._reader.show_processes = self._wants_table(now)
         try:
             reading = await self._reader.poll(DEADLINE_S)
-        except Exception as error:  # noqa: BLE001 - the one place that catches it, for every sample
+        except Exception as error:  # noqa: BLE001 - the one place that catches errors of every sample
             _log.exception("reading this machine failed")
             message = (
                 f"an error in sparktop while the machine was read: {type(error).__name__}: {clean(error)}"
@@ -202,7 +210,7 @@ class Sampler:
         return None
 
     def _arm(self) -> None:
-        """Set the timer for the next sample."""
+        """Schedule the next sample one interval after the last attempt."""
         self._disarm()
         if not self._closed:
             later = self._later or asyncio.get_running_loop().call_later
@@ -210,7 +218,7 @@ class Sampler:
             self._timer = later(max(0.0, due - self._clock()), self._fire)
 
     def _fire(self) -> None:
-        """Take the sample that is due, or begin to rest where nobody asked for a while."""
+        """Start the due sample, or stop sampling if the last request is older than `REST_S`."""
         self._timer = None
         if self._asked_at is None or self._clock() - self._asked_at > REST_S:
             self._wishes.clear()

@@ -1,8 +1,8 @@
-"""The agent's HTTP side: what it answers, to whom, and how its start and end go.
+"""HTTP server of the agent: routes, authentication and refusals.
 
 GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.wire`
 GET /metrics                                    the newest sample for Prometheus
-GET /healthz                                    that an agent answers here, without a token
+GET /healthz                                    liveness, without a token
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from sparktop.wire import encode, make_reply
 _log = logging.getLogger(__name__)
 
 _CLOSING_S = 0.5
-"""Answers under way have so long to be written."""
+"""Seconds that answers under way have to be written at shutdown."""
 _LINGER_S = 1.0
-"""A body that nobody wants is read away for so long, so that the client can read why."""
+"""Seconds that an unwanted request body is read and discarded, so that the client can read the refusal."""
 _SCRAPE_INTERVAL_S = 5.0
-"""Between samples while only Prometheus asks; its rates are then over as long."""
+"""Seconds between samples while only Prometheus asks; its rates then cover the same span."""
 _SCRAPE_FRESH_S = 1.0
-"""A page is never older than this."""
+"""Largest age of a page's sample in seconds."""
 _HEADERS = {
-    "Server": "sparktop",  # versions of libraries are nobody's business
+    "Server": "sparktop",  # do not reveal the versions of libraries
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
 }
 
 
 class AgentServer:
-    """Answers for one machine."""
+    """Serves one machine's samples over HTTP."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class AgentServer:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Answer with what `sampler` gives, to those that have `token` where there is one."""
+        """Serve the samples of `sampler`, to requests with `token` where that is set."""
         self._sampler = sampler
         self._guard = Guard(token)
         self._simulated = simulated
@@ -67,12 +67,12 @@ class AgentServer:
 
     @property
     def connections(self) -> int:
-        """Count the connections that are open."""
+        """Number of open connections."""
         return 0 if self._gate is None else len(self._gate)
 
     def start(self, listeners: Sequence[socket.socket], *, tls: ssl.SSLContext | None = None) -> None:
-        """Serve on bound sockets, which are closed with the server; needs a running event loop."""
-        # What a hostile client can bring about there is no error of ours, and would fill a log.
+        """Serve on bound sockets, which are closed with the server; requires a running event loop."""
+        # aiohttp logs errors that any hostile client can cause; they would fill the log.
         silent = logging.getLogger("sparktop.agent.clients")
         silent.setLevel(logging.CRITICAL + 1)
         self._server = web.Server(
@@ -88,7 +88,7 @@ class AgentServer:
         self._gate.open(listeners)
 
     async def close(self) -> None:
-        """Stop listening, let answers under way end, and close the sampler."""
+        """Stop listening, let answers under way finish, and close the sampler."""
         if self._gate is not None and self._server is not None:
             await self._gate.close()
             self._server.pre_shutdown()
@@ -97,14 +97,14 @@ class AgentServer:
         await self._sampler.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; nothing that goes wrong in it ends more than its connection."""
+        """Answer one request; an error in it ends its own connection at most."""
         connection = self._gate.connection_of(request.protocol) if self._gate is not None else None
-        if connection is None:  # it was ended while the request came in
+        if connection is None:  # the connection was closed while the request came in
             return _text(503, "closing", close=True)
         in_time = connection.begin()
         try:
             return await self._answer(request, connection, in_time=in_time)
-        except Exception:  # noqa: BLE001 - the one place that catches it, for every request
+        except Exception:  # noqa: BLE001 - the one place that catches errors of every request
             _log.exception("a request could not be answered")
             return _text(500, "an error in sparktop; its log has more", close=True)
         finally:
@@ -114,7 +114,7 @@ class AgentServer:
         self, request: web.BaseRequest, connection: Connection, *, in_time: bool
     ) -> web.StreamResponse:
         admitted = self._guard.admits(request.headers.get("Authorization"))
-        # Those without the token have a budget of their own: guessing it locks nobody out.
+        # Clients without the token have a budget of their own, so that guessing it locks out no viewer.
         in_time = self._rates.take((connection.peer, admitted)) and in_time
         path = request.rel_url.raw_path
         if (refused := _refused(request, in_time=in_time)) is not None:
@@ -160,7 +160,7 @@ class AgentServer:
 
 
 def _refused(request: web.BaseRequest, *, in_time: bool) -> web.Response | None:
-    """Give the answer to a request that nobody may make; None to all others."""
+    """Return the refusal of a request for its rate, method or body; None for an acceptable request."""
     if not in_time:
         return _text(429, "too many requests", close=True, headers={"Retry-After": "1"})
     if request.method not in {"GET", "HEAD"}:
@@ -177,7 +177,7 @@ def _json(body: bytes) -> web.Response:
 def _text(
     status: int, line: str, *, close: bool = False, headers: dict[str, str] | None = None
 ) -> web.Response:
-    """Give one line of text; with `close` the connection ends after it."""
+    """Return a one-line text answer; with `close`, the connection ends after it."""
     kind = {"Content-Type": "text/plain; charset=utf-8"}
     body = f"{line}\n".encode()
     response = web.Response(body=body, status=status, headers={**_HEADERS, **kind, **(headers or {})})

@@ -1,9 +1,9 @@
-"""The agent at the other end of an ssh connection: a line of JSON in, a line of JSON out.
+"""The agent at the remote end of an ssh connection: JSON lines in, JSON lines out.
 
-First it says hello: an answer without samples. Then each line on standard input is a request,
-`{"since": 5120.0, "processes": false, "interval_s": 1.0}`, and is answered by one line: a `Reply` of
-`sparktop.wire`, or its refusal. It ends with its input, with its reader, with a signal, or when nothing was
-asked for a while: nothing of it outlives the connection.
+It starts with a greeting, a reply without samples. Each input line is a request, `{"since": 5120.0,
+"processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.wire` or an error.
+The program ends at the end of input, when output is closed, on a signal, or after a while without a request,
+so that nothing of it outlives the connection.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sparktop.model.node import NodeSample
 from sparktop.wire import encode, encode_error, make_reply
 
 IDLE_S = 180.0
-"""It ends after so long without a request, or with an answer that nobody reads."""
+"""Seconds without a request, or with an unread answer, after which the program ends."""
 
 
 async def serve(sampler: Sampler, source: int, sink: int, *, idle_s: float = IDLE_S) -> int:
-    """Answer the lines of the descriptor `source` on `sink` until there is a reason to end; the exit code."""
+    """Answer requests from the descriptor `source` on `sink` until the end; return the exit code."""
     with stopped_by_signals() as stop:
         talk = asyncio.get_running_loop().create_task(_talk(sampler, source, sink, idle_s))
         try:
@@ -36,12 +36,12 @@ async def serve(sampler: Sampler, source: int, sink: int, *, idle_s: float = IDL
             await asyncio.wait({talk})
             await sampler.close()
         if not talk.cancelled():
-            talk.result()  # an error of ours is raised here
+            talk.result()  # re-raise a programming error
         return code
 
 
 async def _talk(sampler: Sampler, source: int, sink: int, idle_s: float) -> None:
-    """Say hello and answer one line after the other."""
+    """Write the greeting, then answer requests until the input ends or times out."""
     lines, output = Lines(source), Output(sink)
     try:
         async with asyncio.timeout(idle_s):
@@ -56,7 +56,7 @@ async def _talk(sampler: Sampler, source: int, sink: int, idle_s: float) -> None
                 async with asyncio.timeout(idle_s):
                     await output.write(answer)
     except (OSError, TimeoutError):
-        return  # nobody reads any more, or nobody asks
+        return  # the reader is gone, or no requests come
     finally:
         output.close()
 

@@ -1,4 +1,4 @@
-"""How signals end the agent: with its sockets closed, in time, and not with a traceback."""
+"""Shutdown by signals: the agent closes its sockets and exits without a traceback."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from sparktop.ending import hear
 
 EXIT_CODES = {signal.SIGTERM: 0, signal.SIGHUP: 0, signal.SIGINT: 130}
-"""The exit code after each signal."""
+"""Exit code by signal."""
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[asyncio.Future[int]]:
-    """Return a future that the first signal sets to the exit code; needs a running event loop."""
+    """Yield a future that the first signal sets to the exit code; requires a running event loop."""
     stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def end(number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""A systemd unit for the agent: it may read this machine and answer, and nothing else."""
+"""systemd unit of the agent, which may read this machine and answer requests, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 USUAL_TOKEN_FILE = "/etc/sparktop/token"  # noqa: S105 - a place, not a token
-"""Where the unit takes the token from when none is named and one is wanted."""
+"""Token file of the unit when none is named and a token is needed."""
 _HOMES = (Path("/home"), Path("/root"))
 
 _HARDENING = """\
@@ -56,10 +56,10 @@ OOMScoreAdjust=500"""
 
 @dataclass(frozen=True, slots=True)
 class UnitFlags:
-    """What the unit's agent is started with."""
+    """Command-line options of the unit's agent."""
 
     program: Path
-    """The sparktop to run, an absolute path."""
+    """Absolute path of the sparktop to run."""
     listen: str | None = None
     token_file: str | None = None
     tls_cert: str | None = None
@@ -68,7 +68,10 @@ class UnitFlags:
 
 
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:
-    """Write the unit; `wants_token`: the address can be reached from outside and --insecure was not given."""
+    """Return the unit's text.
+
+    `wants_token`: the address can be reached from outside and --insecure was not given.
+    """
     return "\n".join((*_lines(flags, wants_token=wants_token), ""))
 
 
@@ -94,7 +97,7 @@ def _lines(flags: UnitFlags, *, wants_token: bool) -> Iterator[str]:
 
 
 def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
-    """Give the credentials to load, and the command line: the agent itself may read none of these files."""
+    """Return the LoadCredential lines and the command line, which reads the files as credentials."""
     credentials: list[str] = []
     words = [_quoted(str(flags.program)), "agent"]
     if flags.listen is not None:
@@ -115,7 +118,7 @@ def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
 
 
 def _user(program: Path) -> Iterator[str]:
-    """Say as whom it runs: a user of its own, or the one in whose home the program lies."""
+    """Yield the user settings: a dynamic user, or the owner of the home directory that holds the program."""
     if not any(program.is_relative_to(home) for home in _HOMES):
         yield "# A user that exists only while it runs."
         yield from ("DynamicUser=yes", "ProtectHome=yes")
@@ -130,7 +133,7 @@ def _user(program: Path) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """Write a word of a command line as systemd reads it."""
+    """Quote a word of a command line for systemd."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return (
         f'"{escaped}"' if escaped != word or any(char.isspace() or char in "'\";" for char in word) else word
