@@ -1,4 +1,4 @@
-"""A group's balance on the screen: the picture with its verdict, and why that is said."""
+"""A group's balance on the full screen: the picture with its verdict, and the evidence behind the verdict."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ from sparktop.panels.rows import Row, fit_row, merged
 
 _PAIR = 2
 _LEAST_PICTURE = 8
-"""Rows of the picture with its time axis, at least: with less room the screen scrolls."""
+"""Least height in rows of the picture with its time axis; with less room the screen scrolls."""
 _WORDS_SHARE = 0.3
-"""Of the screen for verdict and reasons; more reasons than that are counted and stand with the evidence."""
+"""Share of the screen's height for verdict and reasons; reasons beyond it are counted, and shown in full with
+the evidence."""
 _PLOT = 10
-"""Rows of a plot with its axis."""
+"""Height in rows of a plot with its axis."""
 _WIDE = 150
-"""Width from which on plots and questions stand beside each other."""
+"""Width in cells from which on plots and questions stand side by side."""
 _PLOT_WIDTH, _PLOTS_WIDTH = 36, 64
-"""Cells of one of two plots beside each other, at least; of both under each other beside the questions."""
+"""Least width in cells of each of two plots side by side; `_PLOTS_WIDTH` is that of plots beside the
+questions."""
 
 
 def balance_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", coarse: int = 1
 ) -> list[Row]:
-    """Draw one group on the whole board: `height` rows of `width` cells, or more, which scroll.
+    """Draw one group on the full board: `height` rows of `width` cells, or more, which scroll.
 
-    `place` says which of several groups it is.
+    `place` names its position among several groups ("group 2 of 3"), "" for a single one.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
@@ -50,11 +52,11 @@ def balance_screen(
 def evidence_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
 ) -> list[Row]:
-    """Draw what the word rests on: verdict, plots, and each question with its figures."""
+    """Draw the evidence for the verdict: verdict, plots, and each question with its figures."""
     inner = width - 4
     words = _words(balance, snapshot, inner, height)
     first, *rest = questions(balance)
-    # What decided stands before what did not.
+    # Questions answered with yes decided the verdict: they stand before the others.
     asked = [first, *sorted(rest, key=lambda question: question.answer is not True)]
     if width >= _WIDE:
         beside = inner - _PLOTS_WIDTH - 2
@@ -93,7 +95,7 @@ def _in_frame(
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
-    """Give verdict and reasons in at most `most` rows."""
+    """Return verdict and reasons in at most `most` rows."""
     rows = flowed(verdict_pieces(balance, snapshot.routers), width)
     rows += reason_rows(balance, width)
     if len(rows) > most:
@@ -119,7 +121,7 @@ def _picture(balance: Balance, snapshot: Snapshot, width: int, height: int, coar
 
 
 def _side_by_side(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
-    """Put rows beside each other, the left ones `width` cells wide."""
+    """Join rows side by side, the left ones `width` cells wide."""
     tall = max(len(left), len(right))
     return [
         [

@@ -1,4 +1,4 @@
-"""A group's balance on the overview: the word with its figures, beside it the swing and what it costs."""
+"""A group's balance as a band on the overview: verdict and figures, beside them the swing and its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparktop.panels.rows import Row, Run, fit_row
 
 _PAIR = 2
 _STRIP, _STRIP_FROM = 26, 76
-"""Cells of the swing in a band of one row, and the width of a band from which on it has one."""
+"""Width in cells of the swing in a band of one row, and the band's width from which on it is drawn."""
 
 
 def balance_band(
@@ -36,7 +36,7 @@ def balance_band(
     coarse: int = 1,
     selected: bool = False,
 ) -> list[Row]:
-    """Draw one group as `height` rows of `width` cells; its graphs hold the whole window that is judged."""
+    """Draw one group as `height` rows of `width` cells; its graphs span the complete judged window."""
     inside, each = height - 2, graph_width(width)
     lines = group_lines(balance, snapshot.backends)
     if inside > 1 and each and len(lines) >= _PAIR:
@@ -68,7 +68,7 @@ def balance_band(
 
 
 def group_title(balance: Balance) -> Row:
-    """Give what the group is called, and who is in it where they are two."""
+    """Return the group's name, and its backends' names if there are two, else their number."""
     count = len(balance.backends)
     names = " ⇄ ".join(balance.backends) if count == _PAIR else f"{count} backends"
     if balance.lanes_of is not None:
@@ -78,7 +78,7 @@ def group_title(balance: Balance) -> Row:
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Give as many figures as there is room for, then reasons."""
+    """Return as many of the verdict's figures as fit into `height` rows, then reasons."""
     pieces = verdict_pieces(balance, snapshot.routers, short=height == 1)
     rows = flowed(pieces, width)
     if len(rows) < height:
@@ -89,7 +89,7 @@ def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> lis
 def _graphs(
     balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, axis: TimeAxis
 ) -> list[Row]:
-    """Give the group's tokens and the swing side by side, each under its caption."""
+    """Return the group's token rate and the swing side by side, each under its caption."""
     shown = group_slots(balance, lines, axis, width)
     left = [
         caption(
@@ -106,7 +106,7 @@ def _graphs(
 
 
 def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coarse: int) -> Row:
-    """Give the swing in one row: dots in its upper half while the first has more, else in its lower one."""
+    """Return the swing as one row: dots in the upper half where the first backend leads, else below."""
     axis = balance_axis(balance, lines, snapshot, _STRIP, coarse)
     one, other = (load_slots(*line_slots(line, axis, _STRIP)[:2]) for line in lines)
     ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]
@@ -116,7 +116,7 @@ def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coar
 
 
 def _ahead(a: float | None, b: float | None) -> float | None:
-    """Give how much more the first has than the second, -1 to 1; None where nobody knows, or has any."""
+    """Return the first load's lead as a share of both, -1 to 1; None if one is unknown or both are 0."""
     return None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
 
 
@@ -127,7 +127,7 @@ def _even(shown: GroupSlots) -> Row:
 
 
 def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw one against the other; between them, where an odd row is left, who leads."""
+    """Draw one backend's load against the other's; if a row is left, it shows between them who leads."""
     up, down = zip(shown.running, shown.waiting, strict=True)
     half = (height - 1) // 2
     above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)

@@ -1,4 +1,4 @@
-"""A figure of a group with its limit, and the question that several of them answer."""
+"""A figure of a group with its limit, and the question that several such figures answer."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from sparktop.panels.figures import figure, label
 from sparktop.panels.rows import Row, fit_row, row_width
 
 _NAME, _VALUE, _LIMIT = 17, 8, 9
-"""Cells of a row before its sentence, after the mark."""
+"""Widths in cells of a figure's name, value and limit, which stand before its sentence."""
 _BESIDE = 30
-"""Cells that a sentence needs to stand beside its figure; else it stands below."""
+"""Least width in cells of a sentence beside its figure; with less it stands below."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One figure: does it keep its limit?"""
+    """One figure, and whether it meets its limit."""
 
     name: str
     value: str
     limit: str
-    """"" where there is none."""
+    """"" for a figure without a limit."""
     holds: bool | None
-    """None where it only informs or is not known."""
+    """None for a figure that is only informative or not known."""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a group, and what all of its figures answer."""
+    """A question about a group, with the answer and the figures that it follows from."""
 
     title: str
     answer: bool | None
-    """None: cannot be told."""
+    """None while it cannot be answered."""
     checks: tuple[Check, ...]
 
     def rows(self, width: int) -> list[Row]:
-        """Give the question with its answer, then a row or more for each figure."""
+        """Return the question with its answer, then one or more rows for each figure."""
         word, role = {
             True: ("yes", "title"),
             False: ("no", "muted"),
@@ -77,27 +77,27 @@ def _check_rows(check: Check, width: int) -> list[Row]:
 
 
 def all_hold(checks: Sequence[Check]) -> bool:
-    """Say whether every figure that has a limit keeps it."""
+    """Return whether every figure that has a limit meets it; an unknown one does not."""
     return all(check.holds for check in checks if check.limit)
 
 
 def chance_text(chance: float | None) -> str:
-    """Write a probability."""
+    """Format a probability; "–" if unknown."""
     if chance is None:
         return UNKNOWN
     return "<0.001" if chance < 0.001 else f"{chance:.2g}"
 
 
 def at_least(value: float | None, limit: float) -> bool | None:
-    """Say whether a figure keeps its lower limit; None when it is not known."""
+    """Return whether a figure meets its lower limit; None if it is unknown."""
     return None if value is None else value >= limit
 
 
 def at_most(value: float | None, limit: float) -> bool | None:
-    """Say whether a figure stays within its limit; None where it is not known."""
+    """Return whether a figure meets its upper limit; None if it is unknown."""
     return None if value is None else value <= limit
 
 
 def text(value: float | None, form: str, tail: str = "") -> str:
-    """Give a figure in a format, with its unit; a dash when it is not known."""
+    """Format a figure with its unit; "–" if it is unknown."""
     return UNKNOWN if value is None else f"{value:{form}}{tail}".replace("-", "−")

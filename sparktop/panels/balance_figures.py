@@ -1,4 +1,4 @@
-"""The questions behind a group's word: each with its figures, their limits, and a plain sentence for each."""
+"""The questions behind a group's verdict: each with its figures, their limits and their meanings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparktop.panels.balance_verdict import short_seconds
 
 
 def questions(balance: Balance) -> list[Question]:
-    """Give all questions in the order in which they are asked."""
+    """Return all questions in the order in which the analysis answers them."""
     said = {balance.word_now, *balance.also}
     judged = balance.word_now is not BalanceWord.UNKNOWN
     counted = judged and balance.arrivals is not None
@@ -28,10 +28,11 @@ def questions(balance: Balance) -> list[Question]:
     convoys, arrivals = convoys_checks(balance), arrivals_checks(balance)
     skewed, requests = _uneven(balance), _requests(balance)
     uneven = BalanceWord.UNEVEN in said
-    # Without a known router "uneven" describes a swing too.
+    # Without a known router the verdict "uneven" covers swings, too.
     swings = BalanceWord.OSCILLATING in said or (uneven and balance.router is None)
     alternate, unequal = all_hold(lead), all_hold(requests)
-    # Five ways lead to "oscillating", and two to "uneven": at least one of them has.
+    # Five ways lead to "oscillating", two to "uneven". Where no way has figures here that meet their limits,
+    # the answer is yes to turns, or to being always ahead: one way has led to the verdict.
     regular, coming, herded = all_hold(rhythm), all_hold(convoys), all_hold(arrivals)
     turning = swings and (
         all_hold(turns)
@@ -97,15 +98,15 @@ def _lengths(variation: float | None) -> str:
 
 def _starved(balance: Balance) -> tuple[Check, ...]:
     shares = balance.starved_percent
-    worst, whole = max(shares.values(), default=None), sum(shares.values())
-    # The rule counts the time in which anybody starves: at least the worst one's, at most all together.
+    worst, total = max(shares.values(), default=None), sum(shares.values())
+    # The rule counts the time in which any backend starves: at least the worst share, at most the sum of all.
     holds = (
         None
         if worst is None
         else True
         if worst >= 100 * limits.STARVED_SHARE
         else False
-        if whole < 100 * limits.STARVED_SHARE
+        if total < 100 * limits.STARVED_SHARE
         else None
     )
     names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:4])
@@ -170,7 +171,7 @@ def _requests(balance: Balance) -> tuple[Check, ...]:
     shares, count = balance.requests_share, max(limits.PAIR, len(balance.backends))
     most = max(shares, key=lambda name: shares[name], default=None)
     share = None if most is None else 100 * shares[most]
-    # The share whose odds are so many times those of an even one.
+    # The share whose odds are `ODDS_LIMIT` times those of an even share.
     least = 100 * ODDS_LIMIT / (ODDS_LIMIT + count - 1)
     chance = balance.requests_chance
     failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]

@@ -1,4 +1,4 @@
-"""The picture of more than two backends: shares of all requests, then a row of shades each; tokens below."""
+"""The picture of more than two backends: shares of all requests, a row of shades per backend, token rates."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from sparktop.panels.rows import Row, fit_row
 from sparktop.panels.sections import heading
 
 PART_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Colours of a group's parts in turn, as in the panel of a router; a letter tells them apart without."""
+"""Colours of a group's parts in turn, as in the panel of a router; letters tell parts apart without colour.
+"""
 _CALM = "generation/8"
-"""Full bars side by side are loud enough in the middle of the gradient."""
+"""Role of the token bars: full bars side by side are conspicuous enough in the middle of the gradient."""
 _AREA, _GROUP = 4, 2
-"""Rows of the shares and of the group's tokens, at least."""
+"""Least heights in rows of the shares and of the group's token rate."""
 
 
 def part_role(index: int) -> str:
-    """Give the colour of a part."""
+    """Return the role of part `index`."""
     return PART_ROLES[index % len(PART_ROLES)]
 
 
 def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Draw the picture as `height` rows, and what had no room among them: the tokens of each."""
+    """Draw the picture as `height` rows; return (rows, rows of each backend's tokens if they did not fit)."""
     count, graph = len(shown.names), width - GUTTER
     heat = [heat_heading(shown, width), *heat_rows(shown, width)]
     speeds = [
@@ -66,7 +67,7 @@ def _in_scale(rows: list[Row]) -> list[Row]:
 
 
 def share_rows(loads: list[Slots], height: int) -> list[Row]:
-    """Draw the shares; the newest column is the parts' letters."""
+    """Draw each backend's share of the load as `height` rows; the newest column shows the parts' letters."""
     return [_share_row(row) for row in share_area(loads, height)]
 
 
@@ -83,14 +84,14 @@ def _letter(index: int) -> str:
 
 
 def heat_heading(shown: GroupSlots, width: int) -> Row:
-    """Give the rule over the rows of shades: the key to them."""
+    """Return the rule above the rows of shades, with the key to the shades."""
     words: Row = [("─ ", "border"), ("requests", "accent"), (" ·none ░▒▓█", "running")]
     words += [(" w some wait W most ", "waiting")]
     return ruled(words, f"█ to {numbers.tick(shown.load_top)}", width)
 
 
 def heat_rows(shown: GroupSlots, width: int) -> list[Row]:
-    """Draw a row of shades a backend, with its name and its requests now."""
+    """Return a row of shades per backend, with its name and its current number of requests."""
     return [_heat(shown, index, width - GUTTER) for index in range(len(shown.names))]
 
 

@@ -1,4 +1,4 @@
-"""The picture of two backends: one against the other around a centre line, the tokens below."""
+"""The picture of two backends: their loads on both sides of a centre line, the token rates below."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from sparktop.panels.figures import figure, label
 from sparktop.panels.rows import Row
 
 UP, DOWN = "▲", "▼"
-"""Signs of the backend above the centre line and of the one below it."""
+"""Signs of the backend above the centre line and of the other, below it."""
 _LEADS = re.compile("[─ ]+|[▲▼]+")
 _LOAD_GRADIENTS = ("running", "waiting")
 _SPEED_FROM = 13
-"""Rows of graphs from which on the tokens of each have room of their own."""
+"""Height in rows of all graphs from which on each backend's token rate is drawn."""
 
 
 def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
-    """Draw loads and tokens as `height` rows, a few more where that is not enough."""
+    """Draw loads and token rates as `height` rows, or a few more where that is not enough."""
     load, speed, group = _heights(height)
     rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
     if speed:
@@ -43,7 +43,7 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
 
 
 def _heights(height: int) -> tuple[int, int, int]:
-    """Give the rows of half the loads, of half the tokens of each, and of the group's tokens."""
+    """Return the heights of half the loads, half the backends' token rates (may be 0), the group's rate."""
     room = height - 3  # two rules and the centre line
     if room - 1 >= _SPEED_FROM:
         load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
@@ -53,7 +53,7 @@ def _heights(height: int) -> tuple[int, int, int]:
 
 
 def load_heading(shown: GroupSlots, width: int) -> Row:
-    """Give the rule over the loads: it tells what runs from what waits."""
+    """Return the rule above the loads, with the key to running and waiting requests."""
     words: Row = [("─ ", "border"), ("requests", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
     return ruled(words, f"max {numbers.tick(shown.load_top)}", width)
@@ -63,9 +63,9 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
     up, down = zip(shown.running, shown.waiting, strict=True)
     above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)
     top = numbers.tick(shown.load_top)
-    told = max(0, half - 1)
-    first = [scale_end(_name(UP, shown.names[0]), top), *_counts(shown, 0)[:told]]
-    last = [*_counts(shown, 1)[:told], scale_end(_name(DOWN, shown.names[1]), top)]
+    counts_height = max(0, half - 1)
+    first = [scale_end(_name(UP, shown.names[0]), top), *_counts(shown, 0)[:counts_height]]
+    last = [*_counts(shown, 1)[:counts_height], scale_end(_name(DOWN, shown.names[1]), top)]
     empty: list[Row] = [[] for _ in range(half - len(last))]
     one, other = shown.loads(width)
     strip = lead_row(one, other, lead_margin)
@@ -77,7 +77,7 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
 
 
 def lead_runs(strip: str) -> Row:
-    """Give the row that tells who leads: quiet where nobody does."""
+    """Return the row that shows who leads, muted where neither does."""
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 

@@ -1,4 +1,4 @@
-"""The plots behind a rhythm: the load against itself later, and the share of its variance by period."""
+"""The plots behind a rhythm: autocorrelation of the load, and the share of its variance by period."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sparktop.panels.rows import Row, fit_row, spread_row
 from sparktop.panels.sections import heading
 
 _EDGE = 6
-"""Cells of the scale at the left."""
+"""Width in cells of the scale at the left."""
 _TAPER = 1.5
-"""Half of the band around a rhythm, in units of 1 / window."""
+"""Half the width of the band around a rhythm, in units of 1 / window (a frequency)."""
 
 
 def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Draw both as `height` rows of `width` cells each: autocorrelation, spectrum."""
+    """Return the plots of autocorrelation and spectrum, each `height` rows of `width` cells."""
     swing = balance.swing
     titles = ("load against itself, later", "share of the variance, by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
@@ -37,7 +37,7 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
 
 
 def _heading(title: str, words: str, width: int) -> Row:
-    """Give the rule over a plot, without the words at its right where there is no room for both."""
+    """Return the rule above a plot, without the words at its right where both do not fit."""
     return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
 
 
@@ -48,7 +48,7 @@ def _empty(word: str, width: int, height: int) -> list[Row]:
 
 
 def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
-    """Put the scale beside a plot, marks and the axis' labels below it."""
+    """Add the scale at the left of a plot, and the marks and the axis' labels below it."""
     result = [
         [*spread_row([], [(f"{edges.get(index, '')}┤" if index in edges else "│", "muted")], _EDGE), *row]
         for index, row in enumerate(rows)
@@ -59,7 +59,7 @@ def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) 
 
 
 def _autocorrelation(swing: Swing, title: str, width: int, height: int) -> list[Row]:
-    """Draw how alike the load is to itself so many seconds later: 1 is the same, -1 the opposite."""
+    """Draw the load's autocorrelation by lag in seconds: 1 is the same, -1 the opposite."""
     curve = swing.autocorrelation
     axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
     tall = max(4, height - 3)
@@ -87,7 +87,7 @@ def _role(gradient: str, row: int, height: int) -> str:
 
 
 def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int) -> list[Row]:
-    """Draw how much of the variance lies at each period; the band that counts for the rhythm is marked."""
+    """Draw the share of the variance at each period; the band that counts for the rhythm is marked."""
     curve = swing.spectrum
     axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
     tall = max(4, height - 3)
@@ -99,7 +99,7 @@ def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int
 
 
 def _band(swing: Swing, window_s: float, axis: PlotAxis) -> str:
-    """Draw the band around the rhythm below the periods that it holds."""
+    """Draw the band around the rhythm as a line below the periods in it; "" without a rhythm."""
     if swing.period_s is None or not window_s > 0:
         return ""
     middle, half = 1 / swing.period_s, _TAPER / window_s

@@ -1,4 +1,4 @@
-"""What the picture of a group's balance shows, slot by slot, and the parts that every such picture has."""
+"""The values that the picture of a group's balance shows by slot, and the parts of every such picture."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sparktop.panels.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.sections import heading
 
 GUTTER = 16
-"""Cells at the left of every graph: whose it is, its figure now, the end of the scale."""
+"""Width in cells at the left of each graph for its name, its current value and the end of its scale."""
 MIN_TOP_LOAD = 4.0
 _MIN_TOP_TPS = 10.0
 _WORTH_A_LINE = 3.0
-"""Percent of loss from which on the graph shows what an even spread would make."""
+"""Percent of tokens lost from which on the graph shows the rate of an even spread."""
 _SPACES = re.compile(" +")
 
 Slots = list[float | None]
@@ -30,7 +30,7 @@ Slots = list[float | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSlots:
-    """Everything that a picture shows, one entry a backend, on one scale for all."""
+    """The values of a picture: one entry per backend, with one scale for all."""
 
     names: tuple[str, ...]
     running: list[Slots]
@@ -41,11 +41,11 @@ class GroupSlots:
     tps_top: float
     group_tps: Slots
     even_tps: float | None
-    """What an even spread would have made, estimated; None where little or nothing was lost."""
+    """Estimated tokens per second of an even spread; None where little or nothing was lost."""
     group_top: float
 
     def loads(self, width: int) -> list[Slots]:
-        """Give running and waiting together by backend, one value for each of `width` cells."""
+        """Return each backend's running plus waiting requests, one mean for each of `width` cells."""
         return [
             cell_means(load_slots(run, wait), width, self.end_slot)
             for run, wait in zip(self.running, self.waiting, strict=True)
@@ -74,7 +74,7 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
 
 
 def load_slots(running: Slots, waiting: Slots) -> Slots:
-    """Give both together: what runs alone where an engine does not tell what waits."""
+    """Return running plus waiting requests; running alone where an engine does not report what waits."""
     return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
 
 
@@ -83,7 +83,7 @@ def _peak(columns: Sequence[Slots]) -> float:
 
 
 def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
-    """Give the mean over the window, with the share that was lost added again."""
+    """Return the mean token rate over the window, scaled up by the share that was lost."""
     lost = balance.lost_percent
     if not balance.word.bad or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
@@ -92,12 +92,12 @@ def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
 
 
 def newest(values: Slots) -> float | None:
-    """Give the value at the right edge."""
+    """Return the value at the right edge; None without a value."""
     return values[-1] if values else None
 
 
 def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
-    """Put the gutter's rows beside those of a graph; where they end the gutter is empty."""
+    """Join the gutter's rows with those of a graph; beside further rows the gutter stays empty."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(graph)
@@ -105,12 +105,12 @@ def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
 
 
 def scale_end(words: Row, end: str) -> Row:
-    """Give a row of the gutter: what it is at the left, where an end of the scale lies at the right."""
+    """Return a row of the gutter: words at its left, an end of the scale at its right."""
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 
 def ruled(words: Row, window: str, width: int) -> Row:
-    """Give a rule with several words at its left and the scale at its right, which goes first."""
+    """Return a rule with several words at its left and the scale at its right, dropped if it does not fit."""
     right: Row = [(f" {window} ", "muted"), ("─", "border")]
     gap = width - row_width(words) - row_width(right)
     if gap < 1:
@@ -119,18 +119,18 @@ def ruled(words: Row, window: str, width: int) -> Row:
 
 
 def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
-    """Give the rule over a graph of tokens per second."""
+    """Return the rule above a graph of tokens per second, with the value of its upper edge."""
     return heading(title, f"{more}max {numbers.tick(top)} t/s", width)
 
 
 def tps_words(sign: str, tps: float | None) -> Row:
-    """Give a sign with the rate now."""
+    """Return a sign with the current token rate."""
     known = tps is not None
     return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if known else "muted")]
 
 
 def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bool) -> list[Row]:
-    """Give roles to the layers of half a picture: the further from the centre line, the further up."""
+    """Assign roles to half a picture's layers: the further from the centre, the further up the gradient."""
     half = len(rows)
     result: list[Row] = []
     for index, runs in enumerate(rows):
@@ -141,7 +141,7 @@ def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bo
 
 
 def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw the group's tokens under a rule, and as a dotted line what an even spread would make."""
+    """Draw the group's token rate under a rule, and the rate of an even spread as a dotted line."""
     graph = width - GUTTER
     rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
     more = ""
@@ -155,7 +155,7 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
 
 def with_line(row: Row) -> Row:
-    """Draw a dotted line where a row is empty."""
+    """Draw a dotted line in the empty cells of a row."""
     result: Row = []
     for text, role in row:
         at = 0

@@ -1,4 +1,4 @@
-"""The figures behind a swing: the five ways to see one, each with its limits."""
+"""The figures behind a swing: five ways to detect one, each with its limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIZE = "mean distance from the share, in shares: 1 is all to nothing and back"
 
 
 def lead_checks(balance: Balance) -> tuple[Check, ...]:
-    """Give the figures of a lead that changes again and again."""
+    """Return the figures of a lead that changes again and again."""
     pair = len(balance.backends) <= limits.PAIR
     swing = balance.swing
     spread, least = (
@@ -52,7 +52,7 @@ def _size(swing: Swing | None, least: float) -> Check:
 
 
 def _mutual(swing: Swing | None) -> Check:
-    # Added to 0, so that nothing is never "-0.00".
+    # Added to 0.0, so that a rounded zero is never shown as "-0.00".
     part = None if swing is None or swing.mutual is None else 0.0 + round(swing.mutual, 2)
     return Check(
         "both take part",
@@ -64,7 +64,7 @@ def _mutual(swing: Swing | None) -> Check:
 
 
 def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
-    """Give the figures of one rhythm."""
+    """Return the figures of a single rhythm."""
     count = max(limits.PAIR, len(balance.backends))
     swing = balance.swing or Swing("")
     least = limits.least_score(
@@ -104,7 +104,7 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
 
 
 def turns_checks(balance: Balance) -> tuple[Check, ...]:
-    """Give the figures of backends that fill and empty in turns."""
+    """Return the figures of backends that fill and empty in turns."""
     count = max(limits.PAIR, len(balance.backends))
     least = limits.least_turns(count)
     spread, size = limits.least_turning_spread(balance.convoys, failing=balance.failing)
@@ -136,7 +136,7 @@ def turns_checks(balance: Balance) -> tuple[Check, ...]:
 
 
 def convoys_checks(balance: Balance) -> tuple[Check, ...]:
-    """Give the figures of whole convoys that come and go: the split with all there, and with half of them."""
+    """Return the figures of convoys: how requests split while nearly all are there, and while half are."""
     found = balance.convoys
     chance = None if found is None else found.chance
     return (
@@ -240,7 +240,7 @@ def _part_checks(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
 
 
 def arrivals_checks(balance: Balance) -> tuple[Check, ...]:
-    """Give the figures of requests that are sent in herds."""
+    """Return the figures of requests that are sent in herds."""
     found, least = balance.arrivals, limits.least_herd_spread(balance.convoys)
     spread, chance = (None, None) if found is None else (found.spread, found.chance)
     herds, leads = (None, None) if found is None else (found.herds, found.least_herds)

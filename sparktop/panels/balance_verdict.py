@@ -1,4 +1,4 @@
-"""The word for a group and what stands beside it: figures in one flow, then sentences."""
+"""The verdict on a group: its word, its figures in one flow, and sentences with the reasons."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ WORD_ROLES = {
 }
 """The colour of each word; the word itself always stands beside it."""
 _WORTH_A_FIGURE = 1.0
-"""Percent below which nothing is starved or lost."""
+"""Percent starved or lost below which no figure is shown."""
 _WINDOW_BAR = 10
 
 
 def word_run(balance: Balance) -> Run:
-    """Return the word with its sign, in its role; without a known router it warns of nothing."""
+    """Return the verdict's word with its sign, in its role; without a known router it is not a warning."""
     sign = "▲ " if balance.bad else ""
     return f"{sign}{balance.word.value}", word_role(balance)
 
 
 def word_role(balance: Balance) -> str:
-    """Return the colour of a group's announced word."""
+    """Return the role of a group's announced word."""
     return WORD_ROLES[balance.word] if balance.router is not None or not balance.word.bad else "text"
 
 
 def short_seconds(seconds: float) -> str:
-    """Give a period: one decimal below 10 s."""
+    """Format a period, with one decimal below 10 s."""
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
-    """Give the figures of the verdict, the most telling first, each to be kept whole; `short`: no times."""
+    """Return the verdict's figures, the most important first, for `flowed`; `short`: without times."""
     since = [] if balance.since is None else [label(f" since {balance.since.astimezone():%H:%M:%S}")]
     pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
     if balance.router is None:
@@ -58,16 +58,16 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
         pieces.append([label("this window alone: "), (balance.word_now.value, role)])
     if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         pieces += _judged(balance)
-    pieces += _looked_at(balance)
-    strategy, told = strategy_of(balance, routers)
+    pieces += _window_pieces(balance)
+    strategy, reported = strategy_of(balance, routers)
     if strategy is not None:
         name = figure(fit(strategy, min(24, cell_width(strategy))))
-        pieces.append([name, label("" if told else " (config)")])
+        pieces.append([name, label("" if reported else " (config)")])
     return pieces
 
 
 def _judged(balance: Balance) -> list[Row]:
-    """Give flips, hunger and loss."""
+    """Return changes of the lead per minute, the most starved backend, and the share of tokens lost."""
     flips = balance.lead_changes_per_min
     pieces: list[Row] = [
         [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" flips/min")]
@@ -90,8 +90,8 @@ def _judged(balance: Balance) -> list[Row]:
     return pieces
 
 
-def _looked_at(balance: Balance) -> list[Row]:
-    """Give the window, filling up while it is not full, and how often it was looked."""
+def _window_pieces(balance: Balance) -> list[Row]:
+    """Return the window, with a bar until it is full, and the sampling rate."""
     pieces: list[Row] = []
     if balance.needed_s and balance.window_s < balance.needed_s - 1:
         share = balance.window_s / balance.needed_s
@@ -106,7 +106,7 @@ def _looked_at(balance: Balance) -> list[Row]:
 
 
 def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
-    """Put pieces side by side, a dot between them, in as many rows as they take; none is cut in two."""
+    """Put pieces side by side with a dot between them, in as many rows as needed; no piece is split."""
     rows: list[Row] = []
     for piece in pieces:
         if rows and row_width(rows[-1]) + 3 + row_width(piece) <= width:
@@ -118,7 +118,7 @@ def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
 
 @lru_cache(maxsize=128)
 def wrapped(text: str, width: int) -> tuple[str, ...]:
-    """Cut a sentence into lines of at most `width` cells at its spaces; a longer word is cut with "…"."""
+    """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…"."""
     lines: list[str] = []
     for word in text.split():
         if lines and cell_width(lines[-1]) + 1 + cell_width(word) <= width:
@@ -129,14 +129,14 @@ def wrapped(text: str, width: int) -> tuple[str, ...]:
 
 
 def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:
-    """Give a sentence behind a mark; further lines are indented as far."""
+    """Return a sentence behind a mark, wrapped; further lines are indented by the mark's width."""
     indent = row_width([mark])
     lines = wrapped(text, max(8, width - indent))
     return [[mark if not index else label(" " * indent), (line, role)] for index, line in enumerate(lines)]
 
 
 def reason_rows(balance: Balance, width: int) -> list[Row]:
-    """Give what the word rests on, then where it comes from and what to try."""
+    """Return the reasons for the verdict, then its cause and what to try."""
     rows: list[Row] = []
     for index, reason in enumerate(balance.reasons):
         rows += sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width)
