@@ -1,5 +1,5 @@
-"""Reading one machine: small files below an injected root, and the NVIDIA driver in process.
+"""Reading of one machine: small files below an injected root, and the NVIDIA driver's library in process.
 
-`machine.Machine` puts it together. Standard library only, apart from nvidia-ml-py, which is imported when the
-first sample is taken.
+`machine.Machine` combines the readers. Standard library only, apart from nvidia-ml-py, which is imported for
+the first sample.
 """

@@ -1,4 +1,4 @@
-"""The IP addresses of a machine, from /proc/net: by them a backend's node is known."""
+"""The IP addresses of a machine, from /proc/net; they identify the node that a backend runs on."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from pathlib import Path
 from sparktop.hardware.kernel_file import read_bytes
 
 _MOST = 64
-"""Addresses told, at most."""
+"""Upper limit of addresses returned."""
 _LOCAL = b"/32 host LOCAL"
-"""In /proc/net/fib_trie: the address in the line above is this machine's own."""
+"""In /proc/net/fib_trie: the address in the line above is one of this machine's own."""
 
 
 def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
-    """Give the addresses below `root`, IPv4 first; those of loopback and of one link only are left out."""
-    # Of this network namespace. psutil asks the kernel of the program itself, wherever the root is.
+    """Return the addresses below `root`, IPv4 first, without loopback and link-local ones."""
+    # Of the namespace that `root` belongs to; psutil would ask the program's own kernel, whatever the root.
     trie = read_bytes(str(root / "proc/net/fib_trie")) or b""
     interfaces = read_bytes(str(root / "proc/net/if_inet6")) or b""
     found: list[IPv4Address | IPv6Address] = [*_parse_trie(trie), *_parse_if_inet6(interfaces)]
-    useful = (one for one in found if not (one.is_loopback or one.is_link_local or one.is_unspecified))
+    useful = (
+        address
+        for address in found
+        if not (address.is_loopback or address.is_link_local or address.is_unspecified)
+    )
     return tuple(dict.fromkeys(map(str, useful)))[:_MOST]
 
 
 def _parse_trie(content: bytes) -> list[IPv4Address]:
-    """Own addresses; each stands in the tables `Main:` and `Local:`."""
+    """Return the machine's own addresses; each is listed in both tables, `Main:` and `Local:`."""
     found: list[IPv4Address] = []
     above = b""
     for line in content.splitlines():
@@ -38,12 +42,12 @@ def _parse_trie(content: bytes) -> list[IPv4Address]:
 
 
 def _parse_if_inet6(content: bytes) -> list[IPv6Address]:
-    """One address a line, as 32 hexadecimal digits."""
+    """Return the addresses, which stand one per line as 32 hexadecimal digits."""
     found: list[IPv6Address] = []
     for line in content.splitlines():
         digits = line.split()[:1]
         try:
-            found += [IPv6Address(bytes.fromhex(one.decode("ascii"))) for one in digits]
+            found += [IPv6Address(bytes.fromhex(address.decode("ascii"))) for address in digits]
         except ValueError:
             continue
     return sorted(set(found))

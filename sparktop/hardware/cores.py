@@ -1,6 +1,6 @@
-"""Which cores a machine has: their designs, where they differ, and the processors in one line.
+"""The cores of a machine: their designs, where these differ, and a one-line description of the processors.
 
-All of it is static and read once: /proc/cpuinfo of a large x86 machine takes milliseconds.
+All of this is static and read once: /proc/cpuinfo of a large x86 machine takes milliseconds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from sparktop.model.text import clean
 _CPUS = "sys/devices/system/cpu"
 _KHZ_PER_MHZ = 1000
 _DIFFERENT = 1.2
-"""Cores differ in design when one can do this much more: a design's best cores run a few percent faster."""
+"""Cores count as different designs when one is faster by this factor: the best cores of a single design are
+only a few percent faster than the others."""
 _MOST = 8
-"""Designs told apart, at most."""
+"""Upper limit of designs distinguished."""
 _LONGEST = 64
 _HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-cores"}
-"""Folders of the performance counters of hybrid x86 processors, by the vendor's word for the cores."""
+"""Folders of the performance counters of hybrid x86 processors, and the vendor's name for the cores."""
 _ARM, _NVIDIA = 0x41, 0x4E
 _DESIGNS = {
     (_ARM, 0xD03): "Cortex-A53",
@@ -49,7 +50,7 @@ _DESIGNS = {
     (_ARM, 0xD8E): "Neoverse-N3",
     (_NVIDIA, 0x004): "Carmel",
 }
-"""Names by implementer and part number of MIDR_EL1, as arch/arm64/include/asm/cputype.h has them."""
+"""Names by implementer and part number of MIDR_EL1, from arch/arm64/include/asm/cputype.h."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +59,31 @@ class Design:
 
     name: str
     cores: frozenset[int]
-    """The kernel's numbers."""
+    """The kernel's core numbers."""
     max_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """What is known of a machine's cores."""
+    """The designs of a machine's cores, and their description."""
 
     designs: tuple[Design, ...] = ()
-    """The fastest first; empty where all cores are alike or nobody knows."""
+    """The fastest first; empty where all cores are alike or the designs are unknown."""
     line: str | None = None
-    """The processors in a line, "10 x Cortex-X925 + 10 x Cortex-A725"."""
+    """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """What /proc/cpuinfo says of a core."""
+    """The fields of one core in /proc/cpuinfo."""
 
     midr: tuple[int, int] | None = None
-    """Implementer and part; x86 has neither."""
+    """Implementer and part number; None on x86, which has neither."""
     model: str | None = None
 
 
 def read_cores(root: Path = Path("/")) -> Cores:
-    """Read which cores the machine below `root` has."""
+    """Read the cores of the machine below `root`."""
     cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
     numbers = frozenset(cores) or _present(root)
     capacities, clocks = _sizes(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
@@ -98,13 +99,13 @@ def read_cores(root: Path = Path("/")) -> Cores:
 
 
 def _rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
-    """Sort key: what the kernel says that a core can do, its clock, then what Arm calls its largest cores."""
+    """Return a sort key: the kernel's capacity, the clock, then whether it is one of Arm's largest cores."""
     capacity = max((capacities.get(core, 0) for core in design.cores), default=0)
     return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name
 
 
 def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
-    """Each core by its number; the file is one block of `name : value` a core."""
+    """Parse /proc/cpuinfo, one block of `name : value` lines per core; return the cores by number."""
     cores: dict[int, _Core] = {}
     for block in content.split(b"\n\n"):
         fields: dict[bytes, bytes] = {}
@@ -122,7 +123,7 @@ def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
 
 
 def _number(digits: bytes | None) -> int | None:
-    """A number as the kernel writes it, 12 or 0xd85."""
+    """Parse a number as the kernel writes it, such as 12 or 0xd85; None when it is not one."""
     try:
         return None if digits is None else int(digits, 0)
     except ValueError:
@@ -130,7 +131,7 @@ def _number(digits: bytes | None) -> int | None:
 
 
 def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
-    """Cores by the name of their design; empty when it is one, or a core does not tell."""
+    """Return core numbers by design name; empty for a single design, or when a core lacks the fields."""
     found: dict[str, set[int]] = {}
     for number, core in cores.items():
         if core.midr is None:
@@ -140,14 +141,14 @@ def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
 
 
 def _design_name(midr: tuple[int, int]) -> str:
-    """What the design is called; its numbers when it is not in the table."""
+    """Return the name of a design, or its numbers when it is not in the table."""
     name = _DESIGNS.get(midr)
     maker = "Arm" if midr[0] == _ARM else f"implementer {midr[0]:#x}"
     return name or f"{maker} part {midr[1]:#x}"
 
 
 def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
-    """Cores of a hybrid x86 processor by kind; empty on others."""
+    """Return the cores of a hybrid x86 processor by kind; empty on other processors."""
     found = {
         word: _parse_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers
         for folder, word in _HYBRID.items()
@@ -157,7 +158,7 @@ def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]
 
 
 def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
-    """Cores by a size that the kernel gives for each, where it jumps; empty when it does not."""
+    """Group cores wherever a per-core size drops by `_DIFFERENT`; empty when it never does."""
     found: dict[str, set[int]] = {}
     last: int | None = None
     title = ""
@@ -170,25 +171,25 @@ def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
 
 
 def _sizes(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
-    """A file of each core that holds a number above 0."""
+    """Return the number in file `entry` of each core; cores without one, or with 0, are left out."""
     found = {core: read_int(f"{root}/{_CPUS}/cpu{core}/{entry}") for core in numbers}
     return {core: size for core, size in found.items() if size is not None and size > 0}
 
 
 def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
-    """The highest clock of each core."""
+    """Return the highest clock of each core in MHz."""
     kilohertz = _sizes(root, numbers, "cpufreq/cpuinfo_max_freq")
     return {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
 
 
 def _present(root: Path) -> frozenset[int]:
-    """Numbers of the cores that have a folder, for a machine without a readable cpuinfo."""
+    """Return the numbers of the cores that have a folder, for a machine without a readable cpuinfo."""
     names = entries(root / _CPUS)
     return frozenset(int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal())
 
 
 def _parse_list(text: str | None) -> frozenset[int]:
-    """`0-3,8` as numbers; what is no such list is none."""
+    """Parse a list such as `0-3,8`; invalid parts are skipped."""
     found: set[int] = set()
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
@@ -197,13 +198,13 @@ def _parse_list(text: str | None) -> frozenset[int]:
             high = int(last) if last else low
         except ValueError:
             continue
-        if 0 <= low <= high <= low + 65_536:  # no machine has more, and no list may cost more
+        if 0 <= low <= high <= low + 65_536:  # no machine has more cores; bounds the cost of a malformed list
             found.update(range(low, high + 1))
     return frozenset(found)
 
 
 def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
-    """The processors in a line: by design where their names differ, else by model."""
+    """Describe the processors in one line: by design where their names differ, else by model."""
     if designs:
         counted = [(design.name, len(design.cores)) for design in designs]
     else:

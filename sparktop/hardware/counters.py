@@ -1,4 +1,4 @@
-"""Counters that only grow, turned into rates."""
+"""Rates of counters that only grow."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 _WIDTHS = (32, 64)
-"""Bits of the counters that the kernel and its drivers keep."""
+"""Widths, in bits, of the counters that the kernel and its drivers keep."""
 
 
 class CounterRates(Generic[Key]):
-    """Keeps the reading before and gives what each counter grew by per second since then."""
+    """Computes the growth per second of each counter since the previous step."""
 
     def __init__(self) -> None:
         self._at: float | None = None
@@ -21,11 +21,10 @@ class CounterRates(Generic[Key]):
     def step(
         self, values: Mapping[Key, int], now: float, most_per_s: Mapping[Key, float] | None = None
     ) -> dict[Key, float | None]:
-        """Give the rate of every counter in `values`, read at `now` (seconds).
+        """Return the rate per second of every counter in `values`, read at `now` (seconds).
 
-        None for a counter that was not there before or went back, and for all when no time has passed: a
-        rate is never negative and never invented. A counter in `most_per_s`, which tells how fast it can
-        grow, may have passed its width's end: see `wrapped`.
+        None for a counter that is new or went back, and for all when no time has passed. A counter listed in
+        `most_per_s`, with the highest rate at which it can grow, may have wrapped around: see `wrapped`.
         """
         elapsed_s = None if self._at is None else now - self._at
         if elapsed_s == 0:
@@ -45,11 +44,11 @@ class CounterRates(Generic[Key]):
 
 
 def wrapped(before: int, after: int, most: float) -> int | None:
-    """Give what a counter grew by that passed its width's end, at most `most`; None where it was set back.
+    """Return the growth of a counter that wrapped around, at most `most`; None where it was reset.
 
-    A counter that went back either began anew or is as wide as the reading before was near to a width's end.
-    Only the second leaves a growth that fits into the time. Where more than half of the width can pass
-    between two readings, nobody can tell, and how often it wrapped neither.
+    A counter that went back was either reset or wrapped at the end of its width. Only a wrap yields a growth
+    that fits the elapsed time. Where more than half of the width can pass between two readings, the two
+    cannot be distinguished, and the number of wraps is unknown.
     """
     for bits in _WIDTHS:
         if before < 1 << bits:

@@ -1,4 +1,4 @@
-"""The processors, from /proc/stat and /proc/loadavg."""
+"""Load of the processors, from /proc/stat and /proc/loadavg."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from sparktop.hardware.kernel_file import read_bytes
 from sparktop.model.node import CoreGroup, CpuReading
 
 _FIELDS = 8
-"""user nice system idle iowait irq softirq steal; guest time, behind them, is part of user and nice."""
+"""user nice system idle iowait irq softirq steal; the guest fields after them are part of user and nice."""
 _IDLE, _IOWAIT = 3, 4
 _ALL = -1
-"""Stands for the line of all cores together."""
+"""Key of the line that sums all cores."""
 
 _Ticks = tuple[int, int]
-"""All ticks and the idle ones among them."""
+"""(total, idle) CPU ticks."""
 
 
 class CpuReader:
-    """Reads how busy the cores were since its reading before."""
+    """Reads how busy the cores were since the previous reading."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -32,15 +32,15 @@ class CpuReader:
 
     @property
     def line(self) -> str | None:
-        """The processors in a line; None before the first reading."""
+        """The processors in one line; None before the first reading."""
         return None if self._cores is None else self._cores.line
 
     def read(self, now: float) -> CpuReading:
-        """Take a reading at `now`; the first one knows no shares yet."""
+        """Return a reading at `now`; the first one has no percentages yet."""
         ticks = _parse_stat(read_bytes(self._stat) or b"")
         before, self._before = self._before, ticks
         if self._cores is None or ticks.keys() != before.keys():
-            self._cores = read_cores(self._root)  # a core that comes up late was in no list before
+            self._cores = read_cores(self._root)  # a core that came online was in no list before
         passed = self._at is not None and now > self._at
         self._at = now
         earlier = before if passed else {}
@@ -51,7 +51,7 @@ class CpuReader:
         groups = (_group(design, places, earlier, ticks) for design in self._cores.designs)
         return CpuReading(
             percent=_busy_percent(earlier.get(_ALL), ticks[_ALL]) if _ALL in ticks else None,
-            # A graph of cores with one left out would show the others in the wrong places.
+            # A graph with a core left out would show the others in the wrong places.
             core_percent=cores if len(cores) == len(numbers) else (),
             cores=len(numbers) or None,
             load1=self._load1(),
@@ -59,7 +59,7 @@ class CpuReader:
         )
 
     def _load1(self) -> float | None:
-        """The 1-minute load average."""
+        """Return the 1-minute load average."""
         try:
             return float((read_bytes(self._loadavg) or b"").split()[0])
         except (ValueError, IndexError):
@@ -69,7 +69,7 @@ class CpuReader:
 def _group(
     design: Design, places: Mapping[int, int], before: Mapping[int, _Ticks], after: Mapping[int, _Ticks]
 ) -> CoreGroup:
-    """The cores of a design that are there now, with what they did together."""
+    """Return the cores of a design that are online now, with their common load."""
     here = sorted(design.cores & places.keys())
     both = [core for core in here if core in before]
     percent = _busy_percent(_sum(before[core] for core in both), _sum(after[core] for core in both))
@@ -77,15 +77,15 @@ def _group(
 
 
 def _sum(ticks: Iterable[_Ticks]) -> _Ticks:
-    """Ticks of several cores together."""
+    """Return the ticks of several cores, added up."""
     listed = list(ticks)
-    return sum(one[0] for one in listed), sum(one[1] for one in listed)
+    return sum(pair[0] for pair in listed), sum(pair[1] for pair in listed)
 
 
 def _parse_stat(content: bytes) -> dict[int, _Ticks]:
-    """Ticks by the core's number, and of all cores together, in the kernel's order."""
+    """Return the ticks by core number, and of all cores together, in the kernel's order."""
     ticks: dict[int, _Ticks] = {}
-    # The lines of the processors come first; the one behind them, of interrupts, can be kilobytes long.
+    # The processors' lines come first; the interrupts' line after them can be kilobytes long.
     for line in content.partition(b"\nintr")[0].splitlines():
         name, *fields = line.split(None, _FIELDS + 1)
         try:
@@ -99,11 +99,11 @@ def _parse_stat(content: bytes) -> dict[int, _Ticks]:
 
 
 def _busy_percent(before: _Ticks | None, after: _Ticks) -> float | None:
-    """Share of the ticks between two readings that were not idle; None when the count stood or went back."""
+    """Return the percentage of ticks that were not idle; None when the count did not grow."""
     if before is None:
         return None
     total = after[0] - before[0]
     if total <= 0:
         return None
-    # The kernel lets iowait of a core go back now and then, so the share can leave its range by a little.
+    # A core's iowait can decrease now and then, so the share can leave its range by a little.
     return min(100.0, max(0.0, 100.0 * (total - (after[1] - before[1])) / total))

@@ -1,4 +1,4 @@
-"""The GPUs of a machine, read through NVML with every field optional."""
+"""The GPUs of a machine, read through NVML; every field is optional."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN, _CLOCK_SM = 0, 1, 1
 _MARGIN = "nvmlDeviceGetMarginTemperature"
 _MILLI = 1000.0
 _LIMIT_AGAIN_S = 30.0
-"""A power limit is set by hand."""
+"""Seconds between two reads of the power limit, which is changed only by hand."""
 _RANGES = {
     "utilization": (0.0, 100.0),
     "temperature": (-50.0, 200.0),
@@ -32,27 +32,27 @@ _RANGES = {
     "clock": (0.0, 20_000.0),
     "energy": (1.0, 2.0**63),
 }
-"""Percent, degrees (three times), watts, watts, megahertz, millijoules: what lies outside is no answer."""
+"""Plausible ranges in percent, °C (three times), W, W, MHz and mJ: an answer outside is discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPicture:
-    """All GPUs at one moment, and what they say of the machine's memory."""
+    """All GPUs at one moment, and what they report of the machine's memory."""
 
     gpus: tuple[GpuReading, ...] = ()
     note: str | None = None
     """Why a GPU is missing; None when none is."""
     lost: tuple[LostGpu, ...] = ()
-    """GPUs that the driver lists or listed, and that it calls lost or in need of a reset."""
+    """GPUs that the driver lists or listed, and reports as lost or in need of a reset."""
     unified: bool | None = None
-    """True when a GPU lives in the machine's memory; None when no GPU told."""
+    """True when a GPU uses the machine's memory; None when no GPU has reported."""
     processes_bytes: int | None = None
-    """What the processes of the GPUs in the machine's memory hold."""
+    """Memory held by the processes of the GPUs that use the machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One GPU since the library was opened."""
+    """One GPU, valid until the library is opened again."""
 
     index: int
     handle: object
@@ -62,17 +62,17 @@ class _Device:
 
 
 class GpuReader:
-    """Reads every GPU; the library is opened at the first reading and again after a loss."""
+    """Reads every GPU; opens the library at the first reading and again after a GPU was lost."""
 
     def __init__(self, root: Path = Path("/"), module: NvmlModule | None = None) -> None:
-        """Ask `module` (nvidia-ml-py when None); names of processes can come from /proc below `root`."""
+        """Use `module` (nvidia-ml-py when None); process names may come from /proc below `root`."""
         self._nvml = Nvml(module)
         self._processes = GpuProcessReader(root)
         self._devices: dict[int, _Device] = {}
         self._generation = 0
         self._named: dict[int, tuple[str | None, str | None]] = {}
-        """Name and UUID of each GPU that answered, by index: a lost one tells neither any more."""
-        self._unified: bool | None = None  # a machine stays what it is when its driver goes away
+        """Name and UUID of each GPU that has answered, by index: a lost GPU no longer reports them."""
+        self._unified: bool | None = None  # kept when the driver goes away: the hardware is the same
 
     @property
     def driver(self) -> str | None:
@@ -80,7 +80,7 @@ class GpuReader:
         return self._nvml.driver
 
     def read(self, now: float, machine_bytes: int | None = None) -> GpuPicture:
-        """Take a reading at `now`; `machine_bytes` is MemTotal, to tell a GPU that shares it."""
+        """Return a reading at `now`; `machine_bytes` is MemTotal, to recognize a GPU that shares it."""
         handles = self._nvml.handles(now)
         if self._nvml.generation != self._generation:
             self._generation, self._devices = self._nvml.generation, {}
@@ -119,7 +119,7 @@ class GpuReader:
         self._nvml.close()
 
     def _meet(self, index: int, handle: object) -> _Device:
-        """Begin to know a GPU."""
+        """Create and keep the readers of a GPU."""
         shares = ThrottleShares(throttle_fields(self._nvml.driver))
         device = _Device(index, handle, shares, GpuMemoryReader(index, handle), MigReader(index, handle))
         return self._devices.setdefault(index, device)
@@ -127,7 +127,7 @@ class GpuReader:
     def _read_one(
         self, now: float, device: _Device, machine_bytes: int | None
     ) -> tuple[GpuReading, bool | None]:
-        """Read one GPU, and tell whether it shares the machine's memory; GpuLostError when it is gone."""
+        """Read one GPU and whether it shares the machine's memory; raises GpuLostError when it is gone."""
         nvml, index, handle = self._nvml, device.index, device.handle
         name = clean(self._seldom(now, device, "nvmlDeviceGetName") or "") or None
         memory = device.memory.read(nvml, now, name, machine_bytes)
@@ -147,30 +147,30 @@ class GpuReader:
             power_w=_from_milli("power", self._ask(now, device, "nvmlDeviceGetPowerUsage")),
             power_limit_w=self._power_limit_w(now, device),
             energy_j=_energy_j(self._ask(now, device, "nvmlDeviceGetTotalEnergyConsumption")),
-            sm_clock_mhz=_whole(_sane("clock", clock)),
-            sm_clock_max_mhz=_whole(_sane("clock", clock_max)),
+            sm_clock_mhz=_as_int(_sane("clock", clock)),
+            sm_clock_max_mhz=_as_int(_sane("clock", clock_max)),
             memory_total_bytes=memory.total_bytes,
             memory_used_bytes=memory.used_bytes,
             throttle_reasons=self._throttle_reasons(now, device),
             throttled_percent=self._throttled_percent(now, device),
             processes=self._processes.read(nvml, index, handle, now, slices),
             mig=mig,
-            mig_instances=tuple(one.reading for one in slices),
+            mig_instances=tuple(each.reading for each in slices),
         )
         return reading, memory.unified
 
     def _ask(self, now: float, device: _Device, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """One answer about a GPU."""
+        """Return the answer of one NVML function for a GPU, or None."""
         return self._nvml.ask(now, device.index, function, device.handle, *args)
 
     def _seldom(
         self, now: float, device: _Device, function: str, *args: object, every_s: float = math.inf
     ) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """One answer that changes seldom or never."""
+        """Return an answer that seldom or never changes; it is cached for `every_s` seconds."""
         return self._nvml.ask_seldom(now, device.index, function, device.handle, *args, every_s=every_s)
 
     def _power_limit_w(self, now: float, device: _Device) -> float | None:
-        """The limit that holds; else the one that was set."""
+        """Return the enforced power limit in watts, else the configured one."""
         for function in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
             answer = self._seldom(now, device, function, every_s=_LIMIT_AGAIN_S)
             watts = _from_milli("power limit", answer)
@@ -179,42 +179,42 @@ class GpuReader:
         return None
 
     def _slowdown_c(self, now: float, device: _Device) -> float | None:
-        """Where the clock is slowed, for a driver that does not tell the margin to it."""
+        """Return the slowdown threshold in °C, for drivers that do not report the margin to it."""
         if not self._nvml.is_unknown(now, device.index, _MARGIN):
             return None
         threshold = self._seldom(now, device, "nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN)
         return _sane("threshold", threshold)
 
     def _throttle_reasons(self, now: float, device: _Device) -> tuple[str, ...] | None:
-        """The reasons that are active; drivers before 535 know the question by its old name."""
+        """Return the active reasons; drivers before 535 have the function under its old name."""
         bits = self._ask(now, device, "nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
             bits = self._ask(now, device, "nvmlDeviceGetCurrentClocksThrottleReasons")
         return None if bits is None else reason_words(int(bits))
 
     def _throttled_percent(self, now: float, device: _Device) -> Mapping[str, float | None]:
-        """Share of the time since the reading before, by reason."""
+        """Return the percentage of the time since the previous reading, by reason."""
         return device.shares.read(self._nvml, device.index, device.handle, now)
 
 
 def _sane(quantity: str, value: float | None) -> float | None:
-    """`value` as a number within its quantity's range; None otherwise."""
+    """Return `value` as a float if it lies in its quantity's range, else None."""
     low, high = _RANGES[quantity]
     return float(value) if value is not None and low <= value <= high else None
 
 
 def _from_milli(quantity: str, value: float | None) -> float | None:
-    """An answer in thousandths, within its quantity's range."""
+    """Convert an answer in thousandths; None when it is outside its quantity's range."""
     return None if value is None else _sane(quantity, value / _MILLI)
 
 
 def _energy_j(millijoules: int | None) -> float | None:
-    """Energy since the driver was loaded; a GPU that counts none says 0, and none can run on that."""
+    """Return the energy in joules since the driver was loaded; None for 0, which means it is not counted."""
     return None if _sane("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
 
 
 def _silent_note(readings: Sequence[GpuReading]) -> str | None:
-    """Name the GPUs that are listed yet tell nothing of this moment; None when there is none."""
+    """Name the GPUs that are listed but report no current figure; None when there is none."""
     silent = [
         str(gpu.index)
         for gpu in readings
@@ -227,11 +227,11 @@ def _silent_note(readings: Sequence[GpuReading]) -> str | None:
     )
 
 
-def _whole(value: float | None) -> int | None:
-    """A clock as a whole number."""
+def _as_int(value: float | None) -> int | None:
+    """Return a clock as an integer."""
     return None if value is None else int(value)
 
 
 def _sum_bytes(processes: tuple[GpuProcess, ...]) -> int:
-    """What processes hold together, as far as it is known."""
+    """Return the memory of all processes; unknown sizes count as 0."""
     return sum(process.memory_bytes or 0 for process in processes)

@@ -12,40 +12,40 @@ from sparktop.hardware.nvml import Nvml
 _CLOCK_MEMORY = 2
 """NVML_CLOCK_MEM."""
 _UNIFIED_NAME = re.compile(r"\bGB10\b")
-"""GPUs that have no other memory than the machine's, whatever their driver tells of it."""
+"""GPUs that have no memory but the machine's, whatever their driver reports."""
 _NEAR = 0.10
-"""A GPU whose memory is that near to the machine's can be the same memory."""
+"""A GPU whose memory size is this close to the machine's (as a share) may be using the same memory."""
 _UNIFIED_AGAIN_S = 30.0
-"""A GPU in the machine's memory is asked for memory this often: the answer is not shown."""
+"""Seconds between two memory queries to a GPU in the machine's memory: the answer is not shown."""
 _VERSION_1, _VERSION_2, _MEMORY_CLOCK = "memory v1", "memory v2", "memory clock"
-"""Keys of fields that share a function."""
+"""Keys of fields that are read with the same function."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """A GPU's memory as it answers."""
+    """A GPU's memory as the driver reports it."""
 
     unified: bool | None = None
-    """It is the machine's; None until the driver told."""
+    """Whether it is the machine's memory; None until the driver has reported."""
     total_bytes: int | None = None
-    """None on unified memory: what a driver may tell there is the machine's."""
+    """None on unified memory, where a driver may report the machine's total."""
     used_bytes: int | None = None
 
 
 def ask_memory(nvml: Nvml, now: float, index: int, handle: object, *, place: Hashable = None) -> Any:  # noqa: ANN401 - the library's own structure
-    """Give the driver's answer (total, used) on a GPU or on its MIG instance `place`; None without one."""
+    """Return the driver's (total, used) for a GPU or for its MIG instance `place`; None without an answer."""
     version, keys = nvml.constant("nvmlMemory_v2"), ((_VERSION_2, place), (_VERSION_1, place))
     answer = None
     if version is not None:
         answer = nvml.ask(now, index, "nvmlDeviceGetMemoryInfo", handle, version, key=keys[0])
-    # The first version counts what the driver reserves as used: only for drivers without the second.
+    # Version 1 counts what the driver reserves as used: only for drivers without version 2.
     if answer is None and (version is None or nvml.is_unknown(now, index, keys[0])):
         answer = nvml.ask(now, index, "nvmlDeviceGetMemoryInfo", handle, key=keys[1])
     return answer
 
 
 class GpuMemoryReader:
-    """Reads the memory of one GPU, and tells whether it is the machine's."""
+    """Reads the memory of one GPU, and detects whether it is the machine's."""
 
     def __init__(self, index: int, handle: object) -> None:
         """Read the GPU `index` through its handle."""
@@ -55,11 +55,12 @@ class GpuMemoryReader:
         self._again_at: float | None = None
 
     def read(self, nvml: Nvml, now: float, name: str | None, machine_bytes: int | None) -> GpuMemory:
-        """Give the memory of the GPU called `name`, in a machine with `machine_bytes`.
+        """Return the memory of the GPU called `name`, in a machine with `machine_bytes` of memory.
 
-        Drivers of a GB10 tell in three ways that it has none of its own: NOT_SUPPORTED, a total of 0, or the
-        machine's own total. Without that name each can mean something else (a discrete GPU without the call;
-        an H200 in a machine of 128 GiB), but a GPU with memory of its own has a memory clock.
+        Drivers of a GB10 report in one of three ways that it has no memory of its own: NOT_SUPPORTED, a total
+        of 0, or the machine's total. On a GPU of another name each can mean something else (a discrete GPU
+        without the function; an H200 in a machine of 128 GiB), but a GPU with memory of its own has a memory
+        clock.
         """
         if _UNIFIED_NAME.search(name or ""):
             self._unified = True
@@ -69,30 +70,30 @@ class GpuMemoryReader:
         self._again_at = None
         answer = ask_memory(nvml, now, self._index, self._handle)
         if answer is None:
-            # An error in passing says nothing of the kind of memory; a memory clock does.
+            # A transient error does not reveal the kind of memory; a memory clock does.
             if self._unified is None or nvml.says_unsupported(self._index, (_VERSION_1, None)):
-                self._decide(nvml, now, told=nvml.says_unsupported(self._index, (_VERSION_1, None)))
+                self._decide(nvml, now, hinted=nvml.says_unsupported(self._index, (_VERSION_1, None)))
             return GpuMemory(self._unified)
         total = int(answer.total)
         if total and (machine_bytes is None or abs(total - machine_bytes) > _NEAR * machine_bytes):
             self._unified = False
         else:
-            self._decide(nvml, now, told=True)
+            self._decide(nvml, now, hinted=True)
         if self._unified:
             self._again_at = now + _UNIFIED_AGAIN_S
         if self._unified or not total:
             return GpuMemory(self._unified)
-        # Where the memory clock could not be read this time, a total that is told is not thrown away.
+        # Where the memory clock could not be read this time, a reported total is still used.
         return GpuMemory(unified=False, total_bytes=total, used_bytes=int(answer.used))
 
-    def _decide(self, nvml: Nvml, now: float, *, told: bool) -> None:
-        """Tell by the memory clock whether the memory is the machine's; else leave it open.
+    def _decide(self, nvml: Nvml, now: float, *, hinted: bool) -> None:
+        """Decide by the memory clock whether the memory is the machine's; else leave it open.
 
-        `told`: the driver has told something that a GPU without memory of its own would.
+        `hinted`: the driver's answer is one that a GPU without memory of its own would give.
         """
         args = (self._handle, _CLOCK_MEMORY)
         clock = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxClockInfo", *args, key=_MEMORY_CLOCK)
         if clock is not None:
             self._unified = not clock
-        elif told and nvml.is_unknown(now, self._index, _MEMORY_CLOCK):
+        elif hinted and nvml.is_unknown(now, self._index, _MEMORY_CLOCK):
             self._unified = True

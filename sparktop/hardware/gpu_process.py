@@ -16,16 +16,16 @@ from sparktop.model.text import clean
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 _GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
 _GRAPHICS_AGAIN_S = 5.0
-"""What draws is looked for this often: it holds little, and serves nothing."""
+"""Seconds between two reads of the graphics processes, which hold little memory and serve no requests."""
 _MOST = 256
-"""Processes of one GPU shown, at most."""
+"""Upper limit of processes shown per GPU."""
 _NOT_KNOWN = 2**64 - 1
 """NVML_VALUE_NOT_AVAILABLE."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """What one process holds, of all lists that name it."""
+    """What one process holds, merged over all lists that name it."""
 
     memory_bytes: int | None
     kind: str
@@ -33,7 +33,7 @@ class _Held:
 
 
 class GpuProcessReader:
-    """Lists the processes of GPUs; looks a name up once, as long as its process is there."""
+    """Lists the processes of GPUs; caches a name for as long as its process exists."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._proc = root / "proc"
@@ -42,10 +42,10 @@ class GpuProcessReader:
     def read(
         self, nvml: Nvml, index: int, handle: object, now: float, slices: Sequence[MigSlice] = ()
     ) -> tuple[GpuProcess, ...] | None:
-        """Give the GPU's processes, largest first; None when the driver lists none of either kind.
+        """Return the GPU's processes, largest first; None when the driver lists neither kind.
 
-        A GPU split into `slices` tells all of its processes to those who may know them; to others each
-        instance tells its own.
+        A GPU split into `slices` lists all its processes only to privileged callers; for others the lists of
+        the instances are joined.
         """
         computing = nvml.ask(now, index, _COMPUTE, handle)
         if computing is None and slices:
@@ -67,7 +67,7 @@ class GpuProcessReader:
         return tuple(sorted(found, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
     def _name(self, nvml: Nvml, pid: int, now: float) -> str:
-        """What the process calls itself: the driver knows it across containers, /proc only here."""
+        """Return a process' name: the driver knows it across containers, /proc only in this one."""
         try:
             name = nvml.ask(now, None, "nvmlSystemGetProcessName", pid)
         except GpuLostError:
@@ -80,20 +80,20 @@ class GpuProcessReader:
 
 
 def _of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -> list[Any] | None:
-    """What the instances list together; None when none of them does."""
+    """Return the joined lists of all instances; None when none of them answers."""
     lists = []
     for one in slices:
         try:
             lists.append(nvml.ask(now, index, _COMPUTE, one.handle, key=(_COMPUTE, one.reading.index)))
         except GpuLostError:
-            continue  # an instance that was taken away in this moment
+            continue  # an instance that was removed just now
     if all(listed is None for listed in lists):
         return None
     return [process for listed in lists for process in listed or ()]
 
 
 def _add(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int, int], int]) -> None:  # noqa: ANN401 - the library's own structure
-    """Add one line of a list; one that computes and draws stands in both, with the same memory."""
+    """Add one entry of a list; a process that computes and draws is in both, with the same memory."""
     pid, memory = int(process.pid), _memory_bytes(process)
     known = held.get(pid)
     if known is None:
@@ -108,6 +108,6 @@ def _add(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int
 
 
 def _memory_bytes(process: Any) -> int | None:  # noqa: ANN401 - the library's own structure
-    """The memory that a process holds; None when the driver does not say."""
+    """Return the memory that a process holds; None when the driver does not report it."""
     used = getattr(process, "usedGpuMemory", None)
     return None if used is None or used >= _NOT_KNOWN or used < 0 else int(used)

@@ -1,4 +1,4 @@
-"""What a machine is: operating system, product, name, addresses and boot."""
+"""The identity of a machine: operating system, product, name, addresses and boot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.model.text import clean
 _LONGEST = 120
 _DMI = "sys/devices/virtual/dmi/id"
 _LOOK_AGAIN_S = 60.0
-"""A network can come up and a name can be set while the machine runs; both seldom."""
+"""Seconds between two reads of addresses and host name, which seldom change while a machine runs."""
 _PLACEHOLDERS = frozenset(
     {
         "",
@@ -29,11 +29,11 @@ _PLACEHOLDERS = frozenset(
         "unknown",
     }
 )
-"""What makers leave in the DMI table where they had nothing to say."""
+"""What manufacturers leave in the DMI table instead of a value."""
 
 
 class IdentityReader:
-    """Knows who the machine is; looks again now and then at what can change while it runs."""
+    """Reads the machine's identity, and repeats the parts that can change while it runs."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -42,17 +42,17 @@ class IdentityReader:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Who the machine is; None before the first reading, and the same object while nothing changed."""
+        """The machine's identity; None before the first reading. The object changes only with its content."""
         return self._identity
 
     def read(self, now: float, *, driver: str | None = None, cpu: str | None = None) -> NodeIdentity:
-        """Give who it is at `now`; the driver's version comes from NVML, the processors' line from `cpu`."""
+        """Return the identity at `now`; `driver` is NVML's driver version, `cpu` the processors' line."""
         known = self._identity
         if known is None:
             self._looked_at = now
             self._identity = read_identity(self._root, driver=driver, cpu=cpu)
             return self._identity
-        # A driver that went away is the machine's all the same.
+        # When the driver goes away, its last known version is kept.
         seen = replace(known, driver=driver or known.driver, cpu=cpu or known.cpu)
         if self._looked_at is None or not 0 <= now - self._looked_at < _LOOK_AGAIN_S:
             self._looked_at = now
@@ -65,7 +65,7 @@ class IdentityReader:
 def read_identity(
     root: Path = Path("/"), *, driver: str | None = None, cpu: str | None = None
 ) -> NodeIdentity:
-    """Read who the machine below `root` is; `driver` is the NVIDIA driver's version, which NVML tells."""
+    """Read the identity of the machine below `root`; `driver` is the NVIDIA driver's version from NVML."""
     boot_id = read_text(str(root / "proc/sys/kernel/random/boot_id"))
     maker = _dmi(root / _DMI / "sys_vendor")
     return NodeIdentity(
@@ -81,19 +81,19 @@ def read_identity(
 
 
 def _hostname(root: Path) -> str | None:
-    """What the kernel calls the machine."""
+    """Return the kernel's host name."""
     return clean(read_text(str(root / "proc/sys/kernel/hostname")) or "", 253) or None
 
 
 def _os(root: Path) -> str | None:
-    """The distribution's name and the kernel's version."""
+    """Return the distribution's name and the kernel's version."""
     kernel = read_text(str(root / "proc/sys/kernel/osrelease"))
     parts = [_pretty_name(root), f"Linux {kernel}" if kernel else None]
     return clean(", ".join(part for part in parts if part), _LONGEST) or None
 
 
 def _pretty_name(root: Path) -> str | None:
-    """PRETTY_NAME of os-release (man 5 os-release)."""
+    """Return PRETTY_NAME of os-release (man 5 os-release)."""
     text = read_text(str(root / "etc/os-release")) or read_text(str(root / "usr/lib/os-release")) or ""
     for line in text.splitlines():
         key, _, value = line.partition("=")
@@ -106,10 +106,10 @@ def _pretty_name(root: Path) -> str | None:
 
 
 def _product(root: Path) -> str | None:
-    """Maker and product from DMI, or the model of the device tree where there is no DMI."""
+    """Return maker and product from DMI, or the model of the device tree where there is no DMI."""
     dmi = root / _DMI
     family, name, vendor = (_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor"))
-    # A DGX Spark says so in its family, whoever made it; elsewhere the name can hold the family and more.
+    # A DGX Spark's family names it, whichever maker's; elsewhere the name can hold the family and more.
     product = name if family and name and family in name else family or name
     if product is None:
         model = (read_text(str(root / "sys/firmware/devicetree/base/model")) or "").strip("\0")
@@ -119,6 +119,6 @@ def _product(root: Path) -> str | None:
 
 
 def _dmi(path: Path) -> str | None:
-    """One DMI string; None when it is missing or a placeholder."""
+    """Return one DMI string; None when it is missing or a placeholder."""
     text = read_text(str(path))
     return None if text is None or text.lower() in _PLACEHOLDERS else text

@@ -1,4 +1,4 @@
-"""Small files of the kernel (/proc, /sys): read whole, or not there."""
+"""Reading of the kernel's small files (/proc, /sys): complete content, or None."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 _CHUNK = 65536
 _SMALL = 4096
 _ENOUGH = 4 * 1024 * 1024
-"""Bytes read of one file, at most; /proc/stat of a machine with hundreds of cores is far below."""
+"""Most bytes read of one file; /proc/stat of a machine with hundreds of cores is far smaller."""
 
 
 def read_bytes(path: str) -> bytes | None:
-    """Give the content of `path`; None when it is missing, forbidden or refuses to be read."""
+    """Return the content of `path`; None when it is missing, forbidden or cannot be read."""
     # os.open instead of open(): 5 against 20 microseconds a file, and a sample reads dozens.
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -32,10 +32,10 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def read_small(path: str) -> bytes | None:
-    """Give what one read of `path` gives, at most 4 KiB; None when it is missing, forbidden or refuses.
+    """Return up to 4 KiB of `path` in a single read; None when it is missing or cannot be read.
 
-    Whole for the files of /sys and for a process' stat, which the kernel hands out at once: a read that only
-    finds the end would be a third of the cost.
+    This is the complete content for files of /sys and for a process' stat, which the kernel delivers at once:
+    a second read, just to find the end, would add a third of the cost.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -50,7 +50,7 @@ def read_small(path: str) -> bytes | None:
 
 
 def read_text(path: str) -> str | None:
-    """Give the content of `path` as text without white space around it; None when there is none."""
+    """Return the content of `path` as stripped text; None when it is missing or empty."""
     content = read_bytes(path)
     if content is None:
         return None
@@ -58,12 +58,12 @@ def read_text(path: str) -> str | None:
 
 
 def read_int(path: str) -> int | None:
-    """Give the whole number in `path`; None when it holds none."""
+    """Return the integer in `path`; None when it holds none."""
     return parse_int(read_small(path))
 
 
 def parse_int(digits: bytes | None) -> int | None:
-    """Give `digits` as a whole number; None when they are none."""
+    """Parse an integer; None when `digits` is None or not one."""
     try:
         return None if digits is None else int(digits)
     except ValueError:
@@ -71,7 +71,7 @@ def parse_int(digits: bytes | None) -> int | None:
 
 
 def entries(folder: Path) -> tuple[str, ...]:
-    """Give the names in `folder`, sorted; none when it is missing."""
+    """Return the names in `folder`, sorted; empty when it is missing."""
     try:
         return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - names are wanted, not a Path object for each
     except OSError:
@@ -79,6 +79,6 @@ def entries(folder: Path) -> tuple[str, ...]:
 
 
 def by_number(name: str) -> tuple[int, str]:
-    """Give a sort key that puts hwmon10 behind hwmon9."""
+    """Return a sort key that puts hwmon10 after hwmon9."""
     digits = "".join(char for char in name if char in "0123456789")
     return int(digits or 0), name

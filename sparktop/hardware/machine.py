@@ -1,4 +1,4 @@
-"""One machine: everything that is read of it, in one sample."""
+"""One machine, read into one sample."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Machine:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Who the machine is; None before the first reading, and the same object while nothing changed."""
+        """The machine's identity; None before the first reading. The object changes only with its content."""
         return self._identity.identity
 
     def read(self, *, processes: bool = False) -> NodeSample:
-        """Take one sample, with the process table if asked; what the machine lacks is None or empty in it."""
+        """Return a sample, with the process table if `processes`; what the machine lacks is None or empty."""
         now = self._clock()
         cpu = self._cpu.read(now)
         meminfo = read_meminfo(self._root)
@@ -78,5 +78,5 @@ class Machine:
         )
 
     def close(self) -> None:
-        """Give the driver's library back."""
+        """Close the driver's library."""
         self._gpu.close()

@@ -19,12 +19,12 @@ _KIB = 1024
 
 
 def read_meminfo(root: Path = Path("/")) -> Meminfo:
-    """Give /proc/meminfo below `root`; empty when there is none."""
+    """Read /proc/meminfo below `root`; empty when there is none."""
     return _parse_meminfo(read_bytes(str(root / "proc/meminfo")) or b"")
 
 
 def _parse_meminfo(content: bytes) -> Meminfo:
-    """Every line that holds a number."""
+    """Return every line that holds a number, in bytes where the kernel gives kB."""
     figures: dict[str, int] = {}
     for line in content.splitlines():
         name, _, rest = line.partition(b":")
@@ -53,7 +53,7 @@ class MemoryReader:
         unified: bool | None = None,
         gpu_processes_bytes: int | None = None,
     ) -> MemoryReading:
-        """Judge `meminfo`, read at `now`; what the GPU says of the memory comes from NVML."""
+        """Compute a reading from `meminfo`, read at `now`; `unified` and the GPU's share come from NVML."""
         total, available = meminfo.get("MemTotal"), meminfo.get("MemAvailable")
         huge_pages = bool(unified and meminfo.get("HugePages_Total"))
         if huge_pages:
@@ -69,8 +69,8 @@ class MemoryReader:
             available_bytes=available,
             page_cache_bytes=page_cache_bytes(meminfo),
             cma_free_bytes=meminfo.get("CmaFree"),
-            # Free huge pages lie outside of MemAvailable and of the CMA pages counted in it. A kernel that
-            # has no CMA has no such line.
+            # Free huge pages lie outside MemAvailable and the CMA pages counted in it. A kernel without CMA
+            # has no such line.
             headroom_bytes=available if huge_pages else _difference(available, meminfo.get("CmaFree", 0)),
             gpu_processes_bytes=gpu_bytes,
             unattributed_bytes=bar.unattributed_bytes,
@@ -85,7 +85,7 @@ class MemoryReader:
         )
 
     def _swap_rates(self, now: float) -> tuple[float | None, float | None]:
-        """Bytes per second read from and written to swap."""
+        """Return the bytes per second read from and written to swap."""
         content = read_bytes(self._vmstat) or b""
         counted = {name: _vmstat_value(content, name) for name in ("pswpin", "pswpout")}
         pages = {name: value for name, value in counted.items() if value is not None}
@@ -94,7 +94,7 @@ class MemoryReader:
 
 
 def _vmstat_value(content: bytes, name: str) -> int | None:
-    """One counter of /proc/vmstat, found without splitting its 180 lines."""
+    """Return one counter of /proc/vmstat, found without splitting its 180 lines."""
     start = content.find(f"\n{name} ".encode())
     if start < 0:
         return None
@@ -103,19 +103,19 @@ def _vmstat_value(content: bytes, name: str) -> int | None:
     return parse_int(content[start : end if end >= 0 else None])
 
 
-def _difference(whole: int | None, part: int | None) -> int | None:
-    """`whole - part`, at least 0; None when either is unknown."""
-    return None if whole is None or part is None else max(0, whole - part)
+def _difference(total: int | None, part: int | None) -> int | None:
+    """Return `total - part`, at least 0; None when either is unknown."""
+    return None if total is None or part is None else max(0, total - part)
 
 
 def _free_huge_pages_bytes(meminfo: Mapping[str, int]) -> int | None:
-    """What unified memory can still give when huge pages are set aside (the vendor's porting rule)."""
+    """Return what unified memory can still provide when huge pages are reserved (vendor's porting rule)."""
     free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
     return None if free is None or size is None else free * size
 
 
 def _full_avg10(content: bytes | None) -> float | None:
-    """`avg10` of the "full" line of a PSI file; None where the kernel has none."""
+    """Return `avg10` of the "full" line of a PSI file; None where the kernel has none."""
     for line in (content or b"").splitlines():
         if line.startswith(b"full "):
             for field in line.split():

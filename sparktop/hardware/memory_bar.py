@@ -1,7 +1,7 @@
-"""The bar of a machine's memory: parts that add up to all of it, whatever the kernel and the driver say.
+"""The bar of a machine's memory: parts that always add up to the total.
 
-The kernel's lines do not add up by themselves: on a GB10 what the GPU holds stands in none of them, and a
-page can stand in two. What no line explains is `unattributed`; what is counted twice is cut, and told.
+The lines of /proc/meminfo do not add up: on a GB10 no line includes what the GPU holds, and a page can be
+counted in two. What no line explains is `unattributed`; what is counted twice is cut and reported as overlap.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ NAMED_USE = (
     "Zswap",
     "HardwareCorrupted",
 )
-"""Lines of /proc/meminfo that say what memory in use is for and do not overlap.
+"""Lines of /proc/meminfo that name a use of memory and do not overlap.
 
-SReclaimable and SUnreclaim lie in Slab, KReclaimable mostly; AnonHugePages in AnonPages; Mapped, Mlocked,
-Unevictable, Dirty and the Active and Inactive lines count pages of AnonPages and Cached once more.
+SReclaimable, SUnreclaim and most of KReclaimable are part of Slab, AnonHugePages of AnonPages; Mapped,
+Mlocked, Unevictable, Dirty and the Active and Inactive lines count pages of AnonPages and Cached again.
 """
 _ORDER = (GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_PART, FREE_PART)
 _CUT_ORDER = (CMA_PART, PROGRAMS_PART, CACHE_PART, GPU_PART, HUGE_PART, CMA_FREE_PART, FREE_PART)
-"""Which part gives way first where pages were counted twice.
+"""Parts in the order in which they are cut where pages were counted twice.
 
 Pages of CMA that are in use are either a driver's, which no other line counts, or lent to programs and cache,
 which count them too: only what is left unexplained can be the former. A page that a GPU process shares with
-the host is drawn as the GPU's. The rest gives way only to figures that cannot be (free above total).
+the host is drawn as the GPU's. The other parts are cut only if the figures are impossible (free above total).
 """
 
 Meminfo = Mapping[str, int]
@@ -52,27 +52,27 @@ Meminfo = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class MemoryBar:
-    """The bar, and what had to be done to it."""
+    """The parts of the bar, and the corrections made."""
 
     parts: tuple[MemoryPart, ...] = ()
-    """In the order of `sparktop.model.node`, without empty ones; their sum is the whole, exactly."""
+    """In the order of `sparktop.model.node`, without empty parts; their sum is exactly the total."""
     overlap_bytes: int | None = None
-    """What was counted twice and is cut."""
+    """Bytes counted twice, which were cut."""
     unattributed_bytes: int | None = None
-    """The part that nothing explains; 0 where it is left out of `parts`."""
+    """The part that no line explains; 0 where `parts` has none."""
 
 
 def lay_out(meminfo: Meminfo, gpu_processes_bytes: int | None = None) -> MemoryBar | None:
-    """Give the bar; None when the kernel does not tell enough.
+    """Return the bar; None when MemTotal, MemFree or Cached is missing.
 
-    `gpu_processes_bytes` is what processes hold on GPUs that live in this memory, by NVML.
+    `gpu_processes_bytes` is what processes hold on GPUs that use this memory, from NVML.
     """
     total, free, cache = meminfo.get("MemTotal"), meminfo.get("MemFree"), page_cache_bytes(meminfo)
     if total is None or free is None or cache is None:
         return None
     cma_free = min(meminfo.get("CmaFree", 0), free)
     huge, huge_free = _huge_bytes(meminfo)
-    # Stacks of the kernel are vmalloc memory too (CONFIG_VMAP_STACK).
+    # Kernel stacks are vmalloc memory too (CONFIG_VMAP_STACK).
     vmalloc = max(0, meminfo.get("VmallocUsed", 0) - meminfo.get("KernelStack", 0))
     sizes = {
         GPU_PART: gpu_processes_bytes or 0,
@@ -95,7 +95,7 @@ def lay_out(meminfo: Meminfo, gpu_processes_bytes: int | None = None) -> MemoryB
 
 
 def page_cache_bytes(meminfo: Meminfo) -> int | None:
-    """Give Buffers + Cached - Shmem (Shmem sits in Cached, yet cannot be dropped); None without Cached."""
+    """Return Buffers + Cached - Shmem (Shmem is in Cached but cannot be dropped); None without Cached."""
     cached = meminfo.get("Cached")
     if cached is None:
         return None
@@ -103,7 +103,7 @@ def page_cache_bytes(meminfo: Meminfo) -> int | None:
 
 
 def _huge_bytes(meminfo: Meminfo) -> tuple[int, int]:
-    """What is set aside as huge pages, and how much of it is free.
+    """Return the bytes reserved as huge pages, and the free bytes among them.
 
     Hugetlb counts pages of every size, the HugePages lines those of the default size; kernels before 4.20
     have no Hugetlb.

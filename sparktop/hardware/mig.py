@@ -1,4 +1,4 @@
-"""Slices of a GPU in MIG mode: what they are called, and what they hold."""
+"""Slices of a GPU in MIG mode: their profile names and their memory."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sparktop.model.node import MigInstance
 from sparktop.model.text import clean
 
 _LAYOUT_AGAIN_S = 30.0
-"""Whether a GPU is split, and into what: somebody must reconfigure it by hand."""
+"""Seconds between two reads of the layout, which only an administrator changes."""
 _MEMORY_AGAIN_S = 5.0
-"""What the slices hold: up to seven questions a GPU."""
+"""Seconds between two reads of the slices' memory: up to seven calls per GPU."""
 _MOST_SLICES = 7
-"""Of every GPU until now; for a driver that does not tell how many there can be."""
+"""The most of any GPU so far; used when the driver does not report the maximum."""
 _ENABLED = 1
 """NVML_DEVICE_MIG_ENABLE."""
 _MARK = " MIG "
-"""Between a GPU's name and the profile in the name of an instance: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"."""
+"""Separates the GPU's name from the profile in an instance's name: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"."""
 _MIB, _GIB = 1024**2, 1024**3
 _MEMORY_EIGHTHS = 8
-"""Profiles share memory out in eighths, rounded up."""
+"""Profiles divide the memory into eighths, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigSlice:
-    """An instance with the driver's own ways to name it."""
+    """An instance with the driver's handle and ids."""
 
     reading: MigInstance
     handle: object
@@ -48,10 +48,10 @@ class MigReader:
         self._memory_again_at: float | None = None
 
     def read(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[bool | None, tuple[MigSlice, ...]]:
-        """Tell whether the GPU (of `gpu_bytes`) is split, and into what; None where it cannot be.
+        """Return whether the GPU (of `gpu_bytes`) is split, and its slices; None where it cannot be split.
 
         Raises:
-            GpuLostError: the whole GPU is gone.
+            GpuLostError: the GPU itself is gone.
         """
         mode = nvml.ask_seldom(
             now, self._index, "nvmlDeviceGetMigMode", self._handle, every_s=_LAYOUT_AGAIN_S
@@ -64,13 +64,13 @@ class MigReader:
             self._slices = self._layout(nvml, now, gpu_bytes)
         if self._memory_again_at is None or now >= self._memory_again_at:
             self._memory_again_at = now + _MEMORY_AGAIN_S
-            self._slices = tuple(self._with_memory(nvml, now, one) for one in self._slices)
+            self._slices = tuple(self._with_memory(nvml, now, instance) for instance in self._slices)
         return True, self._slices
 
     def _layout(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
-        """Find the instances; places between them can be empty."""
+        """Find the instances; there may be empty places between them."""
         count = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxMigDeviceCount", self._handle)
-        known = {one.reading.index: one for one in self._slices}
+        known = {instance.reading.index: instance for instance in self._slices}
         found = []
         for place in range(_MOST_SLICES if count is None else int(count)):
             handle = self._ask(nvml, now, place, "nvmlDeviceGetMigDeviceHandleByIndex", self._handle, place)
@@ -87,7 +87,7 @@ class MigReader:
     def _meet(
         self, nvml: Nvml, now: float, place: int, handle: object, uuid: str | None, gpu_bytes: int | None
     ) -> MigSlice:
-        """Begin to know an instance."""
+        """Read the name and the ids of a new instance."""
         name = clean(self._ask(nvml, now, place, "nvmlDeviceGetName", handle) or "") or None
         if name is None or _MARK not in name:
             attributes = self._ask(nvml, now, place, "nvmlDeviceGetAttributes", handle)
@@ -101,19 +101,21 @@ class MigReader:
         known = None if None in ids else (int(ids[0]), int(ids[1]))
         return MigSlice(MigInstance(place, name, uuid), handle, known)
 
-    def _with_memory(self, nvml: Nvml, now: float, one: MigSlice) -> MigSlice:
-        """Read what an instance holds."""
-        place = one.reading.index
+    def _with_memory(self, nvml: Nvml, now: float, instance: MigSlice) -> MigSlice:
+        """Return an instance with its current memory."""
+        place = instance.reading.index
         try:
-            answer = ask_memory(nvml, now, self._index, one.handle, place=place)
+            answer = ask_memory(nvml, now, self._index, instance.handle, place=place)
         except GpuLostError:
             self._layout_again_at = now
             answer = None
         total, used = (None, None) if answer is None else (int(answer.total) or None, int(answer.used))
-        return replace(one, reading=replace(one.reading, memory_total_bytes=total, memory_used_bytes=used))
+        return replace(
+            instance, reading=replace(instance.reading, memory_total_bytes=total, memory_used_bytes=used)
+        )
 
     def _ask(self, nvml: Nvml, now: float, place: int, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """One answer about an instance; one that was taken away in this moment is not a lost GPU."""
+        """Return one answer about an instance; an instance that was removed just now is not a lost GPU."""
         try:
             return nvml.ask(now, self._index, function, *args, key=(function, place))
         except GpuLostError:
@@ -122,10 +124,10 @@ class MigReader:
 
 
 def profile_name(attributes: Any, gpu_bytes: int | None) -> str | None:  # noqa: ANN401 - the library's own structure
-    """Name a profile by an instance's attributes: "1g.10gb", "1c.3g.40gb"; None where they do not tell.
+    """Name a profile by an instance's attributes, such as "1c.3g.40gb"; None where they are missing.
 
-    NVIDIA names a profile after its slices of the GPU and its share of the memory, which is in eighths of
-    the GPU's: nvlib of NVIDIA's device plugin reckons it in the same way.
+    NVIDIA names a profile after its slices of the GPU and its memory in eighths of the GPU's; nvlib of
+    NVIDIA's device plugin computes it the same way.
     """
     slices = int(getattr(attributes, "gpuInstanceSliceCount", 0))
     compute = int(getattr(attributes, "computeInstanceSliceCount", 0))

@@ -1,6 +1,6 @@
 """Network interfaces, from /proc/net/dev and /sys/class/net.
 
-Traffic of RDMA does not pass through these counters: `rdma` reads its own.
+RDMA traffic does not pass through these counters: `rdma` reads its own.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
 
 _LEFT_OUT = ("docker", "veth", "br-")
-"""Prefixes of the interfaces that container engines make: their traffic is counted once more elsewhere."""
+"""Prefixes of interfaces that container engines create: their traffic is also counted elsewhere."""
 _MOST = 64
-"""Interfaces shown, at most."""
+"""Upper limit of interfaces shown."""
 _STATE_AGAIN_S = 5.0
 _LOOK_AGAIN_S = 60.0
-"""A link's speed is asked for this often: the question can go through to the firmware of the card."""
+"""Seconds between two reads of a link's speed, which can be a query to the card's firmware."""
 _ETHERNET_TYPE = 1
 """ARPHRD_ETHER in /sys/class/net/*/type."""
 _SPEED_MAX_MBPS = 100_000_000
 _BITS_PER_MEGABIT = 1_000_000
 _MARGIN = 1.25
-"""A counter can be read a little late: a link that is this much faster than itself is still believed."""
+"""Tolerance for counters that are read a little late: rates up to this multiple of the link's are
+accepted."""
 _COLUMNS = 16
 _RATES = {"rx": 0, "rx packets": 1, "tx": 8, "tx packets": 9}
 _ERRORS = {"rx_errors": 2, "tx_errors": 10}
@@ -35,7 +36,7 @@ _ERRORS = {"rx_errors": 2, "tx_errors": 10}
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """What changes seldom about an interface."""
+    """The seldom changing facts of an interface."""
 
     up: bool | None
     kind: str
@@ -46,7 +47,7 @@ class _Link:
 
 
 class NetworkReader:
-    """Reads the traffic of every interface since its reading before."""
+    """Reads the traffic of every interface since the previous reading."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._dev = str(root / "proc/net/dev")
@@ -55,11 +56,11 @@ class NetworkReader:
         self._links: dict[str, _Link] = {}
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
-        """Take a reading at `now`, in the kernel's order; the first one knows no rates yet."""
+        """Return a reading at `now`, in the kernel's order; the first one has no rates yet."""
         counters = _parse_dev(read_bytes(self._dev) or b"")
         flat = {(name, part): value for name, parts in counters.items() for part, value in parts.items()}
         self._links = {name: self._link(name, now) for name in counters}
-        # Counters of some cards are 32 bits wide: a fast one passes their end every few seconds.
+        # Some cards have 32-bit counters, which wrap every few seconds on a fast link.
         most = {
             (name, part): link.bits_per_s / 8 * _MARGIN
             for name, link in self._links.items()
@@ -70,7 +71,7 @@ class NetworkReader:
         return tuple(_reading(name, link, rates) for name, link in self._links.items())
 
     def _link(self, name: str, now: float) -> _Link:
-        """What the interface is; looked up again after it came up or went down, or after a while."""
+        """Return the facts of an interface; read again after its state changed, or after a while."""
         known = self._links.get(name)
         if known is not None and 0 <= now - known.state_at < _STATE_AGAIN_S:
             return known
@@ -87,7 +88,7 @@ class NetworkReader:
 
 
 def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
-    """One interface as a value."""
+    """Return the reading of one interface."""
     errors = {counter: rates[name, counter] for counter in _ERRORS}
     known = {counter: rate for counter, rate in errors.items() if rate is not None}
     return NetworkReading(
@@ -106,13 +107,13 @@ def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None])
 
 
 def _kind(name: str, folder: Path) -> str:
-    """Wifi, ethernet or other: from /sys where it is there, else from the usual names."""
+    """Return "wifi", "ethernet" or "other": from /sys where present, else from the usual names."""
     if not folder.exists():
         return {"wl": "wifi", "en": "ethernet", "et": "ethernet"}.get(name[:2], "other")
     if (folder / "wireless").exists() or (folder / "phy80211").exists():
         return "wifi"
-    # Bridges, bonds, VLANs and tunnels are of Ethernet's type too, whatever they are called; the kernel names
-    # their kind, or they have no device. A container's interface has neither: there the name must do.
+    # Bridges, bonds, VLANs and tunnels have Ethernet's type too, whatever their name; the kernel names their
+    # kind, or they have no device. A container's interface has neither: there the name decides.
     if read_int(f"{folder}/type") != _ETHERNET_TYPE or "DEVTYPE=" in (read_text(f"{folder}/uevent") or ""):
         return "other"
     virtual = (folder / "bridge").exists() or (folder / "bonding").exists() or (folder / "tun_flags").exists()
@@ -121,7 +122,7 @@ def _kind(name: str, folder: Path) -> str:
 
 
 def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
-    """Counters by interface."""
+    """Return the counters by interface."""
     found: dict[str, dict[str, int]] = {}
     for line in content.splitlines()[2:]:
         name_bytes, _, rest = line.rpartition(b":")

@@ -1,6 +1,6 @@
-"""The NVIDIA driver's library (NVML), opened once and asked one field at a time.
+"""The NVIDIA driver's library (NVML), opened once and queried one field at a time.
 
-NVML belongs to the thread that takes the samples: nothing here locks.
+NVML is used only by the thread that reads the samples: there are no locks here.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from sparktop.model.text import clean
 _log = logging.getLogger(__name__)
 
 _OPEN_AGAIN_S = 30.0
-"""After no driver, no device or a lost GPU. Opening can take a second, and a driver is loaded rarely."""
+"""Seconds before opening again after no driver, no device or a lost GPU: opening can take a second, and
+drivers are loaded rarely."""
 _ASK_AGAIN_S = 600.0
-"""After the driver said that it does not know a field."""
+"""Seconds before querying a field again that the driver does not know."""
 _MOST_DEVICES = 64
 
 
 class NvmlReturn(IntEnum):
-    """The driver's answers that matter here (nvmlReturn_t of nvml.h: their numbers never change)."""
+    """The return codes that matter here (nvmlReturn_t of nvml.h: their numbers never change)."""
 
     UNINITIALIZED = 1
     NOT_SUPPORTED = 3
@@ -47,7 +48,7 @@ _UNKNOWN_FIELD = frozenset(
         NvmlReturn.DEPRECATED,
     }
 )
-"""Answers that will be the same next time."""
+"""Return codes that will be the same next time."""
 _LOST = frozenset(
     {
         NvmlReturn.UNINITIALIZED,
@@ -56,7 +57,7 @@ _LOST = frozenset(
         NvmlReturn.RESET_REQUIRED,
     }
 )
-"""Answers after which no other field of that GPU can be had."""
+"""Return codes after which no field of that GPU can be read."""
 _NOTES: dict[int | None, str] = {
     NvmlReturn.LIBRARY_NOT_FOUND: "no NVIDIA driver on this machine",
     NvmlReturn.DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
@@ -67,9 +68,9 @@ _NO_DEVICE = "no NVIDIA GPU on this machine"
 
 
 class NvmlModule(Protocol):
-    """What is used of nvidia-ml-py's module `pynvml`, or of something that answers like it.
+    """The part of nvidia-ml-py's module `pynvml` that is used, or of a module that behaves like it.
 
-    The functions that ask for one field are found by name: an older module may lack some.
+    The functions that read one field are looked up by name: an older module may lack some.
     """
 
     NVMLError: type[Exception]
@@ -79,20 +80,20 @@ class NvmlModule(Protocol):
         ...
 
     def nvmlShutdown(self) -> None:  # noqa: N802 - the library's name
-        """Close it."""
+        """Close the library."""
         ...
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - the library's name
-        """Count the GPUs."""
+        """Return the number of GPUs."""
         ...
 
     def nvmlDeviceGetHandleByIndex(self, index: int, /) -> object:  # noqa: N802 - the library's name
-        """Give the handle of a GPU."""
+        """Return the handle of a GPU."""
         ...
 
 
 _DRIVER_GONE = frozenset({NvmlReturn.UNINITIALIZED, NvmlReturn.DRIVER_NOT_LOADED})
-"""Answers that speak of the whole driver, whichever GPU was asked."""
+"""Return codes that concern the driver itself, whichever GPU was queried."""
 _LOST_WORDS: dict[int | None, str] = {
     NvmlReturn.GPU_IS_LOST: "the driver lost it: its log (dmesg, Xid) says why, a restart may bring it back",
     NvmlReturn.RESET_REQUIRED: "it needs a reset (nvidia-smi --gpu-reset) or a restart of the machine",
@@ -100,7 +101,7 @@ _LOST_WORDS: dict[int | None, str] = {
 
 
 class GpuLostError(Exception):
-    """A GPU, or the whole driver, went away while it was asked."""
+    """A GPU, or the driver itself, went away during a query."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         """Keep the driver's return code."""
@@ -109,18 +110,18 @@ class GpuLostError(Exception):
 
 
 class Nvml:
-    """An open library: its GPUs, and what each said that it does not know."""
+    """An open library: its GPUs, and the fields that each of them does not support."""
 
     def __init__(self, module: NvmlModule | None = None) -> None:
-        """Use `module`; nvidia-ml-py, imported at the first reading, when there is none."""
+        """Use `module`; None: nvidia-ml-py, imported at the first reading."""
         self.note: str | None = None
         """Why a GPU is missing, in one line; None when none is."""
         self.lost: dict[int, str] = {}
-        """Why each GPU that is lost does not answer, by index."""
+        """Why each lost GPU does not answer, by index."""
         self.driver: str | None = None
         """The driver's version."""
         self.generation = 0
-        """Counts the openings: what was learnt of a GPU holds for one of them."""
+        """Counts how often the library was opened: handles and facts of a GPU are valid for one opening."""
         self._module = module
         self._errors: tuple[type[Exception], ...] = ()
         self._handles: dict[int, object] | None = None
@@ -129,7 +130,7 @@ class Nvml:
         self._kept: dict[tuple[int | None, Hashable], tuple[float, Any]] = {}
 
     def handles(self, now: float) -> dict[int, object]:
-        """Give the GPUs that answer, by index; opens the library when that is due."""
+        """Return the handles of the GPUs that answer, by index; opens the library when that is due."""
         due = self._open_again_at is not None and now >= self._open_again_at
         if due or (self._handles is None and self._open_again_at is None):
             self.close()
@@ -139,8 +140,8 @@ class Nvml:
     def ask(self, now: float, index: int | None, function: str, *args: object, key: Hashable = None) -> Any:  # noqa: ANN401 - as many types as fields
         """Call `function` for the GPU `index` (None: the driver itself); None when there is no answer.
 
-        A field that the driver does not know is not asked again for a while; `key` tells fields apart that
-        one function gives. Raises GpuLostError when the GPU is gone.
+        A field that the driver does not support is not queried again for a while; `key` distinguishes fields
+        that are read with the same function. Raises GpuLostError when the GPU is gone.
         """
         field = (index, key or function)
         unknown = self._unknown.get(field)
@@ -155,7 +156,7 @@ class Nvml:
         except self._errors as error:
             self._take_error(now, index, field, error)
         except UnicodeDecodeError:
-            pass  # nvidia-ml-py decodes names by itself, and a name can be anything
+            pass  # nvidia-ml-py decodes names itself, and a name can be any bytes
         return None
 
     def ask_seldom(
@@ -167,9 +168,9 @@ class Nvml:
         every_s: float = math.inf,
         key: Hashable = None,
     ) -> Any:  # noqa: ANN401 - as ask
-        """As `ask`, for what changes seldom: an answer holds for `every_s`, or while the library is open.
+        """Call `ask` for a field that changes seldom; an answer is cached for `every_s` seconds.
 
-        Only answers are kept: what failed in passing is asked again at once.
+        The cache ends with the opening of the library. Transient failures are not cached.
         """
         field = (index, key or function)
         kept = self._kept.get(field)
@@ -181,19 +182,19 @@ class Nvml:
         return answer
 
     def says_unsupported(self, index: int, key: Hashable) -> bool:
-        """True when the driver's last word on a field was NOT_SUPPORTED."""
+        """Return whether the driver's last answer about a field was NOT_SUPPORTED."""
         return self._unknown.get((index, key), (0.0, None))[1] == NvmlReturn.NOT_SUPPORTED
 
     def is_unknown(self, now: float, index: int, key: Hashable) -> bool:
-        """True while a field is not asked for, because the driver does not know it."""
+        """Return whether a field is not queried at present, because the driver does not support it."""
         return now < self._unknown.get((index, key), (now, None))[0]
 
     def constant(self, name: str) -> int | None:
-        """A constant of the module; None where this version has none of that name."""
+        """Return a constant of the module; None where this version does not have it."""
         return getattr(self._module, name, None)
 
     def lose(self, now: float, index: int, code: int | None = None) -> None:
-        """Stop asking a GPU; the library is opened anew in a while."""
+        """Stop querying a GPU; the library is opened again after `_OPEN_AGAIN_S`."""
         if self._handles is not None:
             self._handles.pop(index, None)
         if code in _DRIVER_GONE:
@@ -214,7 +215,7 @@ class Nvml:
         self._open_again_at = None
 
     def _open(self, now: float) -> None:
-        """Open the library and find its GPUs; leaves a note where one is missing."""
+        """Open the library and find its GPUs; sets `note` where one is missing."""
         self.note, self.driver, self._unknown, self._kept, self.lost = None, None, {}, {}, {}
         self.generation += 1
         try:
@@ -233,14 +234,14 @@ class Nvml:
         self._find(module, min(count, _MOST_DEVICES), now)
 
     def _find(self, module: NvmlModule, count: int, now: float) -> None:
-        """Take hold of each GPU and of the driver's version."""
+        """Get the handle of each GPU, and the driver's version."""
         for index in range(count):
             try:
                 self._handles = {**(self._handles or {}), index: module.nvmlDeviceGetHandleByIndex(index)}
             except self._errors as error:
                 self.note = clean(f"GPU {index} does not answer: {error}")
                 code = getattr(error, "value", None)
-                # One that we may not ask is not lost: in a container it belongs to another one.
+                # A GPU without permission is not lost: it belongs to another container.
                 if code != NvmlReturn.NO_PERMISSION:
                     self.lost[index] = _LOST_WORDS.get(code) or clean(f"it does not answer: {error}")
         if not count:
@@ -254,7 +255,7 @@ class Nvml:
         self.driver = clean(driver, 40) if driver else None
 
     def _load(self) -> NvmlModule:
-        """The module, and the errors that it raises."""
+        """Return the module, after importing it if needed and noting the errors that it raises."""
         if self._module is None:
             import pynvml
 
@@ -266,8 +267,8 @@ class Nvml:
     def _take_error(
         self, now: float, index: int | None, field: tuple[int | None, Hashable], error: Exception
     ) -> None:
-        """Remember an unknown field; raise for a lost GPU; let anything else pass as no answer this time."""
-        # An error without a number is nvidia-ml-py's own: its function is newer than the driver.
+        """Record an unsupported field; raise for a lost GPU; treat other errors as no answer this time."""
+        # An error without a code is nvidia-ml-py's own: its function is newer than the driver.
         code = getattr(error, "value", NvmlReturn.FUNCTION_NOT_FOUND)
         if code in _LOST:
             raise GpuLostError(clean(error), code) from error
@@ -279,5 +280,5 @@ class Nvml:
 
 
 def _note(error: Exception) -> str:
-    """Why the library cannot be opened, for a person."""
+    """Return a user-readable reason why the library cannot be opened."""
     return _NOTES.get(getattr(error, "value", None)) or clean(f"the NVIDIA driver does not answer: {error}")

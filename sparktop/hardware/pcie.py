@@ -1,4 +1,4 @@
-"""What the PCIe link of a device can carry, from its folder in /sys."""
+"""The data rate of a device's PCIe link, from its folder in /sys."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from sparktop.hardware.kernel_file import read_int, read_text
 _GIGA = 1e9
 _OLD_SPEED_MAX_GT = 5.0
 _OLD_ENCODING, _ENCODING = 8 / 10, 128 / 130
-"""Bits of data in each bit on the wire: Gen1 and Gen2; Gen3 to Gen5."""
+"""Data bits per bit on the wire: Gen1 and Gen2; Gen3 to Gen5."""
 _FLIT_SPEED_GT, _FLIT_ENCODING = 64.0, 242 / 256
-"""Gen6 and later send fixed units of 256 bytes, of which 14 are checks."""
+"""Gen6 and later send fixed units of 256 bytes, 14 of which are checks."""
 _PACKETS_SHARE = 0.8
-"""What is left for data of what passes the wire.
+"""The share of the encoded bits that is payload.
 
-With the usual 128 bytes of data a packet, its header, sequence and check take 24 (128/152 = 84 %), and
-acknowledgements and flow control a twentieth of the rest. It is what makes a Gen5 x4 function of a DGX Spark
-carry 100.8 of 126 Gb/s, and what lets the usual pairs be even: 100 Gb/s on Gen3 x16, 200 on Gen4 x16, 400 on
-Gen5 x16.
+With the usual 128 bytes of data per packet, header, sequence number and check take 24 (128/152 = 84 %), and
+acknowledgements and flow control a twentieth of the rest. This is why a Gen5 x4 function of a DGX Spark
+carries 100.8 of 126 Gb/s, and why the usual pairs match: 100 Gb/s on Gen3 x16, 200 on Gen4 x16, 400 on Gen5
+x16.
 """
 _WIDTH_MAX = 32
-"""Lanes; a device without a link tells 0, one that fell off 63 or 255."""
+"""Lanes; a device without a link reports 0, a device that dropped off the bus 63 or 255."""
 
 
 def link_bits_per_s(folder: str) -> float | None:
-    """Give the data that the link of the device in `folder` carries a second, one way; None when not told."""
+    """Return the payload rate (bit/s, one way) of the link of the device in `folder`; None when unknown."""
     speed = _giga_transfers(read_text(f"{folder}/current_link_speed"))
     lanes = read_int(f"{folder}/current_link_width")
     if speed is None or lanes is None or not 0 < lanes <= _WIDTH_MAX:
@@ -38,7 +38,7 @@ def link_bits_per_s(folder: str) -> float | None:
 
 
 def _giga_transfers(speed: str | None) -> float | None:
-    """`32.0 GT/s PCIe` as a number; older kernels leave the last word out, and some say `Unknown`."""
+    """Parse `32.0 GT/s PCIe` (older kernels omit the last word); None for anything else (`Unknown`)."""
     fields = (speed or "").split()
     if len(fields) < len(("32.0", "GT/s")) or fields[1] != "GT/s":
         return None

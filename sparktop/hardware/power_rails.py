@@ -1,4 +1,4 @@
-"""Power rails of a DGX Spark, where the third-party hwmon driver `spbm` is loaded."""
+"""Power rails of a DGX Spark, if the third-party hwmon driver `spbm` is loaded."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from sparktop.model.text import clean
 
 _DRIVER = "spbm"
 _READ_AGAIN_S = 0.9
-"""At ten looks a second the rails are not read at each; at one a second they are, even if it comes early."""
+"""Shortest time between two reads. A poll ten times a second skips most of them; one poll per second always
+reads, even if it comes a little early."""
 _SEARCH_AGAIN_S = 60.0
 _MOST = 32
-"""Rails shown, at most."""
+"""Upper limit of rails shown."""
 _MICRO = 1e-6
 _POWER_MAX_UW = 20_000_000_000
-"""20 kW: above it, and below 0, is no answer."""
+"""20 kW: values above it, and below 0, are discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rail:
-    """Where a rail is read; one can have power, energy or both."""
+    """The files of a rail, which can have power, energy or both."""
 
     name: str
     power: str | None = None
@@ -40,7 +41,7 @@ class PowerRailReader:
         self._readings: tuple[PowerRail, ...] = ()
 
     def read(self, now: float) -> tuple[PowerRail, ...]:
-        """Take a reading at `now`, in the driver's order; a rail that does not answer is None in it."""
+        """Return a reading at `now`, in the driver's order; values that cannot be read are None."""
         if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._rails, self._read_at = now, _find_rails(self._class), None
         if self._read_at is None or not 0 <= now - self._read_at < _READ_AGAIN_S:
@@ -52,20 +53,20 @@ class PowerRailReader:
 
 
 def _watts(path: str | None) -> float | None:
-    """A power*_input file, which counts microwatts."""
+    """Read a power*_input file, which counts microwatts."""
     microwatts = None if path is None else read_int(path)
     sane = microwatts is not None and 0 <= microwatts <= _POWER_MAX_UW
     return microwatts * _MICRO if microwatts is not None and sane else None
 
 
 def _joules(path: str | None) -> float | None:
-    """An energy*_input file, which counts microjoules."""
+    """Read an energy*_input file, which counts microjoules."""
     microjoules = None if path is None else read_int(path)
     return microjoules * _MICRO if microjoules is not None and microjoules >= 0 else None
 
 
 def _find_rails(folder: Path) -> tuple[_Rail, ...]:
-    """Every rail of the driver's chips; power and energy of one label are one rail."""
+    """Return every rail of the driver's chips; power and energy of the same label are one rail."""
     powers: dict[str, str] = {}
     energies: dict[str, str] = {}
     for chip in entries(folder):

@@ -1,7 +1,7 @@
 """The processes of a machine, the largest first, from /proc/*/stat.
 
-One file tells a process' name, state, processor time, start and memory. Reading it from 329 processes takes
-2.8 ms; statm alone, which has the memory only, takes 1.9, and with comm and stat beside it 6.5. psutil's
+This one file holds a process' name, state, processor time, start and memory. Reading it for 329 processes
+takes 2.8 ms; statm alone, which has only the memory, takes 1.9, and comm and stat in addition 6.5. psutil's
 iterator takes 14 ms for name and memory (2-core AMD EPYC, Linux 6.18, medians of thread time).
 """
 
@@ -16,21 +16,21 @@ from sparktop.model.node import ProcessReading, ProcessTable
 from sparktop.model.text import clean
 
 _READ_AGAIN_S = 5.0
-"""A table this old is read anew: it costs more than all the rest of a sample."""
+"""Seconds after which the table is read again: it costs more than the rest of a sample."""
 _FORGOTTEN_S = 60.0
-"""A table this old says nothing of the processor use of now: nobody looked for a while."""
+"""Seconds after which a table is too old to compute the current processor use from."""
 _MOST = 200
-"""Processes shown, at most; all are counted."""
+"""Upper limit of processes shown; all of them are counted."""
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of include/linux/sched.h."""
 _FLAGS, _UTIME, _STIME, _START, _RSS = 6, 11, 12, 19, 21
-"""Places in /proc/PID/stat behind the name (man 5 proc_pid_stat, less 3)."""
+"""Indexes into the fields of /proc/PID/stat after the name (their numbers in man 5 proc_pid_stat, less 3)."""
 _CUT_NAME_BYTES = 15
-"""The kernel keeps so much of a name (TASK_COMM_LEN - 1): "VLLM::Worker_TP0" loses its number."""
+"""Length to which the kernel cuts a name (TASK_COMM_LEN - 1): "VLLM::Worker_TP0" loses its number."""
 
 
 class _Process(NamedTuple):
-    """One process as its stat file tells; a named tuple is made in 0.23 µs, a frozen dataclass in 0.58."""
+    """One process from its stat file; creating a named tuple takes 0.23 µs, a frozen dataclass 0.58."""
 
     pid: int
     comm: bytes
@@ -41,11 +41,11 @@ class _Process(NamedTuple):
 
 
 _Life = tuple[int, int]
-"""A process for as long as it lives: its number can be given out anew, with another start."""
+"""(pid, start): identifies a process for its lifetime, because a pid can be reused."""
 
 
 class ProcessTableReader:
-    """Reads the processes, and gives the last table again while it is fresh."""
+    """Reads the processes; returns the last table while it is fresh."""
 
     def __init__(
         self, root: Path = Path("/"), *, page_bytes: int | None = None, ticks_per_s: int | None = None
@@ -60,36 +60,41 @@ class ProcessTableReader:
         self._names: dict[tuple[_Life, bytes], str] = {}
 
     def read(self, now: float) -> ProcessTable:
-        """Give the table as of `now` or a few seconds before; a first one knows no processor use."""
+        """Return the table of `now` or of a few seconds ago; the first one has no processor use."""
         elapsed_s = None if self._read_at is None else now - self._read_at
         if elapsed_s is not None and 0 <= elapsed_s < _READ_AGAIN_S:
             table = self._table
             return ProcessTable(table.processes, table.count, elapsed_s)
         if elapsed_s is None or not 0 < elapsed_s < _FORGOTTEN_S:
             elapsed_s, self._ticks = None, {}
-        processes = self._look()
-        before, self._ticks = self._ticks, {(one.pid, one.start): one.ticks for one in processes}
-        largest = sorted(processes, key=lambda one: (-one.rss_pages, one.pid))[:_MOST]
-        names = {((one.pid, one.start), one.comm): self._name(one) for one in largest}
+        processes = self._list_processes()
+        before, self._ticks = (
+            self._ticks,
+            {(process.pid, process.start): process.ticks for process in processes},
+        )
+        largest = sorted(processes, key=lambda process: (-process.rss_pages, process.pid))[:_MOST]
+        names = {((process.pid, process.start), process.comm): self._name(process) for process in largest}
         self._names = names
         self._read_at = now
         self._table = ProcessTable(
             processes=tuple(
                 ProcessReading(
-                    pid=one.pid,
-                    name=names[(one.pid, one.start), one.comm],
-                    memory_bytes=one.rss_pages * self._page_bytes,
-                    cpu_percent=self._cpu_percent(one, before.get((one.pid, one.start)), elapsed_s),
+                    pid=process.pid,
+                    name=names[(process.pid, process.start), process.comm],
+                    memory_bytes=process.rss_pages * self._page_bytes,
+                    cpu_percent=self._cpu_percent(
+                        process, before.get((process.pid, process.start)), elapsed_s
+                    ),
                 )
-                for one in largest
+                for process in largest
             ),
             count=len(processes) or None,
             age_s=0.0,
         )
         return self._table
 
-    def _look(self) -> list[_Process]:
-        """Every process that may be seen and is still there; threads of the kernel left out."""
+    def _list_processes(self) -> list[_Process]:
+        """Return every readable process that still exists, without kernel threads."""
         proc = str(self._proc)
         found: list[_Process] = []
         for name in entries(self._proc):
@@ -100,13 +105,13 @@ class ProcessTableReader:
         return found
 
     def _cpu_percent(self, process: _Process, before: int | None, elapsed_s: float | None) -> float | None:
-        """Of one core, since the table before."""
+        """Return the processor use since the previous table, in percent of one core."""
         if before is None or elapsed_s is None or process.ticks < before:
             return None
         return 100.0 * (process.ticks - before) / self._ticks_per_s / elapsed_s
 
     def _name(self, process: _Process) -> str:
-        """What a process is called: whole where the kernel's name is cut and its command line goes on."""
+        """Return a process' name, completed from its command line where the kernel has cut it."""
         known = self._names.get(((process.pid, process.start), process.comm))
         if known is not None:
             return known
@@ -120,9 +125,9 @@ class ProcessTableReader:
 
 
 def _parse_stat(pid: int, content: bytes) -> _Process | None:
-    """A process; None for a thread of the kernel, and for what is no such file.
+    """Parse a stat file; None for a kernel thread and for content that is not a stat file.
 
-    A name can hold spaces and brackets; the last bracket ends it.
+    A name can hold spaces and parentheses; the last closing parenthesis ends it.
     """
     head, _, tail = content.rpartition(b")")
     fields = tail.split(None, _RSS + 1)

@@ -1,8 +1,8 @@
 """RDMA ports (InfiniBand, RoCE), from /sys/class/infiniband.
 
-Their traffic never shows in the counters of the network interface: 5.6 MB were seen there while 325 GB moved.
-Each counter read is a question to the card's firmware (0.4 ms), so that only those are read that are shown,
-each no oftener than it must be, and none of a port that is down.
+Their traffic does not appear in the counters of the network interface: these showed 5.6 MB while 325 GB
+moved. Each counter read is a query to the card's firmware (0.4 ms), so only counters that are shown are read,
+none more often than necessary, and none of a port that is down.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _WORD_BYTES = 4
 """`port_rcv_data` and `port_xmit_data` count words of 32 bits."""
 _BITS_PER_WORD = 8 * _WORD_BYTES
 _LOOK_AGAIN_S = 5.0
-"""Ports, their state and speed, and packets."""
+"""Seconds between two reads of the ports, their state and speed, and their packets."""
 _ERRORS_AGAIN_S = 10.0
 _PLACE_AGAIN_S = 60.0
-"""What hardware a port is on."""
+"""Seconds between two reads of the hardware below a port."""
 _MOST = 32
-"""Ports shown, at most."""
+"""Upper limit of ports shown."""
 _ERRORS = (
     "out_of_sequence",
     "packet_seq_err",
@@ -37,28 +37,29 @@ _ERRORS = (
     "local_ack_timeout_err",
 )
 CONGESTION_COUNTERS = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
-"""Congestion control at work: named with the errors, yet none, and not in their sum."""
+"""Activity of congestion control: listed with the errors, but not errors and not in their sum."""
 _FULL_32_BITS = 2**32 - 1
-"""InfiniBand's old counters of 32 bits stay there instead of beginning anew: they tell nothing any more."""
+"""InfiniBand's old 32-bit counters stop at this value instead of wrapping: then they are useless."""
 _LINK_MAX_BITS_PER_S = 1.6e12
-"""No port is faster; of one that does not tell its speed."""
+"""Faster than any port; used for ports that do not report their speed."""
 _MARGIN = 1.25
-"""A counter can be read a little late: a link that is this much faster than itself is still believed."""
+"""Tolerance for counters that are read a little late: rates up to this multiple of the link's are
+accepted."""
 _GIGA = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The hardware that a port is on."""
+    """The hardware below a port."""
 
     bus_bits_per_s: float | None
     netdev: str | None
-    looked_at: float
+    read_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """What is read seldom about a port."""
+    """The facts of a port that are read seldom."""
 
     folder: str
     place: _Place
@@ -70,31 +71,31 @@ class _Port:
 
 @dataclass(frozen=True, slots=True)
 class _Errors:
-    """What the counters of errors and congestion did between the last two looks at them."""
+    """Changes of the error and congestion counters between their last two reads."""
 
     total_per_s: float | None = None
     moved: Mapping[str, float] = field(default_factory=dict)
 
 
 class RdmaReader:
-    """Reads the traffic of every RDMA port since its reading before."""
+    """Reads the traffic of every RDMA port since the previous reading."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._class = root / "sys/class/infiniband"
         self._rates: CounterRates[tuple[str, str]] = CounterRates()
         self._packet_rates: CounterRates[tuple[str, str]] = CounterRates()
         self._error_rates: CounterRates[tuple[str, str]] = CounterRates()
-        self._looked_at: float | None = None
+        self._ports_read_at: float | None = None
         self._errors_at: float | None = None
         self._ports: dict[str, _Port] = {}
         self._errors: dict[str, _Errors] = {}
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
-        """Take a reading at `now`; no device is a normal state."""
-        if self._looked_at is None or not 0 <= now - self._looked_at < _LOOK_AGAIN_S:
-            self._look(now)
+        """Return a reading at `now`; empty where there is no device."""
+        if self._ports_read_at is None or not 0 <= now - self._ports_read_at < _LOOK_AGAIN_S:
+            self._find_and_read_ports(now)
         if self._errors_at is None or not 0 <= now - self._errors_at < _ERRORS_AGAIN_S:
-            self._look_at_errors(now)
+            self._read_errors(now)
         names = (("rx", "port_rcv_data"), ("tx", "port_xmit_data"))
         words = {
             (name, way): count
@@ -107,13 +108,13 @@ class RdmaReader:
         return tuple(self._reading(name, port, rates) for name, port in self._ports.items())
 
     def _live(self) -> list[tuple[str, _Port]]:
-        """The ports that something can pass through."""
+        """Return the ports that are not known to be down."""
         return [(name, port) for name, port in self._ports.items() if port.up is not False]
 
     def _reading(
         self, name: str, port: _Port, rates: Mapping[tuple[str, str], float | None]
     ) -> NetworkReading:
-        """One port as a value."""
+        """Return the reading of one port."""
         rx, tx = (rates.get((name, way)) for way in ("rx", "tx"))
         errors = self._errors.get(name, _Errors())
         return NetworkReading(
@@ -131,14 +132,14 @@ class RdmaReader:
             netdev=port.place.netdev,
         )
 
-    def _look(self, now: float) -> None:
-        """Find the ports and read what is read seldom."""
-        self._looked_at = now
+    def _find_and_read_ports(self, now: float) -> None:
+        """Find the ports, and read what is read seldom."""
+        self._ports_read_at = now
         found = {}
         for name, device, number in _find_ports(self._class)[:_MOST]:
             folder = f"{device}/ports/{number}"
             known = self._ports.get(name)
-            fresh = known is not None and 0 <= now - known.place.looked_at < _PLACE_AGAIN_S
+            fresh = known is not None and 0 <= now - known.place.read_at < _PLACE_AGAIN_S
             found[name] = _Port(
                 folder=folder,
                 place=known.place if known is not None and fresh else _place(device, number, now),
@@ -153,15 +154,15 @@ class RdmaReader:
             for way, counter in names
             if (count := _counter(f"{port.folder}/counters/{counter}")) is not None
         }
-        # No packet is smaller than a word, and most are far larger.
+        # No packet is smaller than a word, so the limit in words holds for packets too.
         most = {key: _most_words_per_s(found[key[0]]) for key in counted}
         rates = self._packet_rates.step(counted, now, most)
         for name, port in found.items():
             packets = {way: rates.get((name, way)) for way in ("rx", "tx")}
             found[name] = _Port(port.folder, port.place, port.up, port.link_bits_per_s, packets)
 
-    def _look_at_errors(self, now: float) -> None:
-        """Read the counters of errors and congestion that this driver has."""
+    def _read_errors(self, now: float) -> None:
+        """Read the error and congestion counters that this driver has."""
         self._errors_at = now
         counted = {
             (name, counter): count
@@ -179,14 +180,14 @@ class RdmaReader:
 
 
 def _sum_up(rates: Mapping[str, float | None]) -> _Errors:
-    """Errors together, and every counter that moved."""
+    """Return the sum of the errors, and every counter that moved."""
     errors = [rate for counter in _ERRORS if (rate := rates.get(counter)) is not None]
     moved = {counter: rate for counter, rate in rates.items() if rate}
     return _Errors(sum(errors) if errors else None, moved)
 
 
 def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
-    """Ports: name, folder of the device, number; with several, the number is in the name too."""
+    """Return (name, device folder, number) of each port; with several ports, the name includes the number."""
     found: list[tuple[str, str, str]] = []
     for device in entries(folder):
         numbers = entries(folder / device / "ports")
@@ -198,7 +199,7 @@ def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def _place(device: str, number: str, now: float) -> _Place:
-    """The hardware below a port; its interface is that of its first address, else the only one there."""
+    """Return the hardware below a port; its interface is that of its first address, else the only one."""
     netdev = read_text(f"{device}/ports/{number}/gid_attrs/ndevs/0")
     if netdev is None:
         beside = entries(Path(device) / "device/net")
@@ -206,28 +207,28 @@ def _place(device: str, number: str, now: float) -> _Place:
     return _Place(
         bus_bits_per_s=link_bits_per_s(f"{device}/device"),
         netdev=None if netdev is None else clean(netdev, 64) or None,
-        looked_at=now,
+        read_at=now,
     )
 
 
 def _counter(path: str) -> int | None:
-    """A counter's value; None when there is none or it is full."""
+    """Return a counter's value; None when it is missing or at its limit."""
     count = read_int(path)
     return None if count == _FULL_32_BITS else count
 
 
 def _most_words_per_s(port: _Port) -> float:
-    """How fast a counter of words can grow."""
+    """Return the highest rate at which a counter of words can grow."""
     return (port.link_bits_per_s or _LINK_MAX_BITS_PER_S) * _MARGIN / _BITS_PER_WORD
 
 
 def _is_active(state: str | None) -> bool | None:
-    """`4: ACTIVE` is up; anything else that the driver says is not."""
+    """Return whether a state such as `4: ACTIVE` is active; None when it is unknown."""
     return None if state is None else state.endswith("ACTIVE")
 
 
 def _rate_bits_per_s(rate: str | None) -> float | None:
-    """`200 Gb/sec (4X HDR)` as a number."""
+    """Parse a rate such as `200 Gb/sec (4X HDR)` into bits per second; None for anything else."""
     fields = (rate or "").split()
     if len(fields) < len(("200", "Gb/sec")) or fields[1] != "Gb/sec":
         return None

@@ -1,4 +1,4 @@
-"""Temperature sensors beside the GPU's, from /sys/class/hwmon, each with its own critical value."""
+"""Temperature sensors other than the GPU's, from /sys/class/hwmon, each with its own critical value."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from sparktop.model.node import SensorReading
 from sparktop.model.text import clean
 
 _READ_AGAIN_S = 5.0
-"""Temperatures move slowly, and reading one can be a command to a disk or to a network card's firmware."""
+"""Seconds between two reads: temperatures change slowly, and reading one can be a command to a disk or to a
+network card's firmware."""
 _SEARCH_AGAIN_S = 60.0
 _MOST = 64
-"""Sensors shown, at most."""
+"""Upper limit of sensors shown."""
 _MILLI = 1000.0
 _SANE_C = (-100.0, 200.0)
-"""Outside it is what chips say when they do not know: 65261 degrees, or absolute zero."""
+"""Values outside are what chips report when they do not know: 65261 degrees, or absolute zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sensor:
-    """Where a temperature is read."""
+    """The files of a temperature sensor."""
 
     name: str
     input: str
@@ -30,7 +31,7 @@ class _Sensor:
 
 
 class SensorReader:
-    """Reads the machine's temperatures; gives the last ones again while they are fresh."""
+    """Reads the machine's temperatures; returns the last ones while they are fresh."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -40,7 +41,7 @@ class SensorReader:
         self._readings: tuple[SensorReading, ...] = ()
 
     def read(self, now: float) -> tuple[SensorReading, ...]:
-        """Take a reading at `now`; a sensor that does not answer is left out."""
+        """Return a reading at `now`; a sensor that does not answer is left out."""
         if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._sensors = now, _find_sensors(self._root)
         if self._read_at is None or not 0 <= now - self._read_at < _READ_AGAIN_S:
@@ -55,7 +56,7 @@ class SensorReader:
 
 
 def _celsius(path: str) -> float | None:
-    """A temperature file in degrees; None when the chip does not know."""
+    """Read a temperature file in °C; None when the chip does not know."""
     milli = read_int(path)
     if milli is None or not _SANE_C[0] < milli / _MILLI < _SANE_C[1]:
         return None
@@ -63,7 +64,7 @@ def _celsius(path: str) -> float | None:
 
 
 def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
-    """Every temperature input, under names of which no two are the same."""
+    """Return every temperature input, under unique names."""
     found: list[_Sensor] = []
     rdma_names = _rdma_names(root)
     chips = root / "sys/class/hwmon"
@@ -82,13 +83,13 @@ def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
 
 
 def _rdma_names(root: Path) -> dict[Path | None, str]:
-    """RDMA devices by the hardware under them: a machine has four chips that are all called mlx5."""
+    """Return RDMA devices by the hardware below them: a machine can have four chips all named mlx5."""
     devices = root / "sys/class/infiniband"
     return {device: name for name in entries(devices) if (device := _device(devices / name / "device"))}
 
 
 def _device(link: Path) -> Path | None:
-    """Where a `device` link leads; None when there is none."""
+    """Resolve a `device` link; None when there is none."""
     try:
         return link.resolve(strict=True)
     except (OSError, RuntimeError):
@@ -96,7 +97,7 @@ def _device(link: Path) -> Path | None:
 
 
 def _numbered(sensors: list[_Sensor]) -> tuple[_Sensor, ...]:
-    """The sensors, with a number behind names that occur more than once."""
+    """Return the sensors with a number appended to names that occur more than once."""
     shared = {name for name, count in Counter(sensor.name for sensor in sensors).items() if count > 1}
     seen: Counter[str] = Counter()
     named = []

@@ -1,4 +1,4 @@
-"""Why a GPU runs slower than it could: the reasons of this moment, and the share of time each took."""
+"""Why a GPU runs slower than it could: the current reasons, and the share of time of each."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ _REASONS = {
     0x200: "board limit",
     0x400: "reliability",
 }
-"""Bits of nvmlClocksEventReason* in nvml.h; the idle bit is no throttling."""
+"""Bits of nvmlClocksEventReason* in nvml.h, without the idle bit, which is not throttling."""
 
 _POLICY_FIELDS = {74: "software power cap", 75: "software thermal", 76: "sync boost"}
-"""NVML_FI_DEV_PERF_POLICY_*: the same counters under numbers that never moved."""
+"""NVML_FI_DEV_PERF_POLICY_*: the same counters under numbers that never changed."""
 _EVENT_REASONS = ("software thermal", "hardware thermal", "hardware power brake")
 """NVML_FI_DEV_CLOCKS_EVENT_REASON_*_SLOWDOWN, in the order of their numbers."""
 _FIRST_NUMBERS = (((580, 82), 269), ((580, 65, 7), None), ((575,), 251))
-"""Where those numbers begin, from which driver on, newest first.
+"""The first of those numbers by driver version, newest version first.
 
-They moved: driver 580.65.06 answers to 251-253 and calls 269-271 power smoothing, 580.82 has it the other way
-round. The header that nvidia-ml-py was made from says nothing of the driver that is asked, so its names
-cannot be trusted; what lies between the two versions is not known.
+The numbers moved: driver 580.65.06 answers to 251-253 and uses 269-271 for power smoothing, 580.82 has it the
+other way round. nvidia-ml-py's names come from one version of the header, whichever driver is installed, so
+they cannot be trusted; the numbers between the two versions are unknown.
 """
 _LONG_TYPES = frozenset({2, 3})
 """nvmlValueType_t of 64-bit counters (unsigned long, unsigned long long)."""
 _SHARE_MAX_PERCENT = 110.0
-"""Above it the counter's unit is another one; between 100 % and this, the driver counted a little late."""
+"""Above it the counter must have another unit; between 100 % and this, the driver counted a little late."""
 
 
 def reason_words(bits: int) -> tuple[str, ...]:
-    """Give the active reasons of a clocks-event mask as words, in the order of their bits."""
+    """Return the active reasons of a clocks-event mask as words, in the order of their bits."""
     known = [word for bit, word in _REASONS.items() if bits & bit]
     unknown = bits & ~(_IDLE | sum(_REASONS))
     return (*known, f"reason 0x{unknown:x}") if unknown else tuple(known)
 
 
 def throttle_fields(driver: str | None) -> dict[int, str]:
-    """Give the field numbers of the throttle counters for a driver's version, with the reason each counts."""
+    """Return the throttle counters of a driver's version: field number to the reason that it counts."""
     fields = dict(_POLICY_FIELDS)
     try:
         version = tuple(int(part) for part in (driver or "").split("."))
@@ -64,17 +64,17 @@ def throttle_fields(driver: str | None) -> dict[int, str]:
 
 
 class ThrottleShares:
-    """Turns one GPU's throttle counters (nanoseconds) into shares of the time between two readings."""
+    """Converts one GPU's throttle counters (nanoseconds) into shares of the time between two readings."""
 
     def __init__(self, fields: Mapping[int, str]) -> None:
         """Read the fields of `throttle_fields`."""
         self._fields = fields
         self._rates: CounterRates[str] = CounterRates()
         self._first: dict[str, tuple[float, int]] = {}
-        """Each counter as it was first seen, to hold its unit against wall time."""
+        """The first (time, value) of each counter, to check its unit against wall time."""
 
     def read(self, nvml: Nvml, index: int, handle: object, now: float) -> dict[str, float | None]:
-        """Give percent by reason; empty when this driver has no counters, None where a share is unknown."""
+        """Return percent by reason; empty when this driver has no counters, None where a share is unknown."""
         answers = nvml.ask(now, index, "nvmlDeviceGetFieldValues", handle, list(self._fields))
         if answers is None:
             return {}
@@ -83,7 +83,7 @@ class ThrottleShares:
         return {reason: self._share(reason, count, rates[reason], now) for reason, count in counters.items()}
 
     def _share(self, reason: str, count: int, per_second: float | None, now: float) -> float | None:
-        """Percent of the time since the reading before; None when it cannot be one."""
+        """Return the percentage of the time since the previous reading; None when it is implausible."""
         first_at, first = self._first.setdefault(reason, (now, count))
         if count < first:
             self._first[reason] = (now, count)
@@ -93,7 +93,7 @@ class ThrottleShares:
         return None if percent is None or percent > _SHARE_MAX_PERCENT else min(100.0, percent)
 
     def _counters(self, answers: Iterable[Any]) -> dict[str, int]:
-        """The counters that were answered, by reason; a field has a return code and a type of its own."""
+        """Return the counters that were answered, by reason; each field has its own return code and type."""
         counters: dict[str, int] = {}
         for answer in answers:
             reason = self._fields.get(answer.fieldId)
@@ -103,5 +103,5 @@ class ThrottleShares:
 
 
 def _percent(ns_per_s: float) -> float:
-    """Nanoseconds a second as a share of the time."""
+    """Convert nanoseconds per second into percent."""
     return ns_per_s * 1e-7
