@@ -16,24 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparktop.analysis import balance_limits as limits
+from sparktop.analysis import balance_rules as rules
+from sparktop.analysis import balance_swings as swings
 from sparktop.analysis import balance_words
 from sparktop.analysis.arrivals import find_herds
-from sparktop.analysis.balance_rules import (
-    WAYS_TO_SWING,
-    Figures,
-    arrives_in_herds,
-    convoys_alternate,
-    gets_nothing,
-    is_even,
-    is_mutual,
-    is_uneven,
-    leads_alternate,
-    looks_explain,
-    rhythm_says_most,
-    starves,
-    takes_turns,
-    turning_spread,
-)
+from sparktop.analysis.balance_figures import Figures, even_share, looks_explain, turning_spread
 from sparktop.analysis.convoys import find_convoys
 from sparktop.analysis.dispersion import (
     dispersion,
@@ -52,7 +39,7 @@ from sparktop.analysis.step_time import variance_factor
 from sparktop.analysis.swing_score import SCORE_LIMIT, swing_score
 from sparktop.model.balance import Balance, BalanceWord, StepTime, Swing
 
-SHORTEST_S, LONGEST_S = 45.0, 600.0
+SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0
 LIFETIMES = 8
 _USUAL_S = 60.0
 """Looked at where there is as much, so that a swing of 6 s shows 10 cycles; 45 s are enough to speak."""
@@ -99,15 +86,16 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         reason = balance_words.nothing_to_compare(load.tracks, now_s)
         return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
     figures = look(load, grid, needed)
-    words, why = _words(figures)
+    measured = measure(figures)
+    words, why = _words(figures, measured)
     if (
         BalanceWord.UNEVEN in words
-        and not gets_nothing(figures)
+        and not gets_nothing(measured)
         and figures.mean_total >= limits.MANY
         and not _holds_longer(figures, now_s)
     ):
         words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
-    return _verdict(figures, words, why)
+    return _verdict(figures, measured, words, why)
 
 
 def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
@@ -117,7 +105,8 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
     slots = loaded_slots(grid, fewest_requests(count))
     newest_s = max(track.times_s[-1] for track in grid.tracks)
-    enough = bool(known) and len(slots) >= limits.LOADED_SHARE * len(known)
+    loaded = len(slots) / len(known) if known else None
+    enough = loaded is not None and loaded >= limits.LOADED_SHARE
     counted = slots if enough else [slot for slot in known if grid.totals[slot] > 0]
     pace = group_pace(grid.tracks, newest_s - grid.span_s, GroupPace(load.step_time, load.step_times))
     typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
@@ -136,6 +125,7 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
         needed_s=needed_s,
         slots=counted,
         mean_total=mean_total,
+        loaded=loaded,
         enough=enough,
         pace=pace,
         factor=factor,
@@ -159,7 +149,7 @@ def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None
     return swing if swing is None or z is None else replace(swing, score=swing_score(z, backends, swing))
 
 
-def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
+def _words(figures: Figures, measured: Balance) -> tuple[list[BalanceWord], str | None]:
     """Give all words that hold, the gravest first, and why when nothing can be told."""
     grid = figures.grid
     present = min(grid.present)
@@ -171,17 +161,17 @@ def _words(figures: Figures) -> tuple[list[BalanceWord], str | None]:
     if figures.mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
-    swings = is_mutual(figures) and any(way(figures) for way in WAYS_TO_SWING)
-    if swings and not looks_explain(figures):
+    if any(way(measured).holds for way in swings.WAYS_TO_SWING):
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
         # A swing that is already plain needs no whole window; that there is none does.
         return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
-    if figures.enough and starves(figures):
+    if rules.starved(measured).holds:
         words.append(BalanceWord.STARVED)
-    if figures.enough and (is_uneven(figures) or gets_nothing(figures)):
+    if rules.ahead(measured).holds or gets_nothing(measured):
         words.append(BalanceWord.UNEVEN)
-    if words or figures.enough or is_even(grid):
+    is_even = (measured.even_percent or 0.0) >= 100 * limits.EVEN_SHARE
+    if words or figures.enough or is_even:
         return words or [BalanceWord.BALANCED], None
     least = fewest_requests(len(grid.loads))
     return [BalanceWord.UNKNOWN], balance_words.too_little(figures.mean_total, least)
@@ -199,18 +189,15 @@ def _holds_longer(figures: Figures, now_s: float) -> bool:
     return same and found is not None and found.mean >= limits.SKEW and found.steadiness >= limits.STEADY
 
 
-def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> Balance:
+def measure(figures: Figures) -> Balance:
+    """Return the figures of one window as the rules read them, without a verdict."""
     grid, lead, found = figures.grid, figures.lead, figures.skew
     names = tuple(track.name for track in grid.tracks)
     some = bool(figures.slots)
-    result = Balance(
+    return Balance(
         group=figures.load.group,
         backends=names,
         router=figures.load.router,
-        word=words[0],
-        word_now=words[0],
-        also=tuple(words[1:]),
-        confidence=_confidence(figures, words[0]),
         window_s=grid.span_s,
         needed_s=figures.needed_s,
         sample_hz=1 / grid.step_s,
@@ -218,11 +205,12 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         looks_apart_ms=1000 * grid.skew_s,
         mean_total=figures.mean_total,
         mean_load=dict(zip(names, map(_mean, grid.loads), strict=True)),
+        loaded_percent=_percent(figures.loaded),
+        even_percent=_percent(even_share(grid)),
         dispersion_z=figures.z,
         variance_factor=figures.factor,
         step_time=figures.pace.common,
         step_times=dict(figures.pace.own),
-        period_s=_period(figures) if words[0] is BalanceWord.OSCILLATING else None,
         lead_margin=lead.margin if some else None,
         lead_changes=lead.changes if some else None,
         lead_changes_per_min=lead.per_min if some else None,
@@ -230,9 +218,12 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         starved_percent={
             name: 100 * share for name, share in zip(names, figures.starved, strict=True) if some
         },
+        starved_any_percent=100 * figures.starved_any if some else None,
+        empty_any_percent=100 * figures.away_any if some else None,
         away_s={name: seconds for name, seconds in zip(names, figures.away, strict=True) if seconds},
         free_slot_percent=_percent(free_slot_share(grid)),
         lost_percent=_percent(figures.lost_for_certain),
+        lost_estimate_percent=_percent(figures.lost),
         skew=found.mean if found else None,
         skew_backend=names[found.backend] if found else None,
         turns=figures.turns.turns,
@@ -242,13 +233,46 @@ def _verdict(figures: Figures, words: list[BalanceWord], reason: str | None) -> 
         swing=figures.swing,
         arrivals=figures.arrivals,
         convoys=figures.convoys,
+        looks_explain=looks_explain(grid),
+        failing=figures.failing,
+        e2e_s=figures.load.e2e_s,
     )
-    reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads_alternate(figures))
-    if words[0] is BalanceWord.OSCILLATING and not (leads_alternate(figures) or rhythm_says_most(figures)):
-        reasons = (_other_swing(figures, result), *reasons[1:])
+
+
+def _verdict(figures: Figures, measured: Balance, words: list[BalanceWord], reason: str | None) -> Balance:
+    word, grid = words[0], figures.grid
+    result = replace(
+        measured,
+        word=word,
+        word_now=word,
+        also=tuple(words[1:]),
+        confidence=_confidence(figures, measured, word),
+        period_s=_period(figures, measured) if word is BalanceWord.OSCILLATING else None,
+    )
+    leads = swings.lead(measured).holds
+    reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads)
+    if word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(measured)):
+        reasons = (_other_swing(result), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid)
-    result = replace(result, reasons=reasons, cause=cause, hint=hint, failing=figures.failing)
+    result = replace(result, reasons=reasons, cause=cause, hint=hint)
     return result if result.router is not None or not result.word.bad else _description(result, grid)
+
+
+def gets_nothing(measured: Balance) -> bool:
+    """Return whether backends starve only because they get nothing at all: drained, or not in the router yet.
+
+    Such a backend has no share, so nothing starves; with it gone the others cannot be even.
+    """
+    return bool(measured.away_s) and not rules.starved(measured).holds and rules.drained(measured).holds
+
+
+def _rhythm_says_most(measured: Balance) -> bool:
+    """Return whether a rhythm shows the swing best: not where convoys or herds do and it is faint."""
+    swing = measured.swing
+    if swing is None or swing.score is None or not swings.rhythm(measured).holds:
+        return False
+    shown = swings.convoys(measured).holds or swings.herds(measured).holds
+    return not shown or swing.score >= limits.COMING_SCORE
 
 
 def _description(found: Balance, grid: LoadGrid) -> Balance:
@@ -264,29 +288,29 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
     )
 
 
-def _other_swing(figures: Figures, result: Balance) -> str:
-    """Say what the swing is where neither the lead nor one rhythm shows it best."""
-    if convoys_alternate(figures):
+def _other_swing(result: Balance) -> str:
+    """Return the sentence for a swing that neither the lead nor one rhythm shows best."""
+    if swings.convoys(result).holds:
         return balance_words.convoys(result)
-    return balance_words.turns(result) if takes_turns(figures) else balance_words.herds(result)
+    return balance_words.turns(result) if swings.turns(result).holds else balance_words.herds(result)
 
 
-def _period(figures: Figures) -> float | None:
+def _period(figures: Figures, measured: Balance) -> float | None:
     """Return the swing's period by the rule that decided: lead, rhythm, convoys, else the loads' turns.
 
     None where that rule has none: the best lag of any noise is no period.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
-    if leads_alternate(figures) and len(figures.grid.loads) == limits.PAIR and swap is not None:
+    if swings.lead(measured).holds and len(figures.grid.loads) == limits.PAIR and swap is not None:
         return 2 * swap
-    if rhythm_says_most(figures) and swing is not None:
+    if _rhythm_says_most(measured) and swing is not None:
         return swing.period_s
-    if convoys is not None and convoys.period_s is not None and convoys_alternate(figures):
+    if convoys is not None and convoys.period_s is not None and swings.convoys(measured).holds:
         return convoys.period_s
     return figures.turns.period_s
 
 
-def _confidence(figures: Figures, word: BalanceWord) -> float | None:
+def _confidence(figures: Figures, measured: Balance, word: BalanceWord) -> float | None:
     """Give 0.5 at the deciding limit and 0.75 at twice that, times the share of samples that are there.
 
     For a good word it is how far the nearest bad one is: 1 where nothing of it shows.
@@ -299,14 +323,14 @@ def _confidence(figures: Figures, word: BalanceWord) -> float | None:
         return complete
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
     long = min(figures.lead.changes / limits.least_lead_changes(failing=figures.failing), z / limits.SWING_Z)
-    if takes_turns(figures):
+    if swings.turns(measured).holds:
         least, _ = limits.least_turning_spread(figures.convoys, failing=figures.failing)
         long = max(long, turning_spread(figures) / least)
-    if convoys_alternate(figures) and figures.convoys is not None and figures.convoys.chance is not None:
+    if swings.convoys(measured).holds and figures.convoys is not None and figures.convoys.chance is not None:
         # Chances multiply, so their logarithms are compared.
         chance = max(figures.convoys.chance, sys.float_info.min)
         long = max(long, math.log(chance) / math.log(limits.CONVOY_CHANCE))
-    if arrives_in_herds(figures) and figures.arrivals is not None:
+    if swings.herds(measured).holds and figures.arrivals is not None:
         long = max(long, figures.arrivals.spread / limits.least_herd_spread(figures.convoys))
     short = 0.0
     if swing is not None and swing.score is not None:

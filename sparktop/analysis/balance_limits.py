@@ -8,6 +8,8 @@ from sparktop.analysis.dispersion import fewest_requests
 from sparktop.model.balance import Arrivals, Convoys
 
 PAIR = 2
+SHORTEST_S = 45.0
+"""Seconds of samples below which there is no verdict."""
 PRESENT_SHARE = 0.9
 """Of the samples of every backend: with less nothing is told."""
 LOADED_SHARE = 0.5

@@ -1,238 +1,190 @@
-"""The rules behind a group's word: what each asks of the figures of one window."""
+"""The rules behind a group's verdict as data: each is a list of checks, and holds where all of them hold.
+
+The judgement asks these rules, and the screen, the JSON and the reports print the same checks.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.dispersion import Skew
-from sparktop.analysis.group_pace import GroupPace
-from sparktop.analysis.lead import Lead, Turns
-from sparktop.analysis.load_grid import LoadGrid
-from sparktop.analysis.swing_score import turn
-from sparktop.model.balance import Arrivals, Convoys, Swing
+from sparktop.analysis.balance_check import Check, Rule, time_with_load
+from sparktop.analysis.balance_swings import WAYS_TO_SWING
+from sparktop.analysis.dispersion import fewest_requests
+from sparktop.analysis.request_shares import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
+from sparktop.model.balance import Balance
 
-if TYPE_CHECKING:  # it imports this module
-    from sparktop.analysis.balance import GroupLoad
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Figures:
-    """Everything that the rules look at, of one window."""
-
-    load: GroupLoad
-    grid: LoadGrid
-    needed_s: float
-    slots: Sequence[int]
-    """Where the group has enough requests."""
-    mean_total: float
-    enough: bool
-    """True when it has, in half of the window."""
-    pace: GroupPace
-    factor: float
-    z: float | None
-    lead: Lead
-    turns: Turns
-    swing: Swing | None
-    arrivals: Arrivals | None
-    convoys: Convoys | None
-    starved: Sequence[float]
-    starved_any: float
-    away: Sequence[float]
-    """Seconds in which each backend got no request, in stretches of two lives of a request and more."""
-    away_any: float
-    """Share of time in which one starved or was away while another had more than enough."""
-    lost: float | None
-    lost_for_certain: float | None
-    """None also where the estimate may be more than 3 points off."""
-    skew: Skew | None
-
-    @property
-    def failing(self) -> bool:
-        """True where both backends of a pair failed again and again, as far as failures are known."""
-        return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
+_NAMED = 4
+"""Backends named in a sentence, at most."""
 
 
-def is_even(grid: LoadGrid) -> bool:
-    """Say whether the loads hardly ever differ by more than one request."""
-    beyond = [
-        [load - share * total for load, total in zip(column, grid.totals, strict=True)]
-        for column, share in zip(grid.loads, grid.shares, strict=True)
-    ]
-    # NaN compares as false.
-    close: int = sum(
-        [top - bottom <= 1 for top, bottom in zip(map(max, *beyond), map(min, *beyond), strict=True)]
-    )
-    known: int = sum(total >= 0 for total in grid.totals)
-    return close >= limits.EVEN_SHARE * known
-
-
-def is_mutual(figures: Figures) -> bool:
-    """Say whether the others move against one: else its own load comes and goes alone, and nothing swings."""
-    swing = figures.swing
-    return swing is not None and swing.mutual is not None and swing.mutual >= limits.MUTUAL
-
-
-def looks_explain(figures: Figures) -> bool:
-    """Return whether looking at one backend later than at another could make the spread of these loads.
-
-    Where the group's load jumps between two looks, a backend is seen after the jump and another before it as
-    often as the time between the two is part of that between looks.
-    """
-    grid = figures.grid
-    if grid.skew_s <= limits.LOOKS_APART_S:
-        return False
-    jumps = [(later - earlier) ** 2 for earlier, later in pairwise(grid.totals) if later - earlier < math.inf]
-    apart = seen = 0.0
-    for column, share in zip(grid.loads, grid.shares, strict=True):
-        beyond = [
-            (load - share * total) ** 2 for load, total in zip(column, grid.totals, strict=True) if load >= 0
-        ]
-        apart += sum(beyond) / max(1, len(beyond))
-        seen += share**2 * sum(jumps) / max(1, len(jumps))
-    return grid.skew_s / grid.step_s * seen >= limits.LOOKS_EXPLAIN * apart
-
-
-def leads_alternate(figures: Figures) -> bool:
-    """Say whether the lead changes again and again, far beyond what chance does."""
-    swing, z, least = figures.swing, figures.z, limits.least_lead_changes(failing=figures.failing)
-    if not figures.enough or figures.lead.changes < least or swing is None or z is None:
-        return False
-    if len(figures.grid.loads) == limits.PAIR:
-        return z >= limits.SWING_Z and swing.relative_rms >= limits.SWING_RMS
-    return z >= limits.SWING_Z_OF_MANY and swing.relative_rms >= limits.SWING_RMS_OF_MANY
-
-
-def takes_turns(figures: Figures) -> bool:
-    """Say whether backends go from full to empty and back, spread further than random routing ever is."""
-    count, turns, swing = len(figures.grid.loads), figures.turns, figures.swing
-    spread, size = limits.least_turning_spread(figures.convoys, failing=figures.failing)
-    return (
-        turning_spread(figures) >= spread
-        and swing is not None
-        and swing.relative_rms >= size
-        and turns.turns >= limits.least_turns(count)
-        and turns.most >= limits.TURNS_OF_ONE
+def enough(balance: Balance) -> Rule:
+    """Return the rule for a whole window of samples and load."""
+    count = max(limits.PAIR, len(balance.backends))
+    return Rule(
+        "enough",
+        (
+            Check(
+                "time looked at",
+                balance.window_s,
+                balance.needed_s or limits.SHORTEST_S,
+                "s",
+                meaning="eight lives of a request, 45 s at least: a swing lasts about two",
+                slack=1 / balance.sample_hz if balance.sample_hz else 0.0,
+            ),
+            Check(
+                "samples there",
+                balance.samples_percent,
+                100 * limits.PRESENT_SHARE,
+                "%",
+                meaning="of the backend that has fewest; what is missing is never filled in",
+            ),
+            time_with_load(balance),
+            Check(
+                "requests",
+                balance.mean_total,
+                digits=1,
+                meaning=f"in the group on average; with fewer than {fewest_requests(count)} "
+                "only what is very clear is believed",
+            ),
+            Check("life of a request", balance.e2e_s, unit="life", meaning=_lengths(balance)),
+        ),
     )
 
 
-def turning_spread(figures: Figures) -> float:
-    """Give the part of the spread that moves, beyond chance's 1, in units of two backends."""
-    if figures.z is None or figures.swing is None:
-        return 0.0
-    return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)
+def _lengths(balance: Balance) -> str:
+    variation = balance.length_variation
+    if variation is None:
+        return "the median; how much the lengths of answers differ is not known"
+    return f"the median; the lengths of answers vary by {100 * variation:.0f} %"
 
 
-def moves_enough(figures: Figures) -> bool:
-    """Say whether the part of the spread that moves is at least what coin tosses give."""
-    if figures.z is None or figures.swing is None:
-        return False
-    return figures.z * figures.factor * figures.swing.moving_share >= limits.RHYTHM_Z
+def starved(balance: Balance) -> Rule:
+    """Return the rule for a backend that has next to nothing to do too often, where it costs throughput."""
+    return _starved(balance, balance.starved_any_percent)
 
 
-def has_rhythm(figures: Figures) -> bool:
-    """Say whether the load turns round and comes back in a way that neither chance nor drift shows."""
-    swing = figures.swing
-    if swing is None or swing.score is None:
-        return False
-    return (
-        swing.relative_rms >= limits.RHYTHM_RMS
-        and moves_enough(figures)
-        and turn(swing) >= limits.RHYTHM_TURN
-        and figures.grid.skew_s <= limits.LOOKS_APART_SHARE * (swing.period_s or 0.0)
-        and swing.score
-        >= limits.least_score(
-            figures.mean_total,
-            len(figures.grid.loads),
-            figures.convoys,
-            figures.arrivals,
-            life_known=bool(figures.load.e2e_s),
-        )
+def drained(balance: Balance) -> Rule:
+    """Return the rule for starvation with backends that got nothing at all counted in."""
+    return _starved(balance, balance.empty_any_percent)
+
+
+def _starved(balance: Balance, percent: float | None) -> Rule:
+    shares, lost = balance.starved_percent, balance.lost_estimate_percent
+    names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_NAMED]) or "–"
+    more = f" · and {len(shares) - _NAMED} more" if len(shares) > _NAMED else ""
+    return Rule(
+        "starved",
+        (
+            Check(
+                "starved",
+                percent,
+                100 * limits.STARVED_SHARE,
+                "%",
+                meaning=f"of the time next to nothing to do while another had too much: {names}{more}",
+            ),
+            Check(
+                "lost",
+                lost,
+                100 * limits.STARVED_LOSS,
+                "%",
+                meaning="not known: the batches do not vary enough to tell how long a step takes"
+                if lost is None
+                else "of throughput, against the same requests spread evenly"
+                if balance.lost_percent is not None or balance.router is None
+                else "of throughput, against an even spread: an estimate that may be off by more than 3",
+            ),
+            Check(
+                "spread Z",
+                balance.dispersion_z,
+                limits.STARVED_Z,
+                "×",
+                1,
+                "with less, chance alone leaves one empty now and then",
+            ),
+            time_with_load(balance),
+        ),
     )
 
 
-def arrives_in_herds(figures: Figures) -> bool:
-    """Say whether requests of one moment go the same way, to one and then to another, and the load moves."""
-    swing = figures.swing
-    return (
-        limits.are_herds(figures.arrivals, figures.convoys)
-        and swing is not None
-        and swing.relative_rms >= limits.HERD_RMS
-        and moves_enough(figures)
+def ahead(balance: Balance) -> Rule:
+    """Return the rule for a backend that always has more than its share."""
+    skew = balance.skew
+    return Rule(
+        "ahead",
+        (
+            Check(
+                "skew",
+                None if skew is None else 100 * skew,
+                100 * limits.SKEW,
+                "%",
+                meaning=f"more than its share on average: {balance.skew_backend or '–'}",
+            ),
+            Check(
+                "steadiness",
+                balance.steadiness,
+                limits.STEADY,
+                digits=1,
+                meaning="that mean over how much it moves: a swing has a low one",
+            ),
+            Check(
+                "lead changes",
+                balance.lead_changes,
+                limits.SKEW_CHANGES,
+                meaning="who is always ahead is not overtaken",
+                most=True,
+            ),
+            Check(
+                "even",
+                balance.even_percent,
+                100 * limits.EVEN_SHARE,
+                "%",
+                meaning="of the time loads differ by no more than one request: at the limit they are even",
+                most=True,
+                slack=-1e-9,
+            ),
+            time_with_load(balance),
+        ),
     )
 
 
-def convoys_alternate(figures: Figures) -> bool:
-    """Say whether whole convoys come and go by turns: an even split of all requests, a one-sided one of half.
-
-    The one rule that needs no large swing and no rhythm, and that holds where few requests are in the group.
-    """
-    found, swing = figures.convoys, figures.swing
-    return (
-        found is not None
-        and swing is not None
-        and figures.grid.skew_s <= limits.LOOKS_APART_S
-        and swing.relative_rms >= limits.CONVOY_RMS
-        and min(found.full_times, found.part_times) >= limits.CONVOY_TIMES
-        and found.least_leads >= limits.CONVOY_LEADS
-        and found.part_share >= limits.CONVOY_SHARE
-        and found.since_part_s is not None
-        and found.since_part_s <= limits.CONVOY_SINCE * figures.grid.span_s
-        and limits.splits_evenly(found)
-        and found.part_spread is not None
-        and found.part_spread >= limits.CONVOY_PART
-        and found.part_chance is not None
-        and found.part_chance <= limits.CONVOY_PART_CHANCE
-        and found.chance is not None
-        and found.chance <= limits.CONVOY_CHANCE
+def requests(balance: Balance) -> Rule:
+    """Return the rule for a backend that took most of the requests, by the backends' own counters."""
+    shares, count = balance.requests_share, max(limits.PAIR, len(balance.backends))
+    most = max(shares, key=lambda name: shares[name], default=None)
+    failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
+    return Rule(
+        "requests",
+        (
+            Check(
+                "requests counted",
+                balance.requests,
+                FEWEST_REQUESTS,
+                meaning="by the backends themselves, in this time",
+            ),
+            Check(
+                "most",
+                None if most is None else 100 * shares[most],
+                # The share whose odds are so many times those of an even one.
+                100 * ODDS_LIMIT / (ODDS_LIMIT + count - 1),
+                "%",
+                meaning=f"of them went to {most or '–'}",
+            ),
+            Check(
+                "by chance",
+                balance.requests_chance,
+                CHANCE_LIMIT,
+                "chance",
+                meaning="how likely random routing gives one as many",
+                most=True,
+            ),
+            Check(
+                "failed",
+                sum(balance.errors.values()) if balance.errors else None,
+                meaning=f"requests: {' · '.join(failed[:_NAMED]) or 'none, or nobody counts them'}",
+            ),
+        ),
     )
 
 
-WAYS_TO_SWING = (leads_alternate, takes_turns, has_rhythm, convoys_alternate, arrives_in_herds)
-"""Any one is enough, where the swing is mutual."""
-
-
-def rhythm_says_most(figures: Figures) -> bool:
-    """Say whether a rhythm is what shows the swing best: not where convoys or herds do and it is faint."""
-    swing = figures.swing
-    if not has_rhythm(figures) or swing is None or swing.score is None:
-        return False
-    shown = convoys_alternate(figures) or arrives_in_herds(figures)
-    return not shown or swing.score >= limits.COMING_SCORE
-
-
-def starves(figures: Figures) -> bool:
-    """Say whether somebody has next to nothing to do too often, and it costs."""
-    return (
-        figures.starved_any >= limits.STARVED_SHARE
-        and figures.lost is not None
-        and figures.lost >= limits.STARVED_LOSS
-        and figures.z is not None
-        and figures.z >= limits.STARVED_Z
-    )
-
-
-def gets_nothing(figures: Figures) -> bool:
-    """Say whether a backend starves only because it gets nothing at all: drained, or not in the router yet.
-
-    Such a backend has no share, so nothing starves; with it gone the others cannot be even.
-    """
-    return (
-        any(figures.away) and not starves(figures) and starves(replace(figures, starved_any=figures.away_any))
-    )
-
-
-def is_uneven(figures: Figures) -> bool:
-    """Say whether the same backend is always ahead."""
-    found = figures.skew
-    return (
-        found is not None
-        and found.mean >= limits.SKEW
-        and found.steadiness >= limits.STEADY
-        and figures.lead.changes <= limits.SKEW_CHANGES
-        and not is_even(figures.grid)
-    )
+RULES: tuple[Callable[[Balance], Rule], ...] = (enough, *WAYS_TO_SWING, starved, ahead, requests)

@@ -171,6 +171,10 @@ class Balance:
     """Mean requests in the group, running and waiting."""
     mean_load: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Mean requests by backend."""
+    loaded_percent: float | None = None
+    """Share of time with enough requests in the group for the rules that count them."""
+    even_percent: float | None = None
+    """Share of time in which loads differ by one request at most."""
     dispersion_z: float | None = None
     """Spread of the load over that of random routing: 1 is random, near 0 is even, far above 1 herding.
 
@@ -199,6 +203,10 @@ class Balance:
     """Median time between changes of the lead."""
     starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Share of time by backend with next to nothing to do while another had more than its share."""
+    starved_any_percent: float | None = None
+    """Share of time in which at least one backend starves, less what may turn out to be a drain."""
+    empty_any_percent: float | None = None
+    """The same, drained backends included."""
     away_s: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Seconds by backend in which it got no request, in stretches of two lives of a request and more.
 
@@ -214,6 +222,8 @@ class Balance:
     error leaves more than 3 points open, where backends differ in speed, where no step time is known, and
     where no router is.
     """
+    lost_estimate_percent: float | None = None
+    """The same, however uncertain: the rule for starvation uses it, no figure on a screen does."""
     skew: float | None = None
     """Mean of (load - share) / share of the backend that is furthest above its share."""
     skew_backend: str | None = None
@@ -249,6 +259,8 @@ class Balance:
     """Newest minus oldest sample of one look at all backends; the median of the last looks."""
     looks_apart_ms: float | None = None
     """The same by slot, upper quartile of the last 64: what the rules for convoys and rhythms are held to."""
+    looks_explain: float | None = None
+    """Part of the spread that polls apart in time can make, 0 and up; None where they are not apart."""
     lanes_of: str | None = None
     """The server whose lanes were judged; then `backends` are its name, a slash and the lane's."""
     reasons: tuple[str, ...] = ()

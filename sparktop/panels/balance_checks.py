@@ -1,46 +1,35 @@
-"""A figure of a group with its limit, and the question that several such figures answer."""
+"""A figure of a group with its limit, and the question that several of them answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparktop.analysis.balance_check import Check, Rule, chance_text
 from sparktop.graphics.cells import fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.panels.balance_verdict import wrapped
+from sparktop.panels.balance_verdict import short_seconds, wrapped
 from sparktop.panels.figures import figure, label
 from sparktop.panels.rows import Row, fit_row, row_width
 
 _NAME, _VALUE, _LIMIT = 17, 8, 9
-"""Widths in cells of a figure's name, value and limit, which stand before its sentence."""
+"""Cells of a row before its sentence, after the mark."""
 _BESIDE = 30
-"""Least width in cells of a sentence beside its figure; with less it stands below."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One figure, and whether it meets its limit."""
-
-    name: str
-    value: str
-    limit: str
-    """"" for a figure without a limit."""
-    holds: bool | None
-    """None for a figure that is only informative or not known."""
-    meaning: str
+"""Cells that a sentence needs to stand beside its figure; else it stands below."""
+_SMALL_CHANCE = 1e-3
+"""Written as a power of ten below that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a group, with the answer and the figures that it follows from."""
+    """What is asked of a group, and what all of its figures answer."""
 
     title: str
     answer: bool | None
-    """None while it cannot be answered."""
-    checks: tuple[Check, ...]
+    """None: cannot be told."""
+    rule: Rule
 
     def rows(self, width: int) -> list[Row]:
-        """Return the question with its answer, then one or more rows for each figure."""
+        """Return the question with its answer, then one row or more per figure."""
         word, role = {
             True: ("yes", "title"),
             False: ("no", "muted"),
@@ -50,7 +39,7 @@ class Question:
         right: Row = [(f" {word} ", role), ("─", "border")]
         gap = max(1, width - row_width(left) - row_width(right))
         rows = [fit_row([*left, ("─" * gap, "border"), *right], width)]
-        for check in self.checks:
+        for check in self.rule.checks:
             rows += _check_rows(check, width)
         return rows
 
@@ -60,8 +49,8 @@ def _check_rows(check: Check, width: int) -> list[Row]:
     row: Row = [
         (sign, role),
         (fit(check.name, _NAME), "text"),
-        figure(check.value.rjust(_VALUE), known=check.value != UNKNOWN),
-        label(f" {check.limit}", _LIMIT),
+        figure(value_text(check).rjust(_VALUE), known=check.value is not None),
+        label(f" {limit_text(check)}", _LIMIT),
     ]
     indent = row_width(row) + 1
     if width - indent >= _BESIDE:
@@ -76,28 +65,30 @@ def _check_rows(check: Check, width: int) -> list[Row]:
     ]
 
 
-def all_hold(checks: Sequence[Check]) -> bool:
-    """Return whether every figure that has a limit meets it; an unknown one does not."""
-    return all(check.holds for check in checks if check.limit)
-
-
-def chance_text(chance: float | None) -> str:
-    """Format a probability; "–" if unknown."""
-    if chance is None:
+def value_text(check: Check) -> str:
+    """Return a check's figure with its unit; a dash where it is unknown."""
+    value = check.value
+    if value is None:
         return UNKNOWN
-    return "<0.001" if chance < 0.001 else f"{chance:.2g}"
+    if check.unit == "chance":
+        return chance_text(value)
+    if check.unit == "life":
+        return short_seconds(value)
+    # Added to 0, so that nothing is never "-0.00".
+    number = f"{0.0 + round(value, check.digits):{'+' if check.signed else ''}.{check.digits}f}"
+    return f"{number} {check.unit}".rstrip().replace("-", "−")
 
 
-def at_least(value: float | None, limit: float) -> bool | None:
-    """Return whether a figure meets its lower limit; None if it is unknown."""
-    return None if value is None else value >= limit
-
-
-def at_most(value: float | None, limit: float) -> bool | None:
-    """Return whether a figure meets its upper limit; None if it is unknown."""
-    return None if value is None else value <= limit
-
-
-def text(value: float | None, form: str, tail: str = "") -> str:
-    """Format a figure with its unit; "–" if it is unknown."""
-    return UNKNOWN if value is None else f"{value:{form}}{tail}".replace("-", "−")
+def limit_text(check: Check) -> str:
+    """Return the limit that a check's figure is held to, with its sign and unit; "" where there is none."""
+    if check.limit is None:
+        return ""
+    sign, limit = "≤" if check.most else "≥", check.limit
+    if check.unit in {"s", "life"}:
+        return f"{sign} {limit:.0f} s"
+    if check.unit in {"%", "ms"}:
+        return f"{sign} {limit:.0f} {check.unit}"
+    if check.unit == "chance":
+        small = limit < _SMALL_CHANCE
+        return f"{sign} {limit:.0e}".replace("e-0", "e-") if small else f"{sign} {limit:g}"
+    return f"{sign} {limit:g} {check.unit}".rstrip()

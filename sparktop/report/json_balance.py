@@ -2,7 +2,8 @@
 
 `verdict` is the announced word, `verdict_now` what the newest window alone says: `reasons`, `hint` and all
 figures are of that window. Shares are 0 to 1. Beside what the schema promised first it holds the evidence
-that the word rests on; the plots behind it (spectrum and autocorrelation) are left out.
+that the word rests on, as figures and as `rules` with their checks; the plots behind it (spectrum and
+autocorrelation) are left out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from sparktop.analysis.balance_check import Rule
+from sparktop.analysis.balance_rules import RULES
 from sparktop.model.balance import Balance, StepTime, Swing
 from sparktop.report.json_node import fields_of
 
@@ -95,6 +98,26 @@ def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, obj
         "swing": _swing(one.swing),
         "arrivals": None if one.arrivals is None else fields_of(one.arrivals, _ARRIVALS),
         "convoys": None if one.convoys is None else fields_of(one.convoys, _CONVOYS),
+        "rules": [_rule(rule(one)) for rule in RULES],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, object]:
+    """Return a rule with its checks: each value, the limit it is held to, and whether it holds."""
+    return {
+        "name": rule.name,
+        "holds": rule.holds,
+        "checks": [
+            {
+                "name": check.name,
+                "value": check.value,
+                "unit": "s" if check.unit == "life" else check.unit or None,
+                "at_least": None if check.most else check.limit,
+                "at_most": check.limit if check.most else None,
+                "holds": check.holds,
+            }
+            for check in rule.checks
+        ],
     }
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.balance import GroupLoad, judge, look
-from sparktop.analysis.balance_rules import has_rhythm, leads_alternate, takes_turns
+from sparktop.analysis import balance_swings as swings
+from sparktop.analysis.balance import GroupLoad, judge, look, measure
 from sparktop.analysis.lead import Turns, follow_lead, follow_turns
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.model.balance import Arrivals, Convoys
@@ -77,9 +77,10 @@ def test_convoys_that_tie_swing_without_a_lead_or_a_rhythm() -> None:
     """Two equal convoys on four backends: the lead never changes, no period repeats, and yet it is said."""
     columns = convoys(random.Random(5))  # noqa: S311 - repeatable chance
     load, seen = GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns)
-    figures = look(load, seen, 48.0)
+    found = measure(look(load, seen, 48.0))
     assert follow_lead(seen, range(160), 0.5).changes == 0
-    assert (leads_alternate(figures), has_rhythm(figures), takes_turns(figures)) == (False, False, True)
+    held = (swings.lead(found).holds, swings.rhythm(found).holds, swings.turns(found).holds)
+    assert held == (False, False, True)
     found = judge(load, 79.5)
     assert found.word is Is.OSCILLATING
     assert found.period_s is not None
@@ -94,7 +95,7 @@ def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> Non
     columns = [[load * requests / 24 for load in one] for one in convoys(dice)]
     figures = look(GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns), 48.0)
     assert figures.turns.turns > 20
-    assert takes_turns(figures) is beyond
+    assert swings.turns(measure(figures)).holds is beyond
 
 
 def test_where_requests_come_and_go_turns_must_be_wider() -> None:
@@ -138,7 +139,7 @@ def test_two_requests_a_backend_can_swing(seed: int) -> None:
     load = GroupLoad("g", herd.tracks, herd.e2e_s)
     window = lay_out(herd.tracks, 80.0, 60.0)
     assert window is not None
-    assert has_rhythm(look(load, window, 48.0))
+    assert swings.rhythm(measure(look(load, window, 48.0))).holds
     assert judge(load, 80.0).word is Is.OSCILLATING
     calm = simulate(Scene("shuffle", 8, 4, "fixed", LIFE_S, 2.0, 80.0, seed))
     assert judge(GroupLoad("g", calm.tracks, calm.e2e_s), 80.0).word in {Is.UNKNOWN, Is.BALANCED}

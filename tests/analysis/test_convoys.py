@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.balance import GroupLoad, judge, look
-from sparktop.analysis.balance_rules import convoys_alternate
+from sparktop.analysis import balance_swings as swings
+from sparktop.analysis.balance import GroupLoad, judge, look, measure
 from sparktop.analysis.convoys import chi_squared_tail, f_tail, find_convoys
 from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.model.balance import BalanceWord as Is
@@ -131,7 +131,7 @@ def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
     assert (found.confidence or 0.0) > 0.5
     assert found.convoys is not None
     grid = grid_of(columns)
-    assert convoys_alternate(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0))
+    assert swings.convoys(measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0))).holds
 
 
 def test_the_sentence_names_both_kinds_of_times() -> None:
@@ -155,7 +155,7 @@ def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
         grid = grid_of(by_chance(seed))
         figures = look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0)
         compared += figures.convoys is not None
-        assert not convoys_alternate(figures)
+        assert not swings.convoys(measure(figures)).holds
     assert compared > 100
 
 
@@ -167,7 +167,7 @@ def test_one_that_is_always_slower_is_no_convoy() -> None:
     assert found is not None
     assert found.least_leads == 0
     grid = grid_of(columns)
-    assert not convoys_alternate(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0))
+    assert not swings.convoys(measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0))).holds
 
 
 @settings(deadline=None, max_examples=60)

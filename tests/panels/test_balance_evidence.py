@@ -8,6 +8,7 @@ import pytest
 
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.panels.balance import evidence_screen
+from sparktop.panels.balance_checks import limit_text, value_text
 from sparktop.panels.balance_figures import questions
 from sparktop.panels.balance_plots import plots
 from sparktop.panels.rows import row_text, row_width
@@ -43,24 +44,24 @@ def test_a_yes_has_no_figure_that_misses_its_limit(name: str) -> None:
     """Where a question is answered with yes, each of its figures that has a limit keeps it."""
     for question in questions(found(name))[1:]:
         if question.answer:
-            assert all(check.holds for check in question.checks if check.limit), question.title
+            assert question.rule.holds, question.title
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_figure_has_a_sentence_and_never_a_made_up_number(name: str) -> None:
     """Every figure says what it means; one that is not known is a dash and keeps no limit."""
     for question in questions(found(name)):
-        for check in question.checks:
+        for check in question.rule.checks:
             assert len(check.meaning.split()) >= 2
-            assert (check.value == "–") <= (check.holds is None)
+            assert (value_text(check) == "–") == (check.value is None)
 
 
 def test_without_any_figure_nothing_is_answered() -> None:
     """A group of which nothing is known yet has dashes everywhere and no answer."""
     asked = questions(Balance("g", ("a", "b"), needed_s=45.0, reasons=("needs 45 s more",)))
     assert [question.answer for question in asked] == [False, *[None] * 8]
-    values = {check.value for question in asked[1:] for check in question.checks}
-    assert values == {"–"}
+    values = {check.value for question in asked[1:] for check in question.rule.checks}
+    assert values == {None}
 
 
 def test_who_got_most_is_a_question_of_its_own() -> None:
@@ -76,7 +77,7 @@ def test_who_got_most_is_a_question_of_its_own() -> None:
     )
     *_, ahead, most = questions(counted)
     assert (ahead.answer, most.answer) == (False, True)
-    assert [(check.name, check.value, check.limit) for check in most.checks] == [
+    assert [(check.name, value_text(check), limit_text(check)) for check in most.rule.checks] == [
         ("requests counted", "400", "≥ 40"),
         ("most", "94 %", "≥ 75 %"),
         ("by chance", "<0.001", "≤ 1e-6"),
@@ -89,7 +90,7 @@ def test_a_rhythm_must_be_clearer_where_nobody_knows_how_long_a_request_lives() 
     """The limit of the score rises without a lifetime, and for more than two backends."""
 
     def limit(balance: Balance) -> str:
-        return next(check.limit for check in questions(balance)[2].checks if check.name == "score")
+        return next(limit_text(check) for check in questions(balance)[2].rule.checks if check.name == "score")
 
     assert limit(found("leastbusy-c16")) == "≥ 1"
     assert limit(replace(found("leastbusy-c16"), e2e_s=None)) == "≥ 2.5"
@@ -137,7 +138,7 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
     assert "oscillating" in text
     for question in questions(shown.balance[0]):
         assert question.title in text
-        for check in question.checks:
+        for check in question.rule.checks:
             assert check.name in text
     asked = questions(shown.balance[0])
     deciding = [text.index(question.title) for question in asked[1:] if question.answer]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,23 @@ def test_json_has_what_the_schema_promised_and_the_evidence(swinging: Snapshot) 
     assert found["errors"] == {"spark-a": 0, "spark-b": 0}
     assert (found["e2e_s"], found["strategy"], found["lanes_of"]) == (3.6, "least-busy", None)
     assert found["swing"]["score"] > 0
+    assert any(
+        rule["holds"] for rule in found["rules"] if rule["name"] in {"lead", "rhythm", "turns", "herds"}
+    )
+    (changes,) = (
+        check
+        for rule in found["rules"]
+        for check in rule["checks"]
+        if (rule["name"], check["name"]) == ("ahead", "lead changes")
+    )
+    assert changes == {
+        "name": "lead changes",
+        "value": found["lead_changes"],
+        "unit": None,
+        "at_least": None,
+        "at_most": 1,
+        "holds": False,
+    }
     assert found["step_time"]["base_ms"] > 0
     assert found["sample_hz"] == pytest.approx(4.0, abs=0.1)
 
@@ -76,7 +94,7 @@ def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> Non
     text = render(swinging, width)
     assert max(map(len, text.splitlines())) <= width
     flat = " ".join(text.split())
-    assert "balance of proxy: oscillating · since 00:00:50 UTC · period" in flat
+    assert re.search(r"balance of proxy: oscillating · since 00:00:(4\d|5[0-5]) UTC · period", flat)
     assert "looked at 4 times a second · strategy least-busy" in flat
     assert "spark-a and spark-b swing against each other every" in flat
     assert "hint: look for cooldowns in the router's log" in flat

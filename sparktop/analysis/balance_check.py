@@ -1,0 +1,75 @@
+"""A figure of a group beside the limit that it is held to, and the rules that are made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparktop.analysis import balance_limits as limits
+from sparktop.analysis.dispersion import fewest_requests
+from sparktop.model.balance import Balance
+
+_SMALLEST_CHANCE = 0.001
+"""As text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One figure of a group with the limit that it is held to."""
+
+    name: str
+    value: float | None
+    limit: float | None = None
+    """None where the figure only informs."""
+    unit: str = ""
+    """"%", "×", "ms", "s", "life" (a duration in seconds), "chance" (0 to 1), or none."""
+    digits: int = 0
+    """Decimals of the value."""
+    meaning: str = ""
+    most: bool = False
+    """True where the limit is the highest value allowed, False where it is the lowest."""
+    slack: float = 0.0
+    """By how much the value may miss the limit."""
+    signed: bool = False
+    either: bool = False
+    """True where another condition, named in `meaning`, holds in place of the limit."""
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the value keeps its limit; None where there is no limit, or the value is unknown."""
+        if self.value is None or self.limit is None:
+            return None
+        if self.either:
+            return True
+        return self.value <= self.limit + self.slack if self.most else self.value >= self.limit - self.slack
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is asked of a group, and the checks that answer it."""
+
+    name: str
+    checks: tuple[Check, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every check with a limit holds; an unknown value fails its check."""
+        return all(check.holds for check in self.checks if check.limit is not None)
+
+
+def time_with_load(balance: Balance) -> Check:
+    """Return the check of how long the group has enough requests for the rules that count them."""
+    least = fewest_requests(max(limits.PAIR, len(balance.backends)))
+    return Check(
+        "time with load",
+        balance.loaded_percent,
+        100 * limits.LOADED_SHARE,
+        "%",
+        meaning=f"of the time with {least} requests and more in the group",
+    )
+
+
+def chance_text(chance: float | None) -> str:
+    """Return a probability as text, "<0.001" below that, a dash where it is unknown."""
+    if chance is None:
+        return "–"
+    return "<0.001" if chance < _SMALLEST_CHANCE else f"{chance:.2g}"

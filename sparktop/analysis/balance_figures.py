@@ -1,0 +1,97 @@
+"""The figures of one window that the judgement rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sparktop.analysis import balance_limits as limits
+from sparktop.analysis.dispersion import Skew
+from sparktop.analysis.group_pace import GroupPace
+from sparktop.analysis.lead import Lead, Turns
+from sparktop.analysis.load_grid import LoadGrid
+from sparktop.model.balance import Arrivals, Convoys, Swing
+
+if TYPE_CHECKING:  # it imports this module
+    from sparktop.analysis.balance import GroupLoad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figures:
+    """Everything that the rules look at, of one window."""
+
+    load: GroupLoad
+    grid: LoadGrid
+    needed_s: float
+    slots: Sequence[int]
+    """Where the group has enough requests."""
+    mean_total: float
+    loaded: float | None
+    """Share of time in which it has; None without a known total."""
+    enough: bool
+    """True where that is enough for the rules that count requests."""
+    pace: GroupPace
+    factor: float
+    z: float | None
+    lead: Lead
+    turns: Turns
+    swing: Swing | None
+    arrivals: Arrivals | None
+    convoys: Convoys | None
+    starved: Sequence[float]
+    starved_any: float
+    away: Sequence[float]
+    """Seconds in which each backend got no request, in stretches of two lives of a request and more."""
+    away_any: float
+    """Share of time in which one starved or was away while another had more than enough."""
+    lost: float | None
+    lost_for_certain: float | None
+    """None also where the estimate may be more than 3 points off."""
+    skew: Skew | None
+
+    @property
+    def failing(self) -> bool:
+        """True where both backends of a pair failed again and again, as far as failures are known."""
+        return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
+
+
+def even_share(grid: LoadGrid) -> float | None:
+    """Return the share of time, 0 to 1, in which loads differ by one request at most; None without any."""
+    beyond = [
+        [load - share * total for load, total in zip(column, grid.totals, strict=True)]
+        for column, share in zip(grid.loads, grid.shares, strict=True)
+    ]
+    # NaN compares as false.
+    close = sum([top - bottom <= 1 for top, bottom in zip(map(max, *beyond), map(min, *beyond), strict=True)])
+    known = sum(total >= 0 for total in grid.totals)
+    return close / known if known else None
+
+
+def looks_explain(grid: LoadGrid) -> float | None:
+    """Return which part of the loads' spread polls apart in time can make; None where they are not apart.
+
+    Where the group's load jumps between two polls, one backend is seen after the jump and another before it
+    as often as the time between their polls is part of the time between two polls of one.
+    """
+    if grid.skew_s <= limits.LOOKS_APART_S:
+        return None
+    jumps = [(later - earlier) ** 2 for earlier, later in pairwise(grid.totals) if later - earlier < math.inf]
+    apart = seen = 0.0
+    for column, share in zip(grid.loads, grid.shares, strict=True):
+        beyond = [
+            (load - share * total) ** 2 for load, total in zip(column, grid.totals, strict=True) if load >= 0
+        ]
+        apart += sum(beyond) / max(1, len(beyond))
+        seen += share**2 * sum(jumps) / max(1, len(jumps))
+    made = grid.skew_s / grid.step_s * seen
+    return made / apart if apart > 0 else math.inf
+
+
+def turning_spread(figures: Figures) -> float:
+    """Return the part of the spread that moves, beyond chance's 1, in units of two backends."""
+    if figures.z is None or figures.swing is None:
+        return 0.0
+    return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)

@@ -1,0 +1,353 @@
+"""The five rules behind "oscillating", as data: any one is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparktop.analysis import balance_limits as limits
+from sparktop.analysis.balance_check import Check, Rule, chance_text, time_with_load
+from sparktop.model.balance import Balance, Convoys, Swing
+
+
+def lead(balance: Balance) -> Rule:
+    """Return the rule for a lead that changes again and again, far beyond what chance does."""
+    pair = len(balance.backends) <= limits.PAIR
+    spread, size = (
+        (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
+    )
+    margin = balance.lead_margin
+    return Rule(
+        "lead",
+        (
+            Check(
+                "lead changes",
+                balance.lead_changes,
+                limits.least_lead_changes(failing=balance.failing),
+                meaning="how often another backend took the lead in this time",
+            ),
+            Check(
+                "spread Z",
+                balance.dispersion_z,
+                spread,
+                "×",
+                1,
+                "how far apart loads lie, over what random routing does: 1 is chance",
+            ),
+            _size(balance.swing, size),
+            Check(
+                "lead margin",
+                None if margin is None else 100 * margin,
+                unit="%",
+                meaning="more than its share that it takes to lead: more than chance gives",
+            ),
+            time_with_load(balance),
+            *_a_swing(balance),
+        ),
+    )
+
+
+def _size(swing: Swing | None, least: float) -> Check:
+    return Check(
+        "swing",
+        None if swing is None else swing.relative_rms,
+        least,
+        digits=2,
+        meaning="mean distance from the share, in shares: 1 is all to nothing and back",
+    )
+
+
+def _a_swing(balance: Balance) -> tuple[Check, ...]:
+    """Return the checks that every swing must pass: all backends take part, and late polls do not make it."""
+    swing = balance.swing
+    mutual = Check(
+        "both take part",
+        None if swing is None else swing.mutual,
+        limits.MUTUAL,
+        digits=2,
+        meaning="1: one falls as others rise; 0: one alone comes and goes, and that is no swing",
+    )
+    if balance.looks_explain is None:
+        return (mutual,)
+    late = Check(
+        "made by polls",
+        100 * balance.looks_explain,
+        100 * limits.LOOKS_EXPLAIN,
+        "%",
+        meaning=f"of the spread: backends are polled {balance.looks_apart_ms or 0.0:.0f} ms apart",
+        most=True,
+    )
+    return (mutual, late)
+
+
+def rhythm(balance: Balance) -> Rule:
+    """Return the rule for a load that turns round and comes back as neither chance nor drift does."""
+    count = max(limits.PAIR, len(balance.backends))
+    swing = balance.swing or Swing("")
+    back, half = swing.rebound, swing.opposite
+    least = limits.least_score(
+        balance.mean_total, count, balance.convoys, balance.arrivals, life_known=bool(balance.e2e_s)
+    )
+    apart_s = None if swing.period_s is None else limits.LOOKS_APART_SHARE * swing.period_s
+    return Rule(
+        "rhythm",
+        (
+            Check(
+                "score",
+                swing.score,
+                least,
+                digits=1,
+                meaning="spread, return and cycles weighed: chance gets to 0 once in 5000 windows",
+                signed=True,
+            ),
+            Check(
+                "turn",
+                None if back is None or half is None else back - half,
+                limits.RHYTHM_TURN,
+                digits=2,
+                meaning=f"back after a period ({_signed(back)}) less turned round half way ({_signed(half)})",
+            ),
+            _size(balance.swing, limits.RHYTHM_RMS),
+            _moving(balance),
+            _looks_apart(balance, apart_s),
+            *_a_swing(balance),
+            *_of_a_rhythm(swing, balance.mean_total, count),
+        ),
+    )
+
+
+def _of_a_rhythm(swing: Swing, mean_total: float | None, count: int) -> tuple[Check, ...]:
+    """Return what only informs beside a rhythm."""
+    return (
+        Check(
+            "requests",
+            mean_total,
+            digits=1,
+            meaning=f"below {limits.RHYTHM_LOAD * count:g} coin tosses look like a swing: "
+            "then the score must be higher",
+        ),
+        Check(
+            "period",
+            swing.period_s,
+            unit="life",
+            meaning=f"{_number(swing.cycles, '.1f')} of them in the window",
+        ),
+        Check(
+            "in that rhythm",
+            None if swing.variance_share is None else 100 * swing.variance_share,
+            unit="%",
+            meaning="of the variance; by slow drift alone as much has a chance of "
+            f"{chance_text(swing.chance)} at most",
+        ),
+    )
+
+
+def _moving(balance: Balance) -> Check:
+    z, factor, swing = balance.dispersion_z, balance.variance_factor, balance.swing
+    return Check(
+        "moving spread",
+        None if z is None or factor is None or swing is None else z * factor * swing.moving_share,
+        limits.RHYTHM_Z,
+        digits=1,
+        meaning="the part that moves, over what coin tosses give",
+    )
+
+
+def _looks_apart(balance: Balance, limit_s: float | None) -> Check:
+    return Check(
+        "looks apart",
+        balance.looks_apart_ms,
+        None if limit_s is None else 1000 * limit_s,
+        "ms",
+        meaning="between the looks at the backends: further apart, a common rise looks like a swing",
+        most=True,
+    )
+
+
+def turns(balance: Balance) -> Rule:
+    """Return the rule for backends that go from full to empty and back, wider than random routing ever is."""
+    count = max(limits.PAIR, len(balance.backends))
+    spread, size = limits.least_turning_spread(balance.convoys, failing=balance.failing)
+    return Rule(
+        "turns",
+        (
+            Check(
+                "turns",
+                balance.turns,
+                limits.least_turns(count),
+                meaning="how often backends went from full to empty or back, all together",
+            ),
+            Check(
+                "of one backend",
+                balance.turns_of_one,
+                limits.TURNS_OF_ONE,
+                meaning="of the one that did so most often: there and back",
+            ),
+            _size(balance.swing, size),
+            Check(
+                "turning spread",
+                balance.turning_spread,
+                spread,
+                digits=2,
+                meaning="the part of the spread that moves, beyond chance; "
+                "where requests come and go it must be more",
+            ),
+            *_a_swing(balance),
+        ),
+    )
+
+
+def convoys(balance: Balance) -> Rule:
+    """Return the rule for convoys by turns: an even split of all requests, a one-sided one of half of them.
+
+    The one rule that needs no large swing and no rhythm, and that holds where few requests are in the group.
+    """
+    found = balance.convoys
+    return Rule(
+        "convoys",
+        (
+            *_full_times(found),
+            *_part_times(found, balance.window_s),
+            Check(
+                "so different",
+                None if found is None else found.chance,
+                limits.CONVOY_CHANCE,
+                "chance",
+                meaning="by chance: how likely random routing makes the two spreads differ so",
+                most=True,
+            ),
+            _size(balance.swing, limits.CONVOY_RMS),
+            _looks_apart(balance, limits.LOOKS_APART_S),
+            *_a_swing(balance),
+        ),
+    )
+
+
+def _full_times(found: Convoys | None) -> tuple[Check, ...]:
+    return (
+        Check(
+            "all there",
+            None if found is None else found.full_times,
+            limits.CONVOY_TIMES,
+            meaning="separate times with nearly all requests at the backends"
+            if found
+            else "their number does not come and go: then there is nothing to compare",
+        ),
+        Check(
+            "spread then",
+            None if found is None else found.full_spread,
+            limits.CONVOY_FULL,
+            "×",
+            2,
+            f"of the split, over coin tosses; or {limits.MANY_RATIO:g} times less than with half of them",
+            most=True,
+            either=found is not None and limits.splits_evenly(found),
+        ),
+    )
+
+
+def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
+    return (
+        Check(
+            "half there",
+            None if found is None else found.part_times,
+            limits.CONVOY_TIMES,
+            meaning="separate times with about half of them",
+        ),
+        Check(
+            "of the time",
+            None if found is None else 100 * found.part_share,
+            100 * limits.CONVOY_SHARE,
+            "%",
+            meaning="so long about half of them are there",
+        ),
+        Check(
+            "spread then",
+            None if found is None else found.part_spread,
+            limits.CONVOY_PART,
+            "×",
+            1,
+            "one backend has nearly all that is there",
+        ),
+        Check(
+            "by chance",
+            None if found is None else found.part_chance,
+            limits.CONVOY_PART_CHANCE,
+            "chance",
+            meaning="how likely coin tosses lie so far apart at those times",
+            most=True,
+        ),
+        Check(
+            "of another",
+            None if found is None else found.least_leads,
+            limits.CONVOY_LEADS,
+            meaning="times that a second one had most: it is not always the same",
+        ),
+        Check(
+            "last seen",
+            None if found is None else found.since_part_s,
+            limits.CONVOY_SINCE * window_s,
+            "life",
+            meaning="ago: what was seen only before is over",
+            most=True,
+        ),
+    )
+
+
+def herds(balance: Balance) -> Rule:
+    """Return the rule for requests of one moment that go to one backend, and later to another."""
+    found = balance.arrivals
+    return Rule(
+        "herds",
+        (
+            Check(
+                "requests came",
+                None if found is None else found.requests,
+                meaning="the backends do not count them, or too few came"
+                if found is None
+                else f"in {found.pieces} pieces of {found.piece_s:.3g} s: half a life of a request",
+            ),
+            Check(
+                "spread",
+                None if found is None else found.spread,
+                limits.least_herd_spread(balance.convoys),
+                "×",
+                1,
+                "of who got how many in a piece, over coin tosses; the servers' pace does not matter",
+            ),
+            Check(
+                "by chance",
+                None if found is None else found.chance,
+                limits.HERD_CHANCE,
+                "chance",
+                meaning="how likely random routing deals them so",
+                most=True,
+            ),
+            Check(
+                "herds",
+                None if found is None else found.herds,
+                limits.HERDS,
+                meaning="pieces of which one backend got far more than its part",
+            ),
+            Check(
+                "of another",
+                None if found is None else found.least_herds,
+                limits.HERD_LEADS,
+                meaning="herds of a second one: it is not always the same",
+            ),
+            _size(balance.swing, limits.HERD_RMS),
+            _moving(balance),
+            *_a_swing(balance),
+        ),
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}".replace("-", "−")
+
+
+def _signed(value: float | None) -> str:
+    return _number(value, "+.2f")
+
+
+WAYS_TO_SWING: tuple[Callable[[Balance], Rule], ...] = (lead, rhythm, turns, convoys, herds)
+"""Any one is enough."""
