@@ -1,4 +1,4 @@
-"""The store: the only place that changes history. Readings go in, snapshots come out."""
+"""The store, the only owner of history: it accepts readings and returns snapshots."""
 
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.store import Hear, Reading, Store

@@ -1,4 +1,4 @@
-"""Alerts about backends, and that a source does not answer: raised at one level, cleared at another."""
+"""Alerts about backends, and about sources that do not answer: raised at one level, cleared at another."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey
 
 KV_CLEARS_BELOW = 3.0
-"""Percentage points under the threshold."""
+"""Percentage points below the threshold."""
 PREEMPTING_CLEARS_AFTER_S = 30.0
-"""Without a preemption."""
+"""Seconds without a preemption."""
 
 _MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED})
-"""Failures that say that we cannot see, not that something is down."""
+"""Failures that mean that the source cannot be observed, not that it is down."""
 RESTARTS = "restarts"
 RESTARTS_WITHIN_S = 600.0
 RESTARTS_WARN, RESTARTS_CRITICAL = 2, 4
-"""Restarts within that time from which on it is an alert, and critical; one alone is an event."""
+"""Restarts within that time that raise a warning, and a critical alert; a single one is an event."""
 _OUTLIVES = frozenset({RESTARTS})
-"""Alerts that hold although their source does not answer at present."""
+"""Alerts that stay active although their source does not answer at present."""
 
 
 def failure_id(key: SourceKey, failure: Failure) -> str:
-    """Return the id of the alert that a source fails in this way: a dead engine still answers."""
+    """Return the id of the alert for this failure: "engine-dead" where the server still answers."""
     return f"{key.label}:{'engine-dead' if failure.kind is FailureKind.ENGINE_DEAD else 'unreachable'}"
 
 
 def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime) -> bool | None:
     """Hold or clear "unreachable" and "engine dead".
 
-    Return True when the source went down just now, or in another way than before; False when it came back,
+    Return True when the source went down just now, or its kind of failure changed; False when it came back;
     else None.
     """
     failure = health.failure
@@ -47,7 +47,7 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime)
     severity = Severity.WARNING if failure.kind in _MILD else Severity.CRITICAL
     alert_id = failure_id(key, failure)
     if book.severity(alert_id) is None:
-        book.clear_source(key, but=_OUTLIVES)  # what was known before is no longer known to hold
+        book.clear_source(key, but=_OUTLIVES)  # other alerts may no longer apply
     since = health.failing_since or now
     return True if book.hold(alert_id, severity, key.name, failure.message, since) else None
 
@@ -73,7 +73,7 @@ def judge_backend(
 
 
 def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, now: datetime) -> None:
-    """Hold or clear "restarts": one line with a count, however often it goes down and comes back."""
+    """Hold or clear "restarts": a single alert with a count, however often the backend restarts."""
     at, restarted_at = track.health.good_at, track.restarted_at
     while at is not None and restarted_at and restarted_at[0] <= at - RESTARTS_WITHIN_S:
         restarted_at.popleft()

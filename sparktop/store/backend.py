@@ -1,4 +1,4 @@
-"""What the store keeps of one backend."""
+"""The store's state of one backend."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from sparktop.store.step_baseline import StepBaseline
 from sparktop.store.token_rate import live_generation, rate_note
 
 RATE_WINDOW_S = 10.0
-"""The window of token and request rates."""
+"""The window of token and request rates, in seconds."""
 RATE_INTERVALS, _LEAST_RATE_S = 2.0, 2.0
-"""A rate covers two intervals and 2 s at least: over less, the grain of steps and looks decides."""
+"""A rate covers at least two intervals and 2 s: over less, it depends on the timing of steps and polls."""
 _NEARLY = 0.9
-"""Share of a span that is enough of it: polls are rarely a full interval apart."""
+"""Share of a span that is enough, because polls are rarely a full interval apart."""
 _REMEMBERED = tuple(one.name for one in fields(BackendHistory))
 _AS_SHOWN = (
     "running",
@@ -46,54 +46,55 @@ _AS_SHOWN = (
     "preemptions_per_s",
     "estimated_read_gb_per_s",
 )
-"""Histories of figures of the view under the same name."""
+"""Histories of figures that have the same name in the view."""
 _TOKEN_RATES = ("generation_tps", "generation_tps_1s", "prompt_tps", "prompt_cached_tps")
-"""Rates shown beside the state word: none of them moves beside "idle"."""
+"""Rates shown beside the state: while it is "idle", all of them are 0."""
 _QUICK_SHARE = 0.6
-"""Of the interval: samples closer than this come from a group that is looked at more often than asked."""
+"""Share of the interval: samples closer than this come from a group that is polled more often than
+configured."""
 _STEADY = 0.15
-"""Share of the running requests that may come or go while a step's time still belongs to one batch."""
+"""Share of the running requests that may start or end while the steps still count as one batch size."""
 
 
 class BackendTrack:
-    """One backend: its newest figures and the history that they are computed from."""
+    """One backend: its newest figures, and the history that they are computed from."""
 
     def __init__(
         self, target: BackendTarget, thresholds: StateThresholds, slow_step_ratio: float = math.inf
     ) -> None:
-        """Start with nothing known but the target."""
+        """Start without any sample."""
         self.target = target
         self.health = Health()
         self.restarts = 0
         self.preempted_at: float | None = None
-        """When preemptions were counted last."""
+        """Monotonic time at which preemptions last increased."""
         self.restarted_at: deque[float] = deque()
-        """When it restarted, of late."""
+        """Monotonic times of the recent restarts."""
         self.slow_steps = SlowSteps()
         self.shared_address = False
-        """True once it was told that several servers answer at its address."""
+        """True once an event has reported that several servers answer at this address."""
         self.step_pace: StepPace | None = None
-        """The newest steps against those of the same batch before; None where that cannot be told."""
+        """The newest steps against earlier ones of the same batch; None where they cannot be compared."""
         self.role: Role | None = None
-        """Whether it only prefills or only decodes, as its group shows."""
+        """Whether the backend only prefills or only decodes, judged within its group."""
         self.load = LoadLog()
-        """Its load at every look, for the balance of its group."""
+        """Its load at every poll, for the balance of its group."""
         self.lanes = LaneLogs()
         self._thresholds = thresholds
         self._baseline = StepBaseline(target.name, slow_step_ratio)
         self._running: deque[tuple[float, float]] = deque()
-        """Requests over the window of rates, for as long as every lane had some."""
+        """(time, running requests) over the rate window, for as long as every lane had a request."""
         self._identity = EngineIdentity()
         self._lineage = Lineage()
         self._window = Window()
         self._held: deque[tuple[float, float | None, float | None]] = deque()
-        """Time, running and waiting requests of every look in the window of the state word."""
+        """Time, running and waiting requests of every poll in the window of the state."""
         self._histories = HistoryTable(_REMEMBERED)
         self._drawn_at: float | None = None
-        """The newest sample in the histories; None after a failure."""
+        """Time of the newest sample in the histories; None after a failure."""
         self._paced_at = -math.inf
         self._quick = False
-        """True for a sample that came sooner than asked."""
+        """True for a sample that arrived sooner than the configured interval."""
         self.view = BackendView(
             target.name,
             target.url,
@@ -106,17 +107,17 @@ class BackendTrack:
             self.view = replace(self.view, engine=target.engine)
 
     def identify(self, identity: EngineIdentity) -> None:
-        """Take over what the server says of itself."""
+        """Store what the server reports about itself."""
         self._identity = identity
         self.view = replace(self.view, **self._name_parts())
 
     def place(self, nodes: tuple[str, ...]) -> None:
-        """Take over on which nodes it runs."""
+        """Store the nodes that the backend runs on."""
         if nodes != self.view.nodes:
             self.view = replace(self.view, nodes=nodes)
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
-        """Take a failed poll: a gap in the history, the last figures stay."""
+        """Record a failed poll: a gap in the histories; the last figures stay."""
         self.health.bad(failure, now)
         self._histories.append(failure.at, {})
         self._drawn_at = None
@@ -142,9 +143,9 @@ class BackendTrack:
     def accept_sample(
         self, sample: EngineSample, *, wall_at: float, interval_s: float, took_ms: float | None
     ) -> LinkKind | None:
-        """Take a good sample and compute the figures; None for one that is not newer than the last.
+        """Record a sample and compute the figures; None for a sample that is not newer than the last.
 
-        `wall_at` is our wall clock (Unix time) at `sample.at`.
+        `wall_at` is the local wall clock (Unix time) at `sample.at`.
         """
         if self._lineage.last is not None and sample.at <= self._lineage.last.at:
             return None
@@ -156,7 +157,7 @@ class BackendTrack:
         figures["step_ms"] = self._step_ms(sample, figures, interval_s)
         self._log_load(sample, figures, interval_s, continues=kind is LinkKind.CONTINUES)
         judged = backend_state(self._load(sample, figures), self._thresholds)
-        # One `replace` for all: each costs as much as two rates.
+        # A single `replace`: each one costs as much as two rates.
         self.view = replace(
             self.view,
             state=judged.state,
@@ -170,7 +171,7 @@ class BackendTrack:
         return kind
 
     def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
-        """Bring the window up to `sample`; it starts anew where the server did."""
+        """Advance the window to `sample`; it starts empty when the server restarted or is another one."""
         short_s = max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
         self._lineage, link = follow(self._lineage, sample, wall_at)
         if link.kind is not LinkKind.CONTINUES:
@@ -193,7 +194,7 @@ class BackendTrack:
         return link.kind
 
     def _gauge(self, sample: EngineSample, took_ms: float | None) -> dict[str, Any]:
-        """Give what the page says itself: gauges and counters over all lanes, by field of the view."""
+        """Return the figures read directly from the page, over all lanes, by field of the view."""
         lanes = sample.lanes
         return {
             "engine": sample.engine,
@@ -216,9 +217,9 @@ class BackendTrack:
         }
 
     def _rate(self, interval_s: float) -> dict[str, Any]:
-        """Give what the window says: rates over 10 s, latencies and ratios over a minute, by field."""
+        """Return the figures of the window, by field: rates over 10 s, latencies and ratios over a minute."""
         window = self._window
-        # With slow polling a window has to reach the sample before, or there would never be a figure.
+        # With slow polling a window must reach the previous sample, or there would never be a figure.
         short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
         long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
         rate = partial(window.rate, window_s=short_s, least_s=least_rate_s(interval_s))
@@ -254,7 +255,7 @@ class BackendTrack:
         return span_s if span_s >= least_s else None
 
     def _step_ms(self, sample: EngineSample, figures: Mapping[str, Any], interval_s: float) -> float | None:
-        """Give the mean time of a step where every lane was at work all through the window; judge it."""
+        """Return the mean step time in ms if every lane worked throughout the window; judge its pace."""
         pace, self.step_pace = self.step_pace, None
         at, lanes, running = sample.at, len(sample.lanes), figures["running"]
         if not running or not all(lane.running for lane in sample.lanes):
@@ -266,7 +267,7 @@ class BackendTrack:
         while self._running[0][0] < at - window_s - EDGE_SLACK_S:
             self._running.popleft()
         steps, span_s = self._window.counted("steps", window_s) or (0.0, 0.0)
-        # The requests of every look inside the window are known, or it began before they did.
+        # None if part of the window is older than the first known number of requests.
         if steps <= 0 or span_s < window_s / 2 or at - self._running[0][0] < span_s:
             return None
         step_ms = 1000.0 * lanes * span_s / steps
@@ -276,14 +277,14 @@ class BackendTrack:
             self._baseline.pause()
             return step_ms
         if self._quick and at - self._paced_at < interval_s:
-            self.step_pace = pace  # looks that overlap by most of their window teach nothing
+            self.step_pace = pace  # samples whose windows mostly overlap add no information
         else:
             self._paced_at = at
             self.step_pace = self._baseline.note(at, step_ms, running, batch, figures["kv_cache_percent"])
         return step_ms
 
     def _percent(self, part: str, whole: str, window_s: float) -> float | None:
-        """Give part / whole over the window; from the gauge where the server has no such counters."""
+        """Return 100 * part / whole over the window; from the gauge if the server lacks these counters."""
         parts = self._window.counted(part, window_s)
         wholes = self._window.counted(whole, window_s)
         if parts and wholes:
@@ -298,7 +299,7 @@ class BackendTrack:
     def _log_load(
         self, sample: EngineSample, figures: dict[str, Any], interval_s: float, *, continues: bool
     ) -> None:
-        """Keep the load of this look for the balance, of each lane too where there are several."""
+        """Record the load of this sample for the balance, and that of each lane if there are several."""
         at, lanes = sample.at, sample.lanes
         live = figures["rate_note"] is None
         self.load.note(at, lanes, figures["generation_tps_1s"], continues=continues, live=live)
@@ -309,7 +310,7 @@ class BackendTrack:
             figures["lanes"] = tuple(replace(view, history=histories[view.lane]) for view in views)
 
     def _load(self, sample: EngineSample, figures: Mapping[str, Any]) -> LoadFigures:
-        """Give what the state word is judged by."""
+        """Return the figures that the state is judged by."""
         window_s = self._thresholds.window_s
         self._held.append((sample.at, figures["running"], figures["waiting"]))
         while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:
@@ -333,9 +334,9 @@ class BackendTrack:
         )
 
     def _remember(self, at: float, figures: Mapping[str, Any], interval_s: float) -> BackendHistory:
-        """Add the figures that are drawn over time to their histories: one point an interval at most.
+        """Append the figures that are drawn over time to their histories, at most one point per interval.
 
-        So a graph reaches as far back whether its group is looked at once or four times a second.
+        This way a graph covers the same time whether its group is polled once or four times a second.
         """
         slot = math.floor(at / interval_s)
         if self._quick and self._drawn_at is not None and math.floor(self._drawn_at / interval_s) == slot:
@@ -355,13 +356,13 @@ class BackendTrack:
 
     @property
     def _prompt_counter(self) -> str:
-        """Cached prompt tokens cost nothing: count the computed ones where the server tells them apart."""
+        """The prompt counter to show: computed tokens where known, because cached ones cost nothing."""
         newest = self._window.newest
-        told = newest is not None and "prompt_tokens_computed" in newest.counters
-        return "prompt_tokens_computed" if told else "prompt_tokens"
+        known = newest is not None and "prompt_tokens_computed" in newest.counters
+        return "prompt_tokens_computed" if known else "prompt_tokens"
 
     def _name_parts(self) -> dict[str, Any]:
-        """Give what the server is, from its identity, its page and the target, in this order, by field."""
+        """Return version, model and limits, by field, from the identity, the page and the target."""
         identity, sample = self._identity, self._lineage.last
         names = sample.models if sample else ()
         model = identity.model if identity.model in names or not names else names[0]
@@ -379,8 +380,8 @@ def least_rate_s(interval_s: float) -> float:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) / len(told) if told else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _finished(lanes: tuple[LaneSample, ...]) -> Mapping[str, float]:

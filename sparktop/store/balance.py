@@ -1,4 +1,4 @@
-"""The balance of every group as it runs: judged every 5 s, announced with hysteresis."""
+"""The balance of every group over time: judged every 5 s, announced with hysteresis."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from sparktop.store.load_log import length_variation, median_life_s
 from sparktop.store.router import RouterTrack
 
 LOOKED_AT_S = 3 * EVERY_S
-"""Groups count as judged for this long after the last look."""
+"""Groups count as judged for this many seconds after the last call of `look`."""
 MOST_AT_ONCE = 16
-"""Backends that are judged in one look, at least one group: a look must not stall the screen."""
+"""Backends judged in one call, at least one group: a call must not stall the screen."""
 _AFTER_SWEEP_S = 60.0
 _SKEW_LOOKS = 8
 _AFFINITY_PERCENT = 30.0
-"""Prefix-cache hits from which on a skew may be wanted."""
+"""From this percentage of prefix-cache hits on, a skew may be intended."""
 
 
 class BalanceBook:
     """The newest judgement of each group."""
 
     def __init__(self) -> None:
-        """Start with nothing judged."""
+        """Start without judgements."""
         self._groups: Sequence[JudgedGroup] = ()
         self._grouped_at = -math.inf
         self._looked_at = -math.inf
@@ -46,19 +46,21 @@ class BalanceBook:
         self._found: dict[str, Balance] = {}
         self._judged_at: dict[str, float] = {}
         self._alerts: dict[str, str] = {}
-        """The id of each group's alert that holds."""
+        """The id of each group's active alert."""
         self._own_load: dict[str, float] = {}
-        """Until when backends and routers carry a sweep of this program, or what it left."""
+        """Until when (monotonic) backends and routers carry load of a sweep of this program, or its
+        remainder."""
 
     def regroup(self) -> None:
-        """Find the groups anew at the next look: something to watch came or went."""
+        """Determine the groups again at the next call of `look`: a target was added or removed."""
         self._grouped_at = -math.inf
 
     @contextmanager
     def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
-        """Hold no alerts and note no events of groups of these while inside, nor for a minute after it.
+        """Suppress alerts and events of groups with these names inside the block and for a minute after.
 
-        They carry a sweep of this program, whose levels say what the balance was; it is judged and shown.
+        They carry load of a sweep of this program, whose results report the balance; it is still judged and
+        shown.
         """
         self._own_load |= dict.fromkeys(names, math.inf)
         try:
@@ -77,14 +79,14 @@ class BalanceBook:
         groups: Callable[[], Sequence[JudgedGroup]],
         alerts: AlertBook,
     ) -> list[Event]:
-        """Judge what is due at `at` (monotonic; `now` in UTC); give what happened, and hold the alerts."""
+        """Judge the groups due at `at` (monotonic; `now` in UTC), update the alerts and return the events."""
         self._looked_at = at
         if at - self._grouped_at >= EVERY_S - 0.5:
             self._groups, self._grouped_at = groups(), at
             self._forget({group.name for group in self._groups}, alerts)
         events: list[Event] = []
         judged = 0
-        for group in sorted(self._groups, key=lambda one: self._judged_at.get(one.name, -math.inf)):
+        for group in sorted(self._groups, key=lambda group: self._judged_at.get(group.name, -math.inf)):
             if not self._watch(group.name).due(at):
                 continue
             if judged and judged + len(group.members) > MOST_AT_ONCE:
@@ -96,11 +98,11 @@ class BalanceBook:
         return events
 
     def view(self) -> tuple[Balance, ...]:
-        """Give the newest judgements, in the order of the groups."""
+        """Return the newest judgements, in the order of the groups."""
         return tuple(self._found[group.name] for group in self._groups if group.name in self._found)
 
     def watched(self, at: float) -> tuple[tuple[str, ...], ...]:
-        """Return the servers of each group that is judged at present; none while nothing is judged."""
+        """Return the servers of each group that is judged at present; none while no group is judged."""
         if at - self._looked_at > LOOKED_AT_S:
             return ()
         return tuple(group.backends for group in self._groups)
@@ -117,7 +119,7 @@ class BalanceBook:
         return _event(change, found) if change is not None and not quiet else None
 
     def _hold(self, found: Balance, alerts: AlertBook, now: datetime, *, quiet: bool) -> None:
-        """Hold an alert while a bad word is announced, with the newest evidence for that word."""
+        """Hold an alert while a bad verdict is announced, with the newest evidence for that verdict."""
         alert_id = f"balance:{found.group}:{found.word.value}" if found.bad and not quiet else None
         before = self._alerts.get(found.group)
         if before is not None and before != alert_id:
@@ -138,15 +140,15 @@ class BalanceBook:
 
 
 def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
-    """Judge one group at `at` (monotonic seconds) from what its members told."""
+    """Judge one group at `at` (monotonic seconds) from the logs of its members."""
     router, strategy = group.router, group.router.strategy if group.router else None
-    logs = [one.log for one in group.members]
+    logs = [member.log for member in group.members]
     life_s = median_life_s(logs, at)
     since = at - window_s(life_s)
     counted = router.counted(since) if router else None
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
-    blamed = _blamed(errors, [one.name for one in group.members], router, counted)
+    blamed = _blamed(errors, [member.name for member in group.members], router, counted)
     tracks = _tracks(group, since, blamed)
     load = GroupLoad(
         group.name,
@@ -180,11 +182,11 @@ def _blamed(
     router: RouterTrack | None,
     counted: RouterSample | None,
 ) -> Mapping[str, float]:
-    """Return the errors that may explain a swing; absent where nobody knows whether there were any.
+    """Return the errors that may explain a swing; absent where the number of errors is unknown.
 
-    Backends do not see what their router counts as their failure (a refused connection, an answer that it
-    broke off), so that none of theirs is only none where the router counts as well. Without cooldowns errors
-    explain no swing.
+    Backends do not see every failure that their router counts against them (a refused connection, an answer
+    that it broke off), so zero errors are certain only where the router counts too. If cooldowns are
+    disabled, errors cannot explain a swing.
     """
     if router is None:
         return errors
@@ -194,14 +196,15 @@ def _blamed(
 
 
 def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:
-    after = math.nextafter(since, math.inf)  # a sample at its very edge is outside of a window
+    after = math.nextafter(since, math.inf)  # a sample exactly at its edge is outside a window
     return [
-        one.log.track(one.name, after, slots=one.slots, errors=errors.get(one.name)) for one in group.members
+        member.log.track(member.name, after, slots=member.slots, errors=errors.get(member.name))
+        for member in group.members
     ]
 
 
 def _may_be_uneven(found: Balance) -> bool:
-    """Say whether a longer look could find a skew, which among so many requests must last longer."""
+    """Return whether a longer window could show a skew, which must last longer with many requests."""
     skew, steady = found.skew or 0.0, found.steadiness or 0.0
     if found.word_now is not BalanceWord.BALANCED:
         return False
@@ -209,29 +212,29 @@ def _may_be_uneven(found: Balance) -> bool:
 
 
 def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:
-    """Give failed requests by member: as it counts them itself or, where that is more, as its router does."""
-    told = {one.name: one.log.errors(since) for one in group.members}
-    found = {name: count for name, count in told.items() if count is not None}
+    """Return failed requests by member: its own count, or its router's where that is higher."""
+    reported = {member.name: member.log.errors(since) for member in group.members}
+    found = {name: count for name, count in reported.items() if count is not None}
     for deployment, count in (counted.failures or {}).items() if counted else ():
         name = (group.deployments or {}).get(deployment)
-        if name in told:
+        if name in reported:
             found[name] = max(count, found.get(name, 0.0))
     return found
 
 
 def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
-    """Give how far apart the samples of one look at all backends are, the median of the last looks.
+    """Return the spread in ms between the samples of one round of polls, median of the last rounds.
 
-    None where they cannot be told apart from those of the look before or after.
+    None where they cannot be distinguished from those of the previous or next round.
     """
-    told = [track.times_s for track in tracks if len(track.times_s) > 1]
-    if len(told) < 2:  # noqa: PLR2004 - two samples are apart
+    reported = [track.times_s for track in tracks if len(track.times_s) > 1]
+    if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
         return None
-    first = told[0]
+    first = reported[0]
     step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_LOOKS:]))
     spreads: list[float] = []
     for at in first[-_SKEW_LOOKS:]:
-        nearest = [_nearest(times, at) for times in told]
+        nearest = [_nearest(times, at) for times in reported]
         if max(nearest) - min(nearest) < step_s / 2:
             spreads.append(max(nearest) - min(nearest))
     return 1000 * median(spreads) if spreads else None
@@ -243,26 +246,28 @@ def _nearest(times: Sequence[float], at: float) -> float:
 
 
 def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
-    """Give the requests that each judged backend took in the window; nothing where one does not count."""
-    judged = [one for one in members if one.name in found.backends]
-    told = {one.name: one.log.arrived(at - found.window_s) for one in judged}
-    known = {name: count for name, count in told.items() if count is not None}
-    return known if len(known) == len(told) else {}
+    """Return the requests that each judged backend received in the window; empty if one has no count."""
+    judged = [member for member in members if member.name in found.backends]
+    reported = {member.name: member.log.arrived(at - found.window_s) for member in judged}
+    known = {name: count for name, count in reported.items() if count is not None}
+    return known if len(known) == len(reported) else {}
 
 
 def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
-    """Show the prefix-cache hits beside "uneven": a router that follows prefixes skews on purpose."""
-    hits = {one.name: one.prefix_hit_percent for one in group.members if one.name in found.backends}
-    told = {name: percent for name, percent in hits.items() if percent is not None}
-    if found.word_now is not BalanceWord.UNEVEN or max(told.values(), default=0.0) < _AFFINITY_PERCENT:
+    """Add the prefix-cache hits to "uneven": a router that follows prefixes skews on purpose."""
+    hits = {
+        member.name: member.prefix_hit_percent for member in group.members if member.name in found.backends
+    }
+    reported = {name: percent for name, percent in hits.items() if percent is not None}
+    if found.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
         return found
-    named = " · ".join(f"{name} {percent:.0f} %" for name, percent in told.items())
+    named = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
     reason = f"prefix-cache hits: {named}; a router that follows prefixes skews on purpose"
     return replace(found, reasons=(*found.reasons, reason))
 
 
 def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
-    """Say beside a bad word what the router counted of failures."""
+    """Add the failures that the router counted to a bad verdict."""
     if counted is None or not found.word_now.bad:
         return found
     parts = (
@@ -275,7 +280,7 @@ def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
 
 
 def _event(change: BalanceChange, found: Balance) -> Event | None:
-    """Make an event of a change that a person should know of: a bad word begins, changes or ends."""
+    """Return an event for a change worth reporting: a bad verdict begins, changes or ends."""
     if found.router is None or not (change.after.bad or change.before.bad):
         return None
     hint = found.hint if change.after.bad else None

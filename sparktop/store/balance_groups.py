@@ -1,4 +1,4 @@
-"""Which backends are judged against each other: those of a router, of a model, or the lanes of one server."""
+"""Groups whose members are judged against each other: backends of a router or model, lanes of a server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sparktop.store.router import Group, RouterTrack, routers_of_groups
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One of those that share a group's requests."""
+    """A backend or a lane that shares a group's requests."""
 
     name: str
-    """The backend's, or for a lane that name, a slash and the lane's."""
+    """The backend's name; for a lane that name, a slash and the lane's."""
     log: LoadLog
     slots: int | None = None
     prefix_hit_percent: float | None = None
@@ -25,16 +25,16 @@ class Member:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedGroup:
-    """Those that are judged against each other."""
+    """Members that are judged against each other."""
 
     name: str
     members: tuple[Member, ...]
     backends: tuple[str, ...]
-    """The servers that are asked for it."""
+    """The servers that are polled for it."""
     router: RouterTrack | None = None
-    """The one in front of them."""
+    """The router in front of them."""
     deployments: Mapping[str, str | None] | None = None
-    """Backend by the router's id."""
+    """Backend name by the router's deployment id."""
     lanes_of: str | None = None
 
     @property
@@ -49,11 +49,11 @@ def judged_groups(
     routers: Sequence[RouterTrack],
     behind: Sequence[Group],
 ) -> list[JudgedGroup]:
-    """Give the groups of two and more backends, then those of the lanes of servers that are in none.
+    """Return the groups of two and more backends, then the lanes of servers that are in no such group.
 
-    Prefill and decode workers of one model are a group each: a request visits one of both.
-    `group_of` has each backend's group; backends that are in none yet are absent. `behind` are the backends
-    of each router.
+    Prefill and decode workers of a model form a group each, because a request visits one of both kinds.
+    `group_of` maps backends to group names, without backends whose group is not known yet. `behind` are the
+    backends of each router, in the order of `routers`.
     """
     members: dict[str, list[BackendTrack]] = {}
     for name, track in backends.items():
@@ -83,7 +83,7 @@ def judged_groups(
 
 
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
-    """Yield the group, or each kind of its workers that has two and more; note the role of each backend."""
+    """Yield the group, or each kind of its workers with at least two; set the role of each backend."""
     roles = worker_roles({track.target.name: track.load.work(-math.inf) for track in tracks})
     for track in tracks:
         track.role = roles.get(track.target.name)

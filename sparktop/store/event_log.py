@@ -1,4 +1,4 @@
-"""What happened, newest last; what happens again and again is one line with a count."""
+"""The newest events in order; repeated ones become a single line with a count."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from sparktop.model.snapshot import Event
 
 EVENTS_KEPT = 200
 REPEATS_WITHIN = timedelta(minutes=10)
-"""The same event is a repetition where no more time than this lies between two of them."""
+"""The same event counts as repeated if at most this time lies between two occurrences."""
 FOLDED_FROM = 3
-"""Repetitions that become one line; two outages a person wants to see apart."""
+"""Repetitions from which on they become one line; two outages are better shown separately."""
 
 
 class EventLog:
     """The newest events."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start empty."""
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._repeats: dict[tuple[str, str], tuple[int, datetime]] = {}
-        """How often each subject's message came in a row, and when it came last."""
+        """How often each (subject, message) has occurred in a row, and when it last did."""
 
     def __len__(self) -> int:
         return len(self._events)
 
     def add(self, *events: Event) -> None:
-        """Add events, oldest first; a repetition replaces its forerunners."""
+        """Add events, oldest first; a repeated event replaces its earlier occurrences."""
         for event in events:
             self._add(event)
 
     def note(self, event: Event) -> None:
-        """Add an event, unless one that is still kept has the same subject and message."""
+        """Add an event, unless an event with the same subject and message is still kept."""
         if not any(kept.subject == event.subject and kept.message == event.message for kept in self._events):
             self._events.append(event)
 
     def view(self) -> tuple[Event, ...]:
-        """Return them, newest last."""
+        """Return the events, newest last."""
         return tuple(self._events)
 
     def _add(self, event: Event) -> None:
@@ -57,5 +57,5 @@ class EventLog:
 
 
 def _counted(message: str, count: int) -> str:
-    """Return a message as it is written the `count`th time."""
+    """Return a message as written at its `count`th occurrence."""
     return f"{message} (×{count})"

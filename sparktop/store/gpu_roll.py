@@ -1,8 +1,8 @@
-"""The GPUs that a machine has shown, and those of them that are missing now.
+"""The GPUs that a machine has reported, and those of them that are missing now.
 
-One GPU that is missing beside others, or that its driver calls lost, is a loss. Where all are missing and the
-driver names none of them, the driver is restarted or was unloaded. A GPU in MIG mode stays listed whatever
-its instances are, so splitting it anew is no loss. A GPU that was not known before and has the index of a
+A GPU that is missing while others answer, or that its driver reports as lost, is a loss. If all are missing
+and the driver names none of them, the driver is being restarted or was unloaded. A GPU in MIG mode stays
+listed whatever its instances are, so reconfiguring it is not a loss. A new GPU that has the index of a
 missing one replaces it.
 """
 
@@ -16,7 +16,7 @@ from sparktop.store.alert_book import AlertBook
 from sparktop.store.keys import SourceKey
 
 RESTART_S = 60.0
-"""A driver takes no longer to come back when it is restarted."""
+"""A driver that is being restarted comes back within this many seconds."""
 _NOT_LISTED = "the driver does not list it any more"
 
 
@@ -24,10 +24,10 @@ class GpuRoll:
     """The GPUs of one machine."""
 
     def __init__(self) -> None:
-        """Start with none known."""
+        """Start without known GPUs."""
         self._known: dict[str, LostGpu] = {}
         self._single: set[str] = set()
-        """Missing GPUs that went alone; they stay so when the others follow."""
+        """Missing GPUs that were lost individually; they stay so when the others follow."""
         self._announced: dict[str, LostGpu] = {}
         """Losses that an event has reported."""
         self._driver_gone_at: float | None = None
@@ -64,7 +64,7 @@ class GpuRoll:
     def judge(
         self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], now: datetime
     ) -> list[Event]:
-        """Hold or clear "GPU lost" and "no GPU answers"; return what happened since the look before."""
+        """Hold or clear "GPU lost" and "no GPU answers"; return the events since the previous sample."""
         single = [gpu for gpu in lost if _key(gpu.index, gpu.uuid) in self._single]
         lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
         if single:
@@ -91,7 +91,7 @@ class GpuRoll:
     def _announce(
         self, key: SourceKey, single: list[LostGpu], lost: tuple[LostGpu, ...], now: datetime
     ) -> list[Event]:
-        """Return an event for each GPU that was lost or came back since the look before."""
+        """Return an event for each GPU that was lost or came back since the previous sample."""
         missing = {_key(gpu.index, gpu.uuid) for gpu in lost}
         back = {name: gpu for name, gpu in self._announced.items() if name not in missing}
         events = [
@@ -111,10 +111,10 @@ class GpuRoll:
 
 
 def loss_text(gpu: LostGpu) -> str:
-    """Return a loss in words: which GPU, and why."""
+    """Describe a loss: which GPU, and why."""
     return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
 
 
 def _key(index: int, uuid: str | None) -> str:
-    """Return what tells a GPU from others: indices move up when a GPU before them goes."""
+    """Return a GPU's identity: its UUID if known, because indices shift when an earlier GPU goes."""
     return uuid or f"#{index}"

@@ -1,4 +1,4 @@
-"""What tells one source from another: a node and a backend may have the same name."""
+"""Keys of sources: kind and name, because a node and a backend may have the same name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class SourceKind(StrEnum):
-    """What is watched."""
+    """The kinds of sources."""
 
     BACKEND = "backend"
     NODE = "node"
@@ -15,27 +15,27 @@ class SourceKind(StrEnum):
 
 
 class SourceKey(NamedTuple):
-    """One watched thing."""
+    """The kind and name of a watched source."""
 
     kind: SourceKind
     name: str
 
     @classmethod
     def backend(cls, name: str) -> SourceKey:
-        """Give the key of a backend."""
+        """Return the key of a backend."""
         return cls(SourceKind.BACKEND, name)
 
     @classmethod
     def node(cls, name: str) -> SourceKey:
-        """Give the key of a node."""
+        """Return the key of a node."""
         return cls(SourceKind.NODE, name)
 
     @classmethod
     def router(cls, name: str) -> SourceKey:
-        """Give the key of a router."""
+        """Return the key of a router."""
         return cls(SourceKind.ROUTER, name)
 
     @property
     def label(self) -> str:
-        """As `self.poll_ms` names it: "backend:spark-a"."""
+        """Kind and name as one string, such as "backend:spark-a": the key used in `self.poll_ms`."""
         return f"{self.kind}:{self.name}"

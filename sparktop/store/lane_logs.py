@@ -1,4 +1,4 @@
-"""What each lane of a data-parallel server told over time; a server of one lane has none."""
+"""The load over time of each lane of a data-parallel server; a server with a single lane has none."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sparktop.rates.tally import LIVE_SPAN_S, MISSED_INTERVALS
 from sparktop.store.load_log import LoadLog
 
 MOST_LANES = 16
-"""A server with more is judged by none of them: their histories would cost more than they tell."""
+"""With more lanes than this none is logged: their histories would cost more than they show."""
 
 
 class LaneLogs:
-    """One log a lane, once a server has shown more than one."""
+    """One load log per lane, for servers with more than one."""
 
     def __init__(self) -> None:
         """Start without lanes."""
@@ -26,7 +26,7 @@ class LaneLogs:
     def note(
         self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
     ) -> dict[str, LaneHistory]:
-        """Add one look; give the history of each lane, nothing for a server of one lane."""
+        """Add a sample; return the history of each lane, empty for a server with a single lane."""
         if not continues or not 1 < len(lanes) <= MOST_LANES:
             self._rates.clear()
         if not 1 < len(lanes) <= MOST_LANES:
@@ -47,7 +47,7 @@ class LaneLogs:
         return histories
 
     def gap(self, at: float) -> None:
-        """Note that there was no answer."""
+        """Record that there was no answer."""
         for log in self.logs.values():
             log.gap(at)
 
@@ -56,18 +56,18 @@ class LaneRate:
     """Tokens per second of one lane over about the last second."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start empty."""
         self._recent: deque[tuple[float, float]] = deque()
 
     def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
-        """Take a counter; None until it was seen for a second, or after a look `widest_s` ago."""
+        """Add a counter; return its rate, None until it spans a second, or after a sample `widest_s` ago."""
         recent = self._recent
         if tokens is None or (recent and (tokens < recent[-1][1] or at - recent[-1][0] > widest_s)):
             recent.clear()
         if tokens is None:
             return None
         recent.append((at, tokens))
-        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - one at each end
+        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
             recent.popleft()
         took_s = at - recent[0][0]
         return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None

@@ -1,4 +1,4 @@
-"""What the store keeps of one node."""
+"""The store's state of one node."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _REMEMBERED = tuple(one.name for one in fields(NodeHistory))
 
 
 class NodeTrack:
-    """One node: its newest sample, the history of what is drawn of it, and what that means."""
+    """One node: its newest sample, the histories drawn of it, and the figures derived from them."""
 
     def __init__(self, target: NodeTarget, thresholds: NodeThresholds) -> None:
-        """Start with nothing known but the target."""
+        """Start without any sample."""
         self.target = target
         self.health = Health()
         self.took_ms: float | None = None
         self.processes: tuple[EngineProcess, ...] = ()
-        """Engines on its GPUs; whose they are is in the view."""
+        """Engines on its GPUs; the backend of each is in the view."""
         self.throttled: WorstGpu | None = None
         self.steps: tuple[StepPace, ...] = ()
-        """The steps of the backend on it, where they tell something of it."""
+        """The step pace of the backend on it, if it allows a conclusion about the node."""
         self.roll = GpuRoll()
-        """The GPUs that it has shown."""
+        """The GPUs that it has reported."""
         self.beyond_at: dict[str, float] = {}
         """When the reading behind an alert was last beyond its limit, by the alert's id."""
         self._thresholds = thresholds
@@ -63,16 +63,16 @@ class NodeTrack:
         self.view = NodeView(target.name, target.via)
 
     def identify(self, identity: NodeIdentity) -> None:
-        """Take over what the machine is."""
+        """Store the machine's identity."""
         self.view = replace(self.view, identity=identity)
 
     def assign(self, processes: tuple[EngineProcess, ...]) -> None:
-        """Take over whose its engine processes are."""
+        """Store which backend each engine process belongs to."""
         if processes != self.view.engine_processes:
             self.view = replace(self.view, engine_processes=processes)
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
-        """Take a failed look: a gap in the history, the last sample stays."""
+        """Record a failed poll: a gap in the histories; the last sample stays."""
         self.took_ms = took_ms
         self.health.bad(failure, now)
         self._failed = True
@@ -84,7 +84,7 @@ class NodeTrack:
             history=NodeHistory(**self._histories.series()),
         )
         if self.health.down and self._trend_at is not None:
-            # What holds now is not what held then: a countdown that stands still would be believed.
+            # Old judgements are dropped: a countdown that stands still would be believed.
             self._paces.clear()
             self._minute.clear()
             self._trend = self._trend_at = None
@@ -93,16 +93,16 @@ class NodeTrack:
             self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
 
     def accept_sample(self, sample: NodeSample, took_ms: float | None, interval_s: float) -> bool:
-        """Take a good sample and those missed before it; False when nothing of it is newer than the last.
+        """Record a sample and those missed before it; return False when none is newer than the last.
 
-        `interval_s` is the time between two samples as they are asked for.
+        `interval_s` is the configured time between two samples.
         """
         self.took_ms = sample.cost_ms if sample.cost_ms is not None else took_ms
         known = self.view.sample
-        looks = sorted((*sample.missed, sample), key=lambda one: one.at)
-        fresh = [one for one in looks if known is None or one.at > known.at]
-        step_s = median(_steps(looks)) if sample.missed else interval_s
-        self._remember(looks, _LATE * step_s)
+        samples = sorted((*sample.missed, sample), key=lambda one: one.at)
+        fresh = [one for one in samples if known is None or one.at > known.at]
+        step_s = median(_steps(samples)) if sample.missed else interval_s
+        self._remember(samples, _LATE * step_s)
         self._measure(fresh, None if known is None else known.at, step_s)
         newest = fresh[-1] if fresh else known or sample
         self.health.good(newest.at)
@@ -118,16 +118,16 @@ class NodeTrack:
         return bool(fresh)
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
-        """Hold the steps of the backend on this node against its clock and power."""
+        """Compare the step times of the backend on this node with the node's clock and power."""
         sample, self.steps = self.view.sample, steps
         gb10 = sample is not None and any(is_gb10(gpu, unified=sample.memory.unified) for gpu in sample.gpus)
         speed = with_steps(worst(self._paces), steps, gb10=gb10)
         if speed != self.view.speed:
             self.view = replace(self.view, speed=speed)
 
-    def _remember(self, looks: Sequence[NodeSample], apart_s: float) -> None:
+    def _remember(self, samples: Sequence[NodeSample], apart_s: float) -> None:
         """Add samples to the histories, each at its place in time."""
-        points = [(look.at, _points(look)) for look in looks]
+        points = [(sample.at, _points(sample)) for sample in samples]
         last_at = self.view.history.cpu_percent.last_at
         if len(points) == 1 and (last_at is None or points[0][0] > last_at):
             self._histories.append(*points[0])
@@ -135,38 +135,38 @@ class NodeTrack:
             self._histories.insert(points, apart_s)
 
     def _measure(self, fresh: Sequence[NodeSample], known_at: float | None, step_s: float) -> None:
-        """Take new samples, oldest first, into what is known of throttling and clocks."""
-        for look in fresh:
-            span_s = None if known_at is None else look.at - known_at
-            # After a failure nobody knows since when the shares count, unless no sample is missing.
+        """Update throttling shares and clock paces with new samples, oldest first."""
+        for sample in fresh:
+            span_s = None if known_at is None else sample.at - known_at
+            # After a failure the time that the shares cover is unknown, unless no sample is missing.
             if span_s is not None and not (self._failed and span_s > _LATE * step_s):
-                self._minute.add(look.at, span_s, look.gpus)
+                self._minute.add(sample.at, span_s, sample.gpus)
             if self._failed:
                 self._paces = {
                     index: pace if pace.state.word == SLOW_CLOCK else Pace(pace.state)
                     for index, pace in self._paces.items()
                 }
-            self._failed, known_at = False, look.at
+            self._failed, known_at = False, sample.at
             self._paces = {
                 gpu.index: follow(
                     self._paces.get(gpu.index, Pace()),
                     gpu,
-                    look.at,
-                    unified=look.memory.unified,
+                    sample.at,
+                    unified=sample.memory.unified,
                     shares=self._minute.shares(gpu.index),
                     thresholds=self._thresholds,
                 )
-                for gpu in look.gpus
+                for gpu in sample.gpus
             }
 
     def _judge(self, newest: NodeSample, interval_s: float) -> None:
-        """Give the view what the histories mean up to its newest sample."""
+        """Set the view's derived figures as of its newest sample."""
         self.processes = engine_processes(newest.gpus)
         self.throttled = self._minute.worst()
         limits = memory_limits(newest.memory, self._thresholds)
         left_gib = self.view.history.headroom_gib
         if self._trend_at is None or newest.at - self._trend_at >= SLOT_S:
-            # As often as it gets a new point: it costs more than all else here.
+            # Only as often as it gets a new point: it costs more than everything else here.
             self._trend, self._trend_at = trend(left_gib, newest.at, interval_s), newest.at
         self.view = replace(
             self.view,
@@ -178,7 +178,7 @@ class NodeTrack:
 
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:
-    """Give what is left, the limit that warns and the one that is critical, in bytes."""
+    """Return (memory left, warning limit, critical limit) in bytes; None where the memory is unknown."""
     left = _left_bytes(memory)
     if left is None:
         return None
@@ -195,7 +195,7 @@ def _left_bytes(memory: MemoryReading) -> int | None:
 
 
 def _points(sample: NodeSample) -> dict[str, float | None]:
-    """Give what a sample adds to each history."""
+    """Return the value that a sample adds to each history."""
     memory, gpus = sample.memory, sample.gpus
     left = _left_bytes(memory)
     percent = (
@@ -204,7 +204,7 @@ def _points(sample: NodeSample) -> dict[str, float | None]:
         else None
     )
     up = [link for link in sample.network if link.up is not False]
-    # Bridges, tunnels and loopback carry what passes through an interface as well.
+    # Traffic of bridges, tunnels and loopback is also counted at an interface.
     links = [link for link in up if link.kind not in {"other", "rdma"}]
     rdma = [link for link in up if link.kind == "rdma"]
     heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
@@ -226,15 +226,15 @@ def _points(sample: NodeSample) -> dict[str, float | None]:
     }
 
 
-def _steps(looks: Sequence[NodeSample]) -> list[float]:
-    return [later.at - earlier.at for earlier, later in pairwise(looks)]
+def _steps(samples: Sequence[NodeSample]) -> list[float]:
+    return [later.at - earlier.at for earlier, later in pairwise(samples)]
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) if told else None
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) / len(told) if told else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

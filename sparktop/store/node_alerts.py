@@ -17,36 +17,36 @@ from sparktop.store.node import GIB, NodeTrack, memory_limits
 
 MIB = 2**20
 HEADROOM_CLEARS_AT = 1.1
-"""Times the limit: a value that wavers about its limit must not flap."""
+"""Multiple of the limit: an alert must not flap when a value wavers around its limit."""
 MARGIN_CLEARS_C = 2.0
 """Degrees beyond the limit."""
 SENSOR_CLEARS_C = 3.0
 SHARE_CLEARS_AT = 0.7
 RATE_CLEARS_AT = 0.5
 QUIET_S = 30.0
-"""What comes in bursts, swapping and errors, clears after so long without one."""
+"""Alerts about bursts (swapping, errors) clear after this many seconds without any."""
 UNJUDGED_S = 300.0
-"""A slow state that cannot be seen, because there is no load to see it by, is believed for so long."""
+"""A slow state stays announced for this many seconds while there is no load to check it by."""
 SOON_S, NOW_S = 1800.0, 300.0
-"""Seconds to the headroom's limit from which on it is a warning, and critical: as the panels draw it."""
+"""Seconds to the headroom's limit that raise a warning, and a critical alert; the panels use the same."""
 _LATER_AT = 1.5
-"""Times these, where it ends."""
+"""Multiple of these at which the alert ends."""
 LEAST_COVERED_S = 15.0
-"""Of the last minute: a share of less time says little."""
+"""Seconds of the last minute that must be known: a share of less time is not meaningful."""
 CONGESTION = frozenset({"np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"})
-"""RDMA counters of notifications, which are no errors."""
+"""RDMA counters of notifications, which are not errors."""
 _COUNTERS_NAMED = 3
 _LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A reading against its limits."""
+    """A reading and its limits."""
 
     name: str
-    """Of the alert, within its node."""
+    """The alert's name within its node."""
     value: float | None
-    """None: not known, and then nothing is claimed."""
+    """None where it is unknown; then no alert is raised."""
     message: Callable[[], str]
     warn: float
     clears: float
@@ -55,13 +55,13 @@ class Gauge:
     critical_clears: float | None = None
     """Where "critical" becomes a warning again."""
     falling: bool = False
-    """True: below the limit is bad, instead of at or above it."""
+    """True when values below the limit are bad, instead of values at or above it."""
     quiet_s: float = 0.0
     severity: Severity = Severity.WARNING
-    """Of its warning."""
+    """Severity of the warning."""
 
     def grade(self, held: Severity | None) -> Severity | None:
-        """Give how grave the reading is, where `held` is how grave it was; None: not at all."""
+        """Return the severity of the reading, where `held` is its previous severity; None: no alert."""
         critical = self.critical_clears if held is Severity.CRITICAL else self.critical
         if critical is not None and self._beyond(critical):
             return Severity.CRITICAL
@@ -76,7 +76,7 @@ class Gauge:
 def judge_node(
     book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, now: datetime
 ) -> list[Event]:
-    """Hold or clear every alert about a node after a good sample; return what happened to its GPUs."""
+    """Hold or clear every alert about a node after a sample; return the events of its GPUs."""
     sample = track.view.sample
     if sample is None:
         return []
@@ -98,7 +98,7 @@ def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, n
     healthy = {
         SLOW_CLOCK: speed.word in {NORMAL, THROTTLED, SLOW_STEPS},
         SLOW_STEPS: speed.word in {THROTTLED, SLOW_CLOCK}
-        or (speed.word == NORMAL and any(one.healthy for one in track.steps)),
+        or (speed.word == NORMAL and any(each.healthy for each in track.steps)),
     }
     for word, gone in healthy.items():
         alert_id = f"{key.label}:{word.replace(' ', '-')}"
@@ -143,7 +143,7 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _headroom_limit(track: NodeTrack) -> Gauge:
-    """Return the time to the critical limit at the present pace; past the limit "headroom" speaks."""
+    """Return the time to the critical limit at the present pace; past the limit, "headroom" applies."""
     trend = track.view.headroom
     until = trend.until_limit_s or None
 
@@ -181,7 +181,7 @@ def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
-    """Give the share of the last minute; a GPU at its power limit does what it is meant to do."""
+    """Yield the throttled share of the last minute; a power cap is expected, so it is only an info."""
     worst, sample = track.throttled, track.view.sample
     several = sample is not None and len(sample.gpus) > 1
     known = worst is not None and worst.covered_s >= LEAST_COVERED_S
@@ -191,7 +191,7 @@ def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
             for reason, percent in (worst.percent.items() if worst else ())
             if reason not in BY_CHOICE and (reason == POWER_CAP) == (name == "power-cap")
         }
-        reason = max(shares, key=lambda one: shares[one], default="")
+        reason = max(shares, key=lambda each: shares[each], default="")
 
         def message(reason: str = reason, percent: float = shares.get(reason, 0.0)) -> str:
             gpu = f"GPU {worst.index} " if worst and several else ""
@@ -243,7 +243,7 @@ def _sensors(sample: NodeSample) -> Gauge:
         for sensor in sample.sensors
         if sensor.critical_c is not None
     ]
-    excess, hottest = max(judged, key=lambda one: one[0], default=(None, None))
+    excess, hottest = max(judged, key=lambda each: each[0], default=(None, None))
 
     def message() -> str:
         if hottest is None:

@@ -1,4 +1,4 @@
-"""What the store keeps of one router, and whose group is behind it."""
+"""The store's state of one router, and the group of backends behind it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sparktop.model.targets import RouterTarget
 from sparktop.store.health import Health
 
 _COUNTS_KEPT = 130
-"""Samples whose counters are kept: the widest window of a balance at one look every 5 s."""
+"""Samples whose counters are kept: the widest window of a balance at one sample every 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The backends behind one router, as far as known."""
+    """The backends behind one router, as far as they are known."""
 
     deployments: Mapping[str, str | None] | None
-    """Backend by the router's id; None when nobody told any."""
+    """Backend name by the router's deployment id; None when no deployments are known."""
     backends: tuple[str, ...]
     models: Mapping[str, str]
     """The name under which the router offers a backend; empty where the config names the backends."""
@@ -33,30 +33,30 @@ class RouterTrack:
     """One router: its newest sample and how it answers."""
 
     def __init__(self, target: RouterTarget) -> None:
-        """Start with nothing known but the target."""
+        """Start without any sample."""
         self.target = target
         self.health = Health()
         self.poll_ms: float | None = None
         self._sample: RouterSample | None = None
-        """The newest good one."""
+        """The newest good sample."""
         self._answering_since: datetime | None = None
         self._counted: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
-        """The newest samples that told what failed."""
+        """The newest samples that report failures."""
 
     @property
     def strategy(self) -> str | None:
-        """How it chooses: as it says, else the config's label."""
+        """The routing strategy that the router reports, else the config's label."""
         return (self._sample.strategy if self._sample else None) or self.target.strategy
 
     @property
     def cooldowns_disabled(self) -> bool:
-        """True where it says that it never takes a failing deployment out."""
+        """Whether the router reports that it never takes a failing deployment out."""
         return bool(self._sample and self._sample.cooldowns_disabled)
 
     def counted(self, since: float) -> RouterSample | None:
-        """Give what failed from `since` on, as a sample of differences; None where nobody counts it."""
+        """Return the failures from `since` on, as a sample of differences; None where they are unknown."""
         inside = [sample for sample in self._counted if sample.at >= since]
-        if len(inside) < 2:  # noqa: PLR2004 - a difference is of two
+        if len(inside) < 2:  # noqa: PLR2004 - a difference needs two
             return None
         first, last = inside[0], inside[-1]
         before = first.failures or {}
@@ -72,25 +72,25 @@ class RouterTrack:
         )
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
-        """Take a failed poll; what it told last stays."""
+        """Record a failed poll; the last sample stays."""
         self.health.bad(failure, now)
         self.poll_ms, self._answering_since = took_ms, None
 
     def accept_sample(self, sample: RouterSample, now: datetime, took_ms: float | None) -> None:
-        """Take a good sample."""
+        """Record a good sample."""
         self.health.good(sample.at)
         self._sample = sample
         if sample.failures is not None:
             if self._counted and _fell(self._counted[-1], sample):
-                self._counted.clear()  # it started again
+                self._counted.clear()  # it restarted
             self._counted.append(sample)
         self.poll_ms = sample.answer_ms if sample.answer_ms is not None else took_ms
         self._answering_since = self._answering_since or now
 
     def group(self, backend_urls: Mapping[str, str]) -> Group:
-        """Give the group behind it: the config's backends, else those that its deployments are.
+        """Return the group behind it: the config's backends, else those matched to its deployments.
 
-        `backend_urls` are the addresses of all watched backends by name.
+        `backend_urls` maps the names of all watched backends to their URLs.
         """
         told = self._sample.deployments if self._sample else None
         deployments = match_deployments(
@@ -111,7 +111,7 @@ class RouterTrack:
         return Group(deployments, tuple(names), models)
 
     def view(self, at: float, group: Group, backends: Iterable[BackendView]) -> RouterView:
-        """Give the router as it is shown at `at`."""
+        """Return the router as shown at `at`."""
         sample = self._sample or RouterSample(at)
         loads = {view.name: view.running if view.ok else None for view in backends}
         return RouterView(
@@ -150,10 +150,10 @@ def _fell(before: RouterSample, after: RouterSample) -> bool:
 
 
 def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict[str, str]:
-    """Give the group of each backend behind a router; what a config says counts before what a router tells.
+    """Return the group name of each backend behind a router; configured backends take precedence.
 
-    A group is named as its router; where the router offers several models, a group each: a scale and a
-    balance are of backends that serve the same.
+    A group has its router's name. If the router offers several models, each of them is a group, because only
+    backends that serve the same model can be compared.
     """
     names: dict[str, str] = {}
     configured_first = sorted(zip(routers, groups, strict=True), key=lambda one: not one[0].target.backends)
@@ -172,7 +172,7 @@ def _name_in(router: RouterTrack, group: Group, backend: str) -> str:
 def routers_of_groups(
     routers: Sequence[RouterTrack], groups: Sequence[Group]
 ) -> dict[str, tuple[RouterTrack, Group]]:
-    """Give the router before each group, and all that is behind it, by the group's name."""
+    """Return the router in front of each group, and everything behind it, by the group's name."""
     found: dict[str, tuple[RouterTrack, Group]] = {}
     for router, group in zip(routers, groups, strict=True):
         for backend in group.backends:

@@ -1,8 +1,8 @@
-"""The alert that a backend's steps are slow: against its own steps before, or against those of its peers.
+"""The alert that a backend's steps are slow: compared with its own earlier steps, or with those of its peers.
 
-A step takes longer for a larger batch, yet never by more than the batch grew: its weights are read once for
-all. For a batch k times the peer's, steps are slow from max(3 √k, 1.5 k) times the peer's on: beyond what the
-batch can explain, whatever k is.
+A step takes longer for a larger batch, but never by more than the batch grew, because the weights are read
+once per step. For a batch k times the peer's, steps count as slow from max(3 √k, 1.5 k) times the peer's on:
+more than the batch can explain, whatever k is.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from sparktop.store.alert_book import AlertBook
 from sparktop.store.keys import SourceKey
 
 PEER_RATIO = 3.0
-"""Times the steps of its peers from which on a backend is slow: far beyond what two of a kind differ by."""
+"""A backend is slow from this multiple of its peers' step time on: far more than two alike differ by."""
 _CLEARS_AT = 2.0
 SLOW_AFTER_S = 10.0
-"""Steps count as slow once they have been slow for this long."""
+"""Steps count as slow once they have been slow for this many seconds."""
 _UNJUDGED_S = 120.0
-"""A slow backend that cannot be judged, because it or its peers rest, is believed for this long."""
+"""The alert stays for this many seconds while the backend or its peers are idle and cannot be compared."""
 
 
 class SlowSteps:
-    """Whether the steps of one backend are slow."""
+    """State of the "slow-steps" alert of one backend."""
 
     def __init__(self) -> None:
-        """Start with nothing seen."""
+        """Start without any comparison."""
         self._since: float | None = None
         self._judged_at: float | None = None
         self._against_peers = False
-        """Whether the alert that holds came from peers: its own past, as slow, does not clear it."""
+        """Whether the active alert came from peers: then the backend's own past, equally slow, does not clear
+        it."""
 
     def judge(
         self,
@@ -47,7 +48,7 @@ class SlowSteps:
     ) -> None:
         """Hold or clear "slow-steps" after a good sample of `view`; `pace` is against its own steps before.
 
-        Where it runs on a watched node, that node's alert speaks of its own steps.
+        If the backend runs on a watched node, a slowdown against its own past is that node's alert.
         """
         alert_id, at = f"{key.label}:slow-steps", now.timestamp()
         held = book.severity(alert_id) is not None
@@ -66,7 +67,7 @@ class SlowSteps:
     def _slow_words(
         self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool
     ) -> str | None:
-        """Return why its steps are slow, "" where they are not, None where nothing tells."""
+        """Return why its steps are slow, "" where they are not, None where there is no comparison."""
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False
             return (
@@ -90,7 +91,7 @@ class SlowSteps:
 
 
 def _step_ratio(view: BackendView, peer: BackendView) -> float | None:
-    """Return how many times as long steps take, less what a larger batch explains; None where unknown."""
+    """Return the ratio of step times, less what a larger batch explains; None where it is unknown."""
     if not view.step_ms or not peer.step_ms or not view.running or not peer.running:
         return None
     batches = (

@@ -1,4 +1,4 @@
-"""What an engine's steps took before, for the same batch: what shows a slow state that nothing else does."""
+"""An engine's usual step time by batch: reveals a slow state that no other figure shows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from statistics import median
 from sparktop.analysis.speed_state import StepPace
 
 LEARNED_FROM = 10
-"""Looks at a batch before its steps have a measure."""
+"""Samples of a batch needed before its steps have a baseline."""
 SLOW_AFTER_S = 10.0
-"""Steps count as slow once they have been slow for this long."""
+"""Steps count as slow once they have been slow for this many seconds."""
 _CLEARS_AT = 0.6
-"""Share of what is allowed above the measure at which slow steps are healthy again."""
+"""Share of the allowed excess over the baseline below which slow steps count as healthy again."""
 _MOST_BATCHES = 256
 """Batches remembered."""
 _FINE = 4
-"""Batches in one octave: a step grows with its batch, so two that differ by a fifth are not the same."""
+"""Batch sizes per octave: step time grows with the batch, so sizes that differ by a fifth are kept apart."""
 
 _Batch = tuple[int, int, int]
 
 
 class _Measure:
-    """The steps of one batch."""
+    """The step times of one batch."""
 
     __slots__ = ("best_ms", "recent")
 
@@ -32,7 +32,7 @@ class _Measure:
         self.recent: deque[float] = deque(maxlen=LEARNED_FROM)
 
     def learn(self, step_ms: float) -> None:
-        """Take a step at a healthy pace; the measure is the lowest median of some in a row."""
+        """Add a healthy step time; the baseline is the lowest median of `LEARNED_FROM` in a row."""
         self.recent.append(step_ms)
         if len(self.recent) == LEARNED_FROM:
             middle = median(self.recent)
@@ -40,15 +40,15 @@ class _Measure:
 
 
 class StepBaseline:
-    """Learns how long a backend's steps take, by batch, and tells when they take longer.
+    """Learns how long a backend's steps take, by batch, and detects when they take longer.
 
-    A batch is told by its requests, its tokens a step (a prefill makes them many) and the octave of what it
-    fills of the KV cache (attention reads it in each step). Slow steps are not learned from, so a slow state
-    is not taken for the usual one however long it lasts.
+    A batch is identified by its requests, its tokens per step (many during a prefill) and the octave of its
+    KV cache usage (attention reads the cache in each step). Slow steps are not learned, so a slow state never
+    becomes the baseline, however long it lasts.
     """
 
     def __init__(self, backend: str, slow_ratio: float) -> None:
-        """Call steps of `backend` slow that take `slow_ratio` times what they took before."""
+        """Call steps of `backend` slow when they take `slow_ratio` times their baseline."""
         self._backend = backend
         self._ratio = slow_ratio
         self._measures: OrderedDict[_Batch, _Measure] = OrderedDict()
@@ -56,18 +56,18 @@ class StepBaseline:
         self._slow = False
 
     def clear(self) -> None:
-        """Forget everything: another server, or the same with other settings."""
+        """Forget everything: another server, or the same one with other settings."""
         self._measures.clear()
         self.pause()
 
     def pause(self) -> None:
-        """Note that steps cannot be judged at present."""
+        """Record that steps cannot be judged at present."""
         self._slow_since, self._slow = None, False
 
     def note(
         self, at: float, step_ms: float, running: float, batch: float, kv_cache_percent: float | None
     ) -> StepPace | None:
-        """Take the mean step over some seconds up to `at`; None while there is no measure for its batch."""
+        """Judge the mean step (ms) over some seconds up to `at`; None while its batch has no baseline."""
         filled = -1 if kv_cache_percent is None else math.floor(math.log2(max(1.0, kv_cache_percent)))
         key = (_bucket(running), _bucket(batch), filled)
         measure = self._measures.get(key)

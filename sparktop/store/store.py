@@ -1,4 +1,4 @@
-"""The store takes readings and gives snapshots."""
+"""The store, which accepts readings and returns snapshots."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from sparktop.store.node_alerts import judge_node
 from sparktop.store.router import Group, RouterTrack, group_names
 
 Reading = EngineSample | NodeSample | RouterSample | Failure
-"""What a source yields."""
+"""The result of polling a source."""
 Hear = Callable[[SourceKey, Reading], None]
-"""Takes a reading; must not raise."""
+"""A listener for readings; must not raise."""
 
 SIMULATED = "+simulated"
-"""How versions of simulated servers end."""
+"""Suffix of the versions of simulated servers."""
 NO_GROUP = "backends"
 """The group of backends that no router lists and whose model is not known yet."""
 
@@ -46,7 +46,7 @@ def _utc_now() -> datetime:
 
 
 class Store:
-    """Everything that is known of everything watched; not for use from several threads."""
+    """The state of every watched source; not thread-safe."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Store:
         now: Callable[[], datetime] = _utc_now,
         simulated: bool = False,
     ) -> None:
-        """Start with the targets of `watch` and nothing known of them."""
+        """Start with the targets of `watch` and without any reading."""
         self.interval_s = watch.interval_s
-        """Seconds between two polls of a backend: tells a missed sample from a slow one."""
+        """Seconds between two polls of a backend; distinguishes a missed sample from a slow one."""
         self.simulated = simulated
         self.searching: tuple[str, ...] = ()
-        """Hosts on which nothing to watch was found yet."""
+        """Hosts on which no server has been found yet."""
         self._thresholds = watch.thresholds
         self._node_thresholds = watch.node_thresholds
         self._models = watch.models
@@ -71,9 +71,9 @@ class Store:
         self._nodes: dict[str, NodeTrack] = {}
         self._routers: dict[str, RouterTrack] = {}
         self._on_node: dict[str, list[str]] = {}
-        """Backends by the node that they run on."""
+        """Backend names by the node that they run on."""
         self._placed = False
-        """False while something has come that may tell more of where backends run."""
+        """False when a reading has arrived that may reveal where backends run."""
         self._alerts = AlertBook()
         self.balance = BalanceBook()
         self._events = EventLog()
@@ -82,7 +82,7 @@ class Store:
         self.add(*watch.nodes, *watch.backends, *watch.routers)
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
-        """Watch these too; what has a name that is known already among its kind stays as it is."""
+        """Watch these targets too; a target whose kind and name are known already is ignored."""
         self._placed = False
         self.balance.regroup()
         for target in targets:
@@ -105,24 +105,24 @@ class Store:
         self.balance.regroup()
         self._alerts.clear_source(key)
 
-    def listen(self, hear: Hear) -> Callable[[], None]:
-        """Have `hear` called after each reading that was taken, as it came; give what ends that."""
-        self._listeners = (*self._listeners, hear)
+    def listen(self, listener: Hear) -> Callable[[], None]:
+        """Call this listener with each reading, after it was stored; return a function that ends this."""
+        self._listeners = (*self._listeners, listener)
 
         def end() -> None:
-            self._listeners = tuple(one for one in self._listeners if one is not hear)
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
 
         return end
 
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
-        """Take the newest reading of a source, then hand it on; one that is not watched is only handed on.
+        """Store the newest reading of a source, if it is watched, and pass it to the listeners in any case.
 
         Raises:
-            TypeError: a node's sample for a backend, or the like.
+            TypeError: the reading does not fit the kind of source, such as a node's sample for a backend.
         """
         self._take(key, reading, took_ms)
-        for hear in self._listeners:
-            hear(key, reading)
+        for listener in self._listeners:
+            listener(key, reading)
 
     def _take(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
         track = self._tracks(key).get(key.name)
@@ -143,10 +143,10 @@ class Store:
             raise TypeError(f"{key.label} cannot take a {type(reading).__name__}")
 
     def identify(self, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> None:
-        """Take over what a source says of itself.
+        """Store what a source reports about itself.
 
         Raises:
-            TypeError: a node's identity for a backend, or the like.
+            TypeError: the identity does not fit the kind of source, such as a node's for a backend.
         """
         track = self._tracks(key).get(key.name)
         if track is None:
@@ -161,25 +161,25 @@ class Store:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
-        """Add an event, unless it says what one that is still kept said before."""
+        """Add an event, unless one with the same subject and message is still kept."""
         self._events.note(Event(self._now(), severity, subject, message))
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
-        """Note what watching costs."""
+        """Record the CPU and memory use of this program."""
         self._self_cost = replace(self._self_cost, cpu_percent=cpu_percent, rss_bytes=rss_bytes)
 
     def measure_terminal(self, bytes_per_s: float | None) -> None:
-        """Note what drawing sends to the terminal."""
+        """Record the bytes per second that drawing sends to the terminal."""
         self._self_cost = replace(self._self_cost, terminal_bytes_per_s=bytes_per_s)
 
     def judged_together(self) -> tuple[tuple[str, ...], ...]:
-        """Return the backends of each judged group; none where `judge` has not been called of late."""
+        """Return the backends of each judged group; none where `judge` has not been called recently."""
         return self.balance.watched(self._clock())
 
     def judge(self) -> None:
-        """Judge the balance of every group that is due: announce words, note events, hold alerts.
+        """Judge the balance of every group that is due: announce verdicts, add events, update alerts.
 
-        Whoever watches calls it about once a second; snapshots show what it found and change nothing.
+        Called about once a second while watching; snapshots show its results and change nothing.
         """
         routers, groups, names = self._routing()
         self._events.add(
@@ -192,7 +192,7 @@ class Store:
         )
 
     def snapshot(self) -> Snapshot:
-        """Return one picture of everything, as it stands now."""
+        """Return a picture of everything as of now."""
         at, now = self._clock(), self._now()
         self._place()
         routers, groups, names = self._routing()
@@ -212,7 +212,7 @@ class Store:
             events=self._events.view(),
             totals=_totals(backends),
             self_cost=replace(self._self_cost, poll_ms=self._poll_ms()),
-            simulated=self.simulated or self._hears_of_simulation(),
+            simulated=self.simulated or self._reports_simulation(),
             searching=self.searching,
         )
 
@@ -223,15 +223,15 @@ class Store:
         groups = [track.group(urls) for track in routers]
         return routers, groups, group_names(routers, groups)
 
-    def _hears_of_simulation(self) -> bool:
-        """Tell whether a server says so in its version (0.32.0+simulated), or an agent does."""
+    def _reports_simulation(self) -> bool:
+        """Return whether a server's version (0.32.0+simulated) or an agent reports simulation."""
         versions = [track.view.version for track in self._backends.values()]
         if any(version is not None and version.endswith(SIMULATED) for version in versions):
             return True
         return any(track.view.identity.simulated for track in self._nodes.values())
 
     def _groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
-        """Give the group of each backend whose router or model is known."""
+        """Return the group of each backend whose router or model is known."""
         known = {name: behind.get(name) or track.view.model for name, track in self._backends.items()}
         return {name: group for name, group in known.items() if group is not None}
 
@@ -286,7 +286,7 @@ class Store:
         self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, now: datetime
     ) -> None:
         processes = track.processes
-        # Nodes are looked at half as often.
+        # Nodes are polled half as often.
         newer = track.accept_sample(sample, took_ms, 2 * self.interval_s)
         self._placed &= track.processes == processes
         self._note_health(key, track.health, now)
@@ -296,7 +296,7 @@ class Store:
             self._events.add(*judge_node(self._alerts, key, track, self._node_thresholds, now))
 
     def _place(self) -> None:
-        """Find out anew which backend runs on which node, where something has come that may tell."""
+        """Determine again which backend runs on which node, if a reading may have changed it."""
         if self._placed:
             return
         self._placed = True
@@ -315,7 +315,7 @@ class Store:
             track.assign(matched(track.processes, engines))
 
     def _steps_on(self, node: str) -> tuple[StepPace, ...]:
-        """Give the steps of the backend on a node, where nothing but this node can be what slows them."""
+        """Return the step pace of the backend on a node, if nothing but this node can be what slows it."""
         names = self._on_node.get(node, [])
         backend = self._backends[names[0]] if len(names) == 1 else None
         if backend is None or backend.step_pace is None:
@@ -385,12 +385,12 @@ def _node_place(track: NodeTrack) -> NodePlace:
 
 
 def _totals(backends: Iterable[BackendView]) -> Totals:
-    """Add up what the backends that answer tell; None where none of them tells."""
+    """Add up the figures of the backends that answer; None where none of them reports a figure."""
     answering = [view for view in backends if view.ok]
 
     def total(values: Iterable[float | None]) -> float | None:
-        told = [value for value in values if value is not None]
-        return sum(told) if told else None
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
 
     return Totals(
         generation_tps=total(view.generation_tps for view in answering),
