@@ -1,4 +1,4 @@
-"""A sweep as a band across the board: what goes on in words, beside it its tracks."""
+"""A sweep as a band across the board: progress and findings in words, beside them its tracks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sparktop.panels.sweep_tracks import letters
 from sparktop.panels.sweep_words import found_rows, now_rows, status_run, title_run
 
 _BESIDE_FROM = 110
-"""Width from which on words and tracks stand beside each other."""
+"""Width in cells from which on words and tracks stand side by side."""
 _WORDS, _WORDS_SHARE = 44, 0.3
-"""Cells of the words beside tracks, at least, and their share of wide bands."""
+"""Least width in cells of the words beside tracks, and their share of the width of wide bands."""
 _LEAST_TRACKS = 4
 
 
 def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw a sweep, running or done, as exactly `height` rows of `width` cells."""
+    """Draw a sweep, running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
     names = letters([target.name for target in view.targets])
     if view.live is not None and width >= _BESIDE_FROM and inside >= _LEAST_TRACKS:
@@ -46,7 +46,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
 
 
 def _words(view: SweepView, width: int, height: int) -> list[Row]:
-    """Give progress, then the newest levels that are done where there is room, as `height` rows."""
+    """Return the progress as `height` rows, with the newest levels or the findings where there is room."""
     rows = now_rows(view, width)
     room = height - len(rows)
     if room >= 3 and view.rows and not view.status.over:

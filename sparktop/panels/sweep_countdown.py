@@ -1,4 +1,4 @@
-"""A sweep that is about to start, as a band across the board: what it does to whom, and how to stop it."""
+"""A sweep about to start, as a band across the board: its load, its targets, and how to stop it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Countdown:
     title: str
     """The preset's name."""
     plan_words: str
-    """What each request asks for."""
+    """What each request asks for, in words."""
     targets: tuple[str, ...]
     concurrency: tuple[int, ...]
     requests: int | None
-    """All that are measured; None where only the time decides."""
+    """Number of measured requests; None where only time decides."""
     warm_ups: int
-    """Requests beside them."""
+    """Number of warm-up requests, in addition to `requests`."""
     left_s: float
     whole_s: float
     simulated: bool = False
@@ -40,7 +40,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     rows += flowed(_what(countdown), inner)
     keys: Row = [("esc", "key"), label(" stops it   "), ("enter", "key"), label(" starts now")]
     room = height - 2
-    # How to stop it is never what there is no room for.
+    # The keys have a row even where other rows must be left out: a user must see how to stop it.
     shown = [*rows[: max(1, room - 1)], keys][:room]
     title: Row = [
         ("┐", "border"),
@@ -62,7 +62,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
 
 
 def _what(countdown: Countdown) -> list[Row]:
-    """Give whom it loads and how much, each to be kept whole."""
+    """Return targets, concurrencies and request count as pieces for `flowed`."""
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     levels = ", ".join(map(str, countdown.concurrency))

@@ -1,4 +1,4 @@
-"""Figures against concurrency on a logarithmic axis: a letter and a line of its own for each target."""
+"""Figures against concurrency on a logarithmic axis, with a letter and a line pattern for each target."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from sparktop.panels.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.sections import heading
 
 _EDGE = 7
-"""Cells of the scale at the left."""
+"""Width in cells of the scale at the left."""
 _LEAST_ROWS = 8
 _TENFOLD = 10.0
 _WIDE = 56
-"""Cells of a plot beside another one, at least."""
+"""Least width in cells of a plot beside another."""
 _LIMIT = 1000
-"""Layer of what curves are held against."""
+"""Layer of the limit lines."""
 _MARGIN = 0.06
-"""Of the axis on both sides, so that no letter stands on the edge."""
+"""Margin of the axis on both sides, as a share of its range, so that no letter stands on the edge."""
 SEVERAL = "*"
-"""Where curves meet in one cell."""
+"""Drawn where curves meet in one cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where values lie on the grid."""
+    """Maps values to dots of the grid."""
 
     axis: PlotAxis
     grid: DotGrid
     top: float
     bottom: float = 0.0
-    """Above 0 where the scale is logarithmic."""
+    """Lower end of the scale; above 0 for a logarithmic scale, else 0."""
 
     def x(self, concurrency: float) -> int:
-        """Give the dot column."""
+        """Return the dot column of a concurrency."""
         columns = self.grid.columns
         return min(columns - 1, max(0, int(self.axis.place(concurrency) * columns)))
 
     def y(self, value: float) -> int:
-        """Give the dot's height."""
+        """Return the dot row of a value, counted from the bottom."""
         highest = self.grid.levels - 1
         if self.bottom <= 0:
             share = value / self.top
@@ -61,8 +61,8 @@ class _Place:
 
 
 def line_letter(lines: Sequence[CurveLine], index: int) -> str:
-    """Give the letter of a target; a figure for a reference."""
-    before = [one for one in lines[:index] if (one.reference is None) == (lines[index].reference is None)]
+    """Return the letter of a target's line ("a" first), or the digit of a reference's ("1" first)."""
+    before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
     if lines[index].reference is None:
         return chr(ord("a") + len(before) % 26)
     return str(1 + len(before) % 9)
@@ -79,7 +79,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
         _draw_limit(place, limit.value, upright=limit.upright)
     for index, line in enumerate(plot.lines):
         _draw_line(place, line, index)
-    # Letters last: they must be seen wherever intervals or other lines lie.
+    # Letters last: they must be visible on top of intervals and of other lines.
     for index, line in enumerate(plot.lines):
         _draw_marks(place, line, line_letter(plot.lines, index), index)
     body = [[*_scale(row, tall, place), *_colored(runs)] for row, runs in enumerate(grid.rows())]
@@ -102,7 +102,11 @@ def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
 
 
 def _top(plot: CurvePlot) -> float:
-    """Give the upper end: above every mean and interval; a wild interval does not flatten the curves."""
+    """Return the upper end of the scale.
+
+    It is above every mean. Intervals count up to 1.5 times the largest mean and limits up to twice it, so
+    that they do not flatten the curves.
+    """
     means = [point.value.mean for line in plot.lines for point in line.points]
     highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]
     limits = [limit.value for limit in plot.limits if not limit.upright]
@@ -112,7 +116,7 @@ def _top(plot: CurvePlot) -> float:
 
 
 def _ends(plot: CurvePlot) -> tuple[float, float]:
-    """Give both ends of the scale: logarithmic for latencies that differ more than tenfold."""
+    """Return (upper end, lower end) of the scale: logarithmic for latencies that differ more than tenfold."""
     top = _top(plot)
     smallest = min(point.value.mean for line in plot.lines for point in line.points)
     if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
@@ -183,7 +187,7 @@ def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None
 
 
 def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
-    """Give what each line is, whole pieces: letter, pattern, name, and where a reference comes from."""
+    """Return a piece for each line: letter, pattern, name, and the source of a reference."""
     lines = max((plot.lines for plot in plots), key=len, default=())
     samples = ("⠤⠤⠤", "⠤⠄⠠⠤", "⠄⠄⠄⠄", "⠤⠤⠠⠄")
     pieces: list[Row] = []
@@ -200,7 +204,7 @@ def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
 
 
 def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
-    """Give the legend, then limits and definitions in which sources differ, a row or more each."""
+    """Return the legend, then the limits, and definitions of figures that differ by source, wrapped."""
     rows = flowed(legend_pieces(plots), width)
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:

@@ -1,4 +1,4 @@
-"""Why a level is as it is: its marks in sentences, its figures, what each server did, and its requests."""
+"""The evidence on one level: its marks in sentences, its figures, each server's part, and its requests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sparktop.panels.sweep_table import DOUBT, SLOW
 from sparktop.panels.sweep_timeline import timeline_rows
 
 _NAME = 13
-"""Cells of a figure's name."""
+"""Width in cells of a figure's name."""
 _WIDE = 130
-"""Width from which on figures and servers stand beside each other."""
+"""Width in cells from which on figures and servers stand side by side."""
 _ROLES = {word.value: role for word, role in WORD_ROLES.items()}
 
 
@@ -31,7 +31,7 @@ def evidence_screen(
 ) -> list[Row]:
     """Draw a level in a frame: `height` rows of `width` cells, or more, which scroll.
 
-    `run` says which run's requests are drawn: the newest where None or unknown.
+    `run` selects the run whose requests are drawn: the newest one where None or unknown.
     """
     inner = width - 4
     rows = _marks(evidence, inner)
@@ -40,9 +40,9 @@ def evidence_screen(
         left, right = _facts(evidence, each), [*_shares(evidence, each), *_balance(evidence, each)]
         blank = fit_row((), each)
         for index in range(max(len(left), len(right))):
-            one = left[index] if index < len(left) else blank
-            other = right[index] if index < len(right) else blank
-            rows.append([*one, ("  ", "text"), *other])
+            left_row = left[index] if index < len(left) else blank
+            right_row = right[index] if index < len(right) else blank
+            rows.append([*left_row, ("  ", "text"), *right_row])
     else:
         rows += [*_facts(evidence, inner), *_shares(evidence, inner), *_balance(evidence, inner)]
     rows += _timeline(evidence, inner, run)
@@ -80,15 +80,15 @@ def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
 
 
 def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Give what each server did: requests, batch, queue, cache, and its batch over the level."""
+    """Return a row per server: requests, batch, queue, KV cache, and its running requests over the level."""
     shares = evidence.shares
     if not shares:
         return []
-    known = [value for one in shares for value in one.running if value is not None]
+    known = [value for share in shares for value in share.running if value is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)
     slot = "" if evidence.slot_s is None else f"a bar is {evidence.slot_s:g} s, to {numbers.tick(top)}"
     rows = [heading("the batches that ran", slot if known else "", width)]
-    names = min(16, max(7, *(len(one.name) for one in shares)))
+    names = min(16, max(7, *(len(share.name) for share in shares)))
     head = [label(fit("  server", names + 2)), label(fit("req", 7, "right"))]
     head += [label(fit(word, 7, "right")) for word in ("batch", "most", "waited", "KV")]
     rows.append(fit_row(head, width))
@@ -117,7 +117,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Give at most `width` means of values that follow one another."""
+    """Return at most `width` means of equally many consecutive values each; unknown values are left out."""
     size = max(1, -(-len(values) // width))
     result: list[float | None] = []
     for start in range(0, len(values), size):
@@ -127,7 +127,7 @@ def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Give what the balance analysis saw during the level."""
+    """Return the verdict of the balance analysis on the level, with its reasons."""
     balance = evidence.balance
     word = balance.word_now.value if balance is not None else evidence.balance_word
     if word is None:

@@ -1,4 +1,4 @@
-"""The results on disk as a table: the newest first, one that cannot be read among them."""
+"""The stored results as a table, the newest first, including files that cannot be read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ROLES = {status.value: role for status, role in STATUS_ROLES.items()} | {
     "imported": "text",
 }
 _SIGNS, _WHEN, _STATUS = 3, 16, 10
-"""Cells of cursor and mark, of the time, of how it ended."""
+"""Widths in cells of cursor and mark, of the start time, and of the final status."""
 _NAME, _WIDE_NAME = 14, 20
 _WIDE = 100
-"""Width from which on names are given more room."""
+"""Width in cells from which on names have more room."""
 _DETAIL_FROM = 12
-"""Height from which on the chosen row is told in full below the table."""
+"""Height in rows from which on the chosen result is shown in full below the table."""
 _EMPTY = (
     "no sweep is stored yet: s starts one on the overview",
     "i brings in results of other tools:",
@@ -38,7 +38,7 @@ _EMPTY = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: heading, width, what it shows."""
+    """One column: heading, width in cells, and the function that fills it."""
 
     heading: str
     width: int
@@ -66,7 +66,7 @@ _COLUMNS = (
     ),
     Column("tags", 16, _tags, right=False),
 )
-"""In the order of how telling they are: narrow screens get the first ones; a note takes what is left."""
+"""The most important first: narrow screens show only the first columns. A note gets the cells left."""
 
 
 def _name_width(width: int) -> int:
@@ -74,7 +74,7 @@ def _name_width(width: int) -> int:
 
 
 def _columns(width: int) -> tuple[list[Column], int]:
-    """Give the columns that fit, and the cells left for the note."""
+    """Return the columns that fit, and the width in cells left for the note."""
     room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
     chosen = []
     for column in _COLUMNS:
@@ -86,13 +86,13 @@ def _columns(width: int) -> tuple[list[Column], int]:
 
 
 def room_of(height: int) -> int:
-    """Give how many results a table of `height` rows has room for."""
+    """Return the number of results that fit into a table of `height` rows."""
     detail = 2 if height >= _DETAIL_FROM else 0
     return max(1, height - TOP - 1 - detail)
 
 
 def first_in_sight(count: int, room: int, index: int, first: int) -> int:
-    """Give the first row to show, moved as little as keeps row `index` in sight."""
+    """Return the first row to show: `first`, moved as little as brings row `index` in sight."""
     return max(0, min(count - room, max(index - room + 1, min(index, first))))
 
 
@@ -110,16 +110,17 @@ def history_screen(
 ) -> list[Row]:
     """Draw the table as exactly `height` rows of `width` cells.
 
-    `chosen` is the key of the row under the cursor, `marked` those that are to be compared, `query` what the
-    rows were found by; `notice` says what just happened ("deleted; u brings it back"). `first` is the row at
-    the top (None: the chosen one in the middle), `unread` counts files that were not looked into yet.
+    `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query` the
+    search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first` is the
+    index of the row at the top (None: the chosen one is in the middle), `unread` the number of files not read
+    yet.
     """
     inner, room = width - 4, room_of(height)
     index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
     top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
     shown = rows[top : top + room]
     body = [_heading(inner)]
-    body += [_history_row(one, inner, chosen=one.key == chosen, marked=one.key in marked) for one in shown]
+    body += [_history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown]
     if not rows:
         body += _nothing(query, unread, inner)
     elif height >= _DETAIL_FROM:
@@ -159,7 +160,7 @@ def _nothing(query: str, unread: int, width: int) -> list[Row]:
 
 
 def _detail(row: HistoryRow, width: int) -> list[Row]:
-    """Give what no column of a narrow screen has room for: file, targets, tags, note; or what is wrong."""
+    """Return what no column of a narrow screen has room for: file, targets, tags and note, or the problem."""
     rule = heading(clean(row.key, 80), "simulated" if row.simulated else "", width)
     if row.problem is not None:
         return [rule, fit_row([("! ", "bad"), (row.problem.removeprefix(f"{row.key}: "), "bad")], width)]
@@ -185,13 +186,13 @@ def _heading(width: int) -> Row:
 
 
 def _name(row: HistoryRow, width: int) -> str:
-    """Give the name; that figures are simulated is never cut off."""
+    """Return the name in `width` cells; the mark of simulated figures is never cut off."""
     sign = " sim" if row.simulated else ""
     return fit(fit(row.name, min(cell_width(row.name), width - len(sign))) + sign, width)
 
 
 def _status(row: HistoryRow) -> str:
-    """Give how it ended; of words that are too many the first."""
+    """Return the final status, shortened to its first word where it is too long."""
     return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
 
 

@@ -1,4 +1,4 @@
-"""Load, servers and machines of a running sweep on one time axis: as many tracks as there is room for."""
+"""Load, servers and machines of a running sweep on one time axis: as many tracks as fit."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _LEAST_TPS = 10.0
 _COLDEST_C, _HOTTEST_C = 30.0, 95.0
 _CLOCK_MHZ = 3200.0
 _P50 = 1
-"""Layer of the median over the points."""
+"""Layer of the median, above the points."""
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
-"""Rows that each big track has before small ones get any."""
+"""Least heights in rows of the big tracks, before small ones get any rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Rows of each kind of track."""
+    """Height in rows of each kind of track."""
 
     tps: int
     flight: int
     ttft: int
     shares: int
     lines: int
-    """Of small tracks, a row each."""
+    """Number of small tracks, one row each."""
 
 
 def live_rows(live: LiveSeries, names: dict[str, str], width: int, height: int) -> list[Row]:
-    """Draw the tracks as exactly `height` rows of `width` cells; `names` are the targets' letters."""
+    """Draw the tracks as exactly `height` rows of `width` cells; `names` maps targets to letters."""
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
     room = _share_out(height - 2, len(small), several=len(live.backends) > _PAIR)
@@ -74,7 +74,7 @@ def _level_words() -> Row:
 
 
 def _share_out(height: int, small: int, *, several: bool) -> _Room:
-    """Give each kind of track its rows: the big ones first, then the small ones, then what is left."""
+    """Divide `height` rows among the tracks: first big ones, then small ones; the rest enlarges big ones."""
     if height < 4:
         return _Room(max(1, height), 0, 0, 0, 0)
     if height < _TPS + _TTFT:
@@ -98,7 +98,7 @@ def _share_out(height: int, small: int, *, several: bool) -> _Room:
 
 
 def _tps(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw all tokens; where two servers made them, those of one on those of the other."""
+    """Draw the token rate of all servers; for exactly two of them one is stacked on the other."""
     live = axis.live
     known = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
@@ -120,13 +120,13 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _last(values: Slots, step_s: float) -> float | None:
-    """Give the mean of the last two seconds."""
+    """Return the mean of the last two seconds."""
     known = [value for value in values[-max(1, round(2 / step_s)) :] if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def _shares(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw how the tokens are divided between many servers."""
+    """Draw how the tokens are divided among many servers."""
     rows = share_rows([axis.cells(line.tps) for line in axis.live.backends], height)
     return beside_gutter(gutter(("share", "accent"), [], "100%", "0", height), rows)
 
@@ -153,7 +153,7 @@ def _newest(values: Slots) -> float | None:
 
 
 def _ttft(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw each time to first token as a point on a logarithmic scale, and the median over them."""
+    """Draw each time to first token as a dot on a logarithmic scale, and their median as a line."""
     live = axis.live
     known = [value for points in live.ttft_ms for value in points if value > 0]
     low, high = _decades(known)
@@ -162,7 +162,7 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
     zero = 0.5 - scale * math.log(low)
     for column in range(-(-len(live.ttft_ms) // axis.slots)):
         slots = live.ttft_ms[column * axis.slots : (column + 1) * axis.slots]
-        # A set: points that share a dot cost one.
+        # A set: points on the same dot are drawn once.
         heights = {int(zero + scale * math.log(value)) for points in slots for value in points if value > 0}
         if heights:
             grid.dots(column, heights, 0)
@@ -181,7 +181,7 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Give ends of a scale that hold all values: 1, 2 or 5 times a power of ten, a decade apart at least."""
+    """Return a scale's ends around all values: 1, 2 or 5 times a power of ten, at least a decade apart."""
     if not values:
         return 10.0, 1000.0
     smallest, largest = min(values), max(values)
@@ -203,7 +203,7 @@ class _Small:
 
 
 def _small_tracks(live: LiveSeries) -> list[_Small]:
-    """Give the tracks of one row, the most telling first: what each server does, then each machine."""
+    """Return the tracks of one row, the most important first: load by server, power by machine and so on."""
     servers = [line for line in live.backends if line.running]
     kinds = [
         [_Small("load", line.name, at, line.running, line.waiting) for at, line in enumerate(servers)],
@@ -224,7 +224,7 @@ def _temperature(line: NodeLine, at: int) -> _Small:
 
 
 def _small(axis: SweepAxis, track: _Small) -> Row:
-    """Draw one of these: name and figure now, then a bar a cell."""
+    """Draw a small track: name and current value, then one bar per cell."""
     cells = axis.cells(track.values)
     now = next((value for value in reversed(track.values) if value is not None), None)
     if track.kind == "load":
@@ -242,7 +242,7 @@ def _small(axis: SweepAxis, track: _Small) -> Row:
 
 
 def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
-    """Draw what runs as shades, with a letter where requests wait."""
+    """Draw running requests as shades, with a letter in cells where requests wait."""
     waiting = axis.cells(track.other) if track.other else [None] * len(cells)
     known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)

@@ -1,4 +1,4 @@
-"""Everything that a sweep had to say, one under another."""
+"""All findings, doubts and notices of a sweep, one below the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktop.panels.sections import heading
 
 
 def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw what was found, doubts and notices in a frame: `height` rows, or more, which scroll."""
+    """Draw findings, doubts and notices in a frame: `height` rows, or more, which scroll."""
     inner = width - 4
     rows: list[Row] = []
     for word, sentences, sign in (

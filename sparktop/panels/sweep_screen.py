@@ -1,4 +1,4 @@
-"""A sweep on the whole screen: while it runs its tracks and its table, then curves instead of the tracks."""
+"""A sweep on the full screen: tracks and table of levels while it runs, later curves for tracks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sparktop.panels.sweep_tracks import letters
 from sparktop.panels.sweep_words import status_run, title_run, word_rows
 
 _WIDE = 170
-"""Width from which on tracks and table stand beside each other."""
+"""Width in cells from which on tracks and table stand side by side."""
 _TABLE_SHARE = 0.48
-"""Of the width, for the table beside tracks."""
+"""Share of the width for the table beside tracks."""
 _LEAST_TRACKS = 9
 _LEAST_TABLE = 6
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """Where the table of levels lies on the screen, in cells."""
+    """The rectangle of the table of levels on the screen, in cells."""
 
     x: int
     y: int
@@ -33,19 +33,19 @@ class TablePlace:
     height: int
 
     def moved(self, x: int, y: int) -> TablePlace:
-        """Give it further right and down."""
+        """Return the rectangle moved right by `x` and down by `y` cells."""
         return replace(self, x=self.x + x, y=self.y + y)
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnSweep:
-    """The screen's rows, and what lies where."""
+    """The screen's rows, and the places of the levels on it."""
 
     rows: list[Row]
     spots: dict[int, LevelKey]
-    """The level that each row of the screen shows."""
+    """The level shown in each row of the screen, by row index."""
     first_cell: int
-    """From here to the right edge the table lies on these rows."""
+    """The table's left edge on these rows; it extends to the right edge of the screen."""
 
 
 def drawn_sweep(
@@ -57,9 +57,9 @@ def drawn_sweep(
     curves: bool = True,
     note: str = "",
 ) -> DrawnSweep:
-    """Draw a sweep, running or done, as exactly `height` rows of `width` cells.
+    """Draw a sweep, running or finished, as exactly `height` rows of `width` cells.
 
-    `curves`: a sweep that is over shows its curves where its tracks were; without, the tracks stay. `note`
+    With `curves` a finished sweep shows its curves in place of the tracks, without it the tracks stay. `note`
     stands on the lower edge.
     """
     inner, inside = width - 4, height - 2
@@ -93,14 +93,14 @@ def drawn_sweep(
 def sweep_screen(
     view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
 ) -> list[Row]:
-    """Give the rows alone."""
+    """Return only the rows of `drawn_sweep`."""
     return drawn_sweep(view, width, height, chosen=chosen, curves=curves).rows
 
 
 def _stacked(
     view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
 ) -> tuple[list[Row], TablePlace]:
-    """Put the picture over the table; the table gets no more rows than it has levels for."""
+    """Put the picture above the table, which gets no more rows than it has levels, heading and key."""
     levels = len(all_levels(view))
     table = min(levels + 2, max(_LEAST_TABLE, height * 2 // 5))
     if height - table - 1 < _LEAST_TRACKS:
@@ -118,7 +118,7 @@ def _stacked(
 def _table_and_words(
     view: SweepView, width: int, height: int, chosen: LevelKey | None
 ) -> tuple[list[Row], TablePlace]:
-    """Put what the comparison says below the table, as far as there is room."""
+    """Put the words of the comparison below the table, as far as they fit."""
     levels = len(all_levels(view))
     below = [] if view.topologies is None else words_rows(view.topologies, width)
     table = min(height, levels + 3) if below else height
@@ -128,7 +128,7 @@ def _table_and_words(
 
 
 def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
-    """Draw the tracks; the curves of a sweep that is over, or that has no tracks."""
+    """Draw the tracks; or the curves, for a sweep that is finished or that has no tracks."""
     live = view.live
     if live is not None and not (view.status.over and curves and view.plots):
         names = letters([target.name for target in view.targets])

@@ -1,4 +1,4 @@
-"""The levels of a sweep as one table: those ahead, the running one with its bar, figures of those done."""
+"""The levels of a sweep as one table: planned ones, the running one with a bar, figures of finished ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sparktop.panels.rows import Row, fit_row, row_width
 from sparktop.panels.sweep_tracks import letters
 
 BEST, ALIKE = "◆", "◇"
-"""The best of its column; one that the runs do not tell from the best."""
+"""Marks of the best value of a column, and of one not shown to differ from the best."""
 DOUBT, SLOW = "!", "▾"
-"""A reason not to believe a level; a reason found why it is slow."""
+"""Marks of a reason not to trust a level, and of a reason why it is slow."""
 STATES = {
     LevelState.AHEAD: ("·", "muted"),
     LevelState.WARMING_UP: ("▷", "accent"),
@@ -29,11 +29,11 @@ STATES = {
     LevelState.LEFT_OUT: ("✗", "bad"),
     LevelState.REFUSED: ("✘", "bad"),
 }
-"""Sign and colour of each state."""
+"""Sign and role of each state."""
 _WITHOUT_RUNS = frozenset({LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT})
 _BAR = 14
 _WORDS, _WIDE_WORDS = 10, 30
-"""Cells that the marks get at least, and in wide tables."""
+"""Least width in cells of the marks, and their width in wide tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Column:
     heading: str
     width: int
     metric: str | None
-    """What its rank is looked up by."""
+    """Key of the column's rank in `ResultRow.ranks`; None for a column without ranks."""
     text: Callable[[ResultRow], str]
 
 
@@ -65,7 +65,7 @@ def _spread(row: ResultRow) -> str:
 
 
 def interval_text(figure: Measured | None) -> str:
-    """Give half the width of a 95 % interval in percent of the mean: "±2.1%"; "–" where there is none."""
+    """Return half the width of a 95 % interval in percent of the mean: "±2.1%"; "–" without an interval."""
     if figure is None or figure.low is None or figure.high is None or figure.mean <= 0:
         return numbers.UNKNOWN
     half = 100 * (figure.high - figure.low) / 2 / figure.mean
@@ -74,7 +74,7 @@ def interval_text(figure: Measured | None) -> str:
 
 def _failed(row: ResultRow) -> str:
     ended = row.ok + row.failed
-    # Other tools' files need not tell how many requests there were.
+    # Files of other tools may lack the number of requests.
     return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
 
 
@@ -89,13 +89,13 @@ _COLUMNS = (
     Column("t/s each", 9, None, lambda row: numbers.rate(row.stream_p50_tps, 6).strip()),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
-"""In the order of how telling they are: narrow screens get the first ones."""
+"""The most important first: narrow screens show only the first columns."""
 _SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "failed", "runs")
-"""In the order of the table."""
+"""Headings in the order of the table."""
 
 
 def columns_for(view: SweepView, width: int) -> list[Column]:
-    """Give the columns that fit in `width` cells beside name and marks; one that nobody fills is left out."""
+    """Return the columns that fit beside name and marks; a column without any value is left out."""
     room = width - _name_width(view) - (_WORDS if width < 100 else _WIDE_WORDS)
     chosen: list[Column] = []
     for column in _COLUMNS:
@@ -110,7 +110,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
 
 def _name_width(view: SweepView) -> int:
-    """Return the cells of the level's name: "▶✓ a c64", and the target's name where there are several."""
+    """Return the width in cells of a level's name: "▶✓ a c64", and the target's name if there are several."""
     load = max((len(_load_words(view, level.key)) for level in view.levels), default=0)
     if len(view.targets) < 2:
         return max(8, 4 + load)
@@ -119,13 +119,13 @@ def _name_width(view: SweepView) -> int:
 
 
 def _load_words(view: SweepView, key: LevelKey) -> str:
-    """Return a load as "c64", with the prompt's tokens where the plan has several lengths: "c64/1024"."""
-    several = len({one.key.prompt_tokens for one in view.levels}) > 1
+    """Return a load as "c64", or as "c64/1024" with the prompt's tokens if the plan has several lengths."""
+    several = len({level.key.prompt_tokens for level in view.levels}) > 1
     return f"c{key.concurrency}" + (f"/{key.prompt_tokens}" if several else "")
 
 
 def table_heading(view: SweepView, width: int) -> Row:
-    """Give the heading of the table."""
+    """Return the heading row of the table."""
     name = _name_width(view)
     columns = columns_for(view, width)
     row: Row = [(fit("   level", name), "muted")]
@@ -134,7 +134,7 @@ def table_heading(view: SweepView, width: int) -> Row:
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
-    """Give heading, levels and key as `height` rows of `width` cells, around the chosen or running level."""
+    """Return heading, levels and key as `height` rows, with the chosen or the running level in sight."""
     levels = all_levels(view)
     room = max(1, height - 2)
     made = {row.key: row for row in view.rows}
@@ -147,19 +147,19 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | N
 
 
 def all_levels(view: SweepView) -> tuple[PlannedLevel, ...]:
-    """Give the levels of the plan, or those that were made where nobody knows the plan."""
+    """Return the levels of the plan, or the measured ones where the plan is not known."""
     return view.levels or tuple(PlannedLevel(row.key, LevelState.DONE, share=1.0) for row in view.rows)
 
 
 def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple[PlannedLevel, ...]:
-    """Give the levels that `table_rows` shows, from its second row on."""
+    """Return the levels that `table_rows` shows, from its second row on."""
     levels, room = all_levels(view), max(1, height - 2)
     first = _first(levels, room, chosen)
     return levels[first : first + room]
 
 
 def newest_begun(levels: Sequence[PlannedLevel]) -> int:
-    """Give the index of the level that runs or began last; 0 where none did."""
+    """Return the index of the last level that has begun; 0 if none has."""
     begun = [
         index for index, level in enumerate(levels) if level.state not in {*_WITHOUT_RUNS, LevelState.REFUSED}
     ]
@@ -181,7 +181,7 @@ def _key() -> Row:
 
 
 def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -> int:
-    """Give the first level shown, so that the chosen one, or the newest begun, is in sight."""
+    """Return the index of the first level shown, so that the chosen one, or the newest begun, is in sight."""
     wanted = next((index for index, level in enumerate(levels) if level.key == chosen), None)
     if wanted is None:
         wanted = newest_begun(levels)
@@ -191,7 +191,7 @@ def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -
 def level_row(
     view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
 ) -> Row:
-    """Give one level: its figures when it has some, else its state with a bar."""
+    """Return one level as a row: its figures if it has any, else its state with a bar."""
     sign, role = STATES[level.state]
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
@@ -245,7 +245,7 @@ def _cell(row: ResultRow, column: Column) -> Row:
 
 
 def marks_words(row: ResultRow, room: int) -> Row:
-    """Give the marks of a level in short words, doubts first; of those beyond `room` cells their number."""
+    """Return a level's marks as short words, doubts first; marks beyond `room` cells are counted."""
     runs: Row = []
     used = 0
     for index, mark in enumerate(row.marks):

@@ -1,4 +1,4 @@
-"""The requests of a run as bars, one row each, as in a profiler: waiting, prefill, decode, and who served."""
+"""The requests of a run as bars, a row each as in a profiler: waiting, prefill, decode, and the server."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sparktop.panels.rows import Row, fit_row, merged
 from sparktop.panels.sections import heading
 
 QUEUE, PREFILL, DECODE, FAILED = "░", "▒", "█", "✗"
-"""What the parts of a bar are drawn with."""
+"""Characters of a bar's parts, and the mark of a failed request."""
 _EDGE = 9
-"""Cells at the left: number and letter of the server."""
+"""Width in cells of request number and server letter at the left."""
 _TAIL = 9
-"""Cells at the right: the time to first token."""
+"""Width in cells of the time to first token at the right."""
 MOST_ROWS = 400
-"""Beyond it every second request is drawn, or every third, and so on."""
+"""Greatest number of rows; with more requests only every second is drawn, or every third, and so on."""
 
 
 def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
-    """Draw a run: rule, a row a request, axis, notes; as many rows as it takes."""
+    """Draw a run: rule, one row per request, axis, notes; as many rows as needed."""
     every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
     words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_split(timeline)}"
     if every > 1:
@@ -43,7 +43,7 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
 
 
 def _split(timeline: Timeline) -> str:
-    """Return how the run's requests were split over its servers; nothing for a single server."""
+    """Return how the run's requests were split over its servers; "" for a single server."""
     if len(timeline.backends) <= 1:
         return ""
     counts = Counter(bar.backend for bar in timeline.bars)
@@ -53,10 +53,10 @@ def _split(timeline: Timeline) -> str:
 
 
 def _key(timeline: Timeline) -> Row:
-    told = any(bar.queue_s is not None for bar in timeline.bars)
+    queued = any(bar.queue_s is not None for bar in timeline.bars)
     row: Row = [label(" " * _EDGE)]
-    row += [(QUEUE, "waiting"), label(" waiting "), (PREFILL, "prompt"), label(" prefill ")] if told else []
-    row += [] if told else [(PREFILL, "prompt"), label(" to the first token ")]
+    row += [(QUEUE, "waiting"), label(" waiting "), (PREFILL, "prompt"), label(" prefill ")] if queued else []
+    row += [] if queued else [(PREFILL, "prompt"), label(" to the first token ")]
     row += [(DECODE, "generation/8"), label(" decode ")]
     for index, name in enumerate(timeline.backends):
         row += [(f" {_letter(index)}", part_role(index)), label(f" {name}")]
@@ -82,7 +82,7 @@ def _bar_row(
 
 
 def _bar(bar: RequestBar, axis: PlotAxis, role: str, letter: str, until_s: float) -> Row:
-    """Draw the parts; each that lasted has a cell at least, as far as there are any."""
+    """Draw the parts of a request; what lasted at all has at least one cell if a cell is free."""
     stop = bar.end_s if bar.end_s is not None else until_s
     first = bar.first_token_s if bar.first_token_s is not None else stop
     queued = bar.start_s + (bar.queue_s or 0.0)

@@ -1,4 +1,4 @@
-"""Tracks of a running sweep: graphs under one another on one axis that holds the whole sweep so far."""
+"""Parts of the tracks of a sweep: graphs below one another on a time axis that spans the sweep so far."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from sparktop.panels.figures import figure, label
 from sparktop.panels.rows import Row, Run, fit_row, merged, row_width
 
 GUTTER = 17
-"""Cells at the left of every track: what it is, its figure now, the ends of its scale."""
+"""Width in cells at the left of each track for its name, its current value and the ends of its scale."""
 _STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
-"""Slots of a dot column: few values, so that the picture is redrawn from the left only now and then."""
+"""Possible slots per dot column: few, so that the picture is seldom rescaled and redrawn from the left."""
 _LEAST_COLUMN_S = 0.4
-"""Shorter ones would show the steps of the engine: tokens come in beats."""
+"""Least seconds per dot column: in shorter ones the steps of the engine show, since tokens come in bursts."""
 _LABELS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _APART = 9
-"""Cells between labels, at least."""
+"""Least distance in cells between labels."""
 EDGE = "┊"
-"""Where a level begins, in graphs that have nothing there."""
+"""Drawn where a level begins, in cells that are empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepAxis:
-    """The one time axis: the sweep's beginning at the left, so many slots a dot column."""
+    """The time axis shared by all tracks: the sweep's start at the left, `slots` slots per dot column."""
 
     live: LiveSeries
     width: int
-    """Cells of each graph."""
+    """Width of each graph in cells."""
     slots: int
-    """Of a dot column."""
+    """Slots per dot column."""
 
     @property
     def cell_s(self) -> float:
@@ -40,17 +40,17 @@ class SweepAxis:
         return 2 * self.slots * self.live.step_s
 
     def columns(self, values: Slots) -> list[float | None]:
-        """Give the mean of each dot column, None to the right of what there is yet."""
+        """Return the mean of each dot column; None right of the newest value."""
         found = means(values, self.slots)
         return found + [None] * (2 * self.width - len(found))
 
     def cells(self, values: Slots) -> list[float | None]:
-        """Give the mean of each cell."""
+        """Return the mean of each cell; None right of the newest value."""
         found = means(values, 2 * self.slots)
         return found + [None] * (self.width - len(found))
 
     def cell(self, at: float) -> int:
-        """Give the cell in which a time lies."""
+        """Return the cell of a point in time, clipped to the graph."""
         return max(0, min(self.width - 1, int((at - self.live.start_at) / self.cell_s)))
 
     @property
@@ -60,14 +60,14 @@ class SweepAxis:
 
 
 def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
-    """Give the finest axis of `width` cells that holds all there is."""
+    """Return the finest axis of `width` cells that holds the sweep so far."""
     least = max(1, -(-live.count // (2 * max(1, width))))
     fine = max(least, round(_LEAST_COLUMN_S / live.step_s))
     return SweepAxis(live, width, next((step for step in _STEPS if step >= fine), fine))
 
 
 def means(values: Slots, size: int) -> list[float | None]:
-    """Give the mean of each `size` values that follow one another; None where none is known."""
+    """Return the mean of each `size` consecutive values; None where none of them is known."""
     if size == 1:
         return list(values)
     if None not in values:
@@ -84,7 +84,7 @@ def _parts(values: Slots, size: int) -> list[Slots]:
 
 
 def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
-    """Draw where levels begin, in cells that are empty."""
+    """Draw the starts of levels, in cells that are empty."""
     return [_edged(row, edges) for row in rows] if edges else list(rows)
 
 
@@ -103,7 +103,7 @@ def _edged(row: Row, edges: Sequence[int]) -> Row:
 
 
 def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Put what a track is called and its scale at its left."""
+    """Put a track's name and scale at its left."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(rows)
@@ -111,7 +111,7 @@ def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
 
 
 def gutter(name: Run, value: Row, top: str, bottom: str, height: int) -> list[Row]:
-    """Give the rows at the left of a track: name and upper end, value now, lower end."""
+    """Return the rows at the left of a track: name and upper end, current value, lower end."""
     if height <= 1:
         return [_ended([name, (" ", "text"), *value], "")]
     rows = [_ended([name], top), *([] for _ in range(height - 2)), _ended([], bottom)]
@@ -125,25 +125,25 @@ def _ended(words: Row, end: str) -> Row:
 
 
 def value_now(text: str, unit: str, *, role: str = "title") -> Row:
-    """Give the newest figure of a track with its unit."""
+    """Return the newest value of a track with its unit; an unknown value has no unit."""
     stripped = text.strip()
     known = stripped != UNKNOWN
     return [figure(stripped, known=known, role=role), label(f" {unit}" if unit and known else "")]
 
 
 def letters(targets: Sequence[str]) -> dict[str, str]:
-    """Give each target's letter, "a" for the first."""
+    """Return the letter of each target by name, "a" for the first."""
     return {name: chr(ord("a") + index % 26) for index, name in enumerate(targets)}
 
 
 def short_level(key: LevelKey, names: dict[str, str]) -> str:
-    """Give a level in few cells: "c8", with the target's letter where there are several."""
+    """Return a level in few cells: "c8", with the target's letter if there are several targets."""
     letter = f"{names[key.target]} " if len(names) > 1 and key.target in names else ""
     return f"{letter}c{key.concurrency}"
 
 
 def level_strip(axis: SweepAxis, names: dict[str, str]) -> Row:
-    """Draw when which level ran: its name from the cell where it began."""
+    """Draw the time that each level took, with its name in it where it fits."""
     row: Row = []
     used = 0
     spans = axis.live.spans
@@ -167,17 +167,17 @@ def level_strip(axis: SweepAxis, names: dict[str, str]) -> Row:
 
 
 def time_row(axis: SweepAxis) -> Row:
-    """Give the labels of the axis: time since the sweep began."""
+    """Return the labels of the axis: time since the sweep began."""
     span = axis.width * axis.cell_s
-    step = next((one for one in _LABELS_S if one >= _APART * axis.cell_s), _LABELS_S[-1])
+    step = next((seconds for seconds in _LABELS_S if seconds >= _APART * axis.cell_s), _LABELS_S[-1])
     places = [(index * step, _elapsed(index * step)) for index in range(int(span // step) + 1)]
     return [label(labelled(places, PlotAxis(0.0, span, axis.width)))]
 
 
 def _elapsed(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s" if whole else "0"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}" if whole % 60 else f"{whole // 60}m"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}"
+    seconds_ = int(seconds)
+    if seconds_ < 60:
+        return f"{seconds_}s" if seconds_ else "0"
+    if seconds_ < 3600:
+        return f"{seconds_ // 60}m{seconds_ % 60:02d}" if seconds_ % 60 else f"{seconds_ // 60}m"
+    return f"{seconds_ // 3600}h{seconds_ % 3600 // 60:02d}"

@@ -1,4 +1,4 @@
-"""What a sweep says of itself in words: what goes on, how far it is, what it found, what it doubts."""
+"""A sweep in words: its phase, its progress, its findings, and doubts about them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ STATUS_ROLES = {
     SweepStatus.FAILED: "bad",
     SweepStatus.BROKEN_OFF: "warn",
 }
-"""The colour of each word; the word itself always stands beside it."""
+"""The role of each status; its word always stands beside the colour."""
 _BAR = 20
 
 
 def status_run(view: SweepView) -> Row:
-    """Give the word for the frame."""
+    """Return the status for the right end of the upper edge."""
     simulated: Row = [("simulated ", "warn")] if view.simulated else []
     return [*simulated, ("┐", "border"), (view.status.value, STATUS_ROLES[view.status]), ("┌", "border")]
 
 
 def title_run(view: SweepView) -> Row:
-    """Give what stands at the left of the frame."""
+    """Return title and plan for the left end of the upper edge."""
     return [
         ("┐", "border"),
         (f"sweep {fit(view.title, min(30, cell_width(view.title)))}", "title"),
@@ -39,17 +39,17 @@ def title_run(view: SweepView) -> Row:
 
 
 def clock_text(seconds: float | None) -> str:
-    """Give a duration as minutes and seconds: "3:05"."""
+    """Format a duration as minutes and seconds, or hours: "3:05", "1:02:03"; "–" if unknown."""
     if seconds is None:
         return numbers.UNKNOWN
-    whole = round(seconds)
-    hours, rest = divmod(whole, 3600)
+    total_s = round(seconds)
+    hours, rest = divmod(total_s, 3600)
     minutes, left = divmod(rest, 60)
     return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"
 
 
 def progress_pieces(view: SweepView) -> list[Row]:
-    """Give what goes on and how far it is, the most telling first, each to be kept whole."""
+    """Return phase and progress as pieces for `flowed`, the most important first."""
     if view.status.over:
         pieces: list[Row] = [[(view.words, "text")]]
         if view.elapsed_s is not None:
@@ -68,7 +68,7 @@ def progress_pieces(view: SweepView) -> list[Row]:
 
 
 def moment_pieces(view: SweepView) -> list[Row]:
-    """Give the figures of the running level."""
+    """Return the current figures of the running level as pieces for `flowed`."""
     now = view.moment
     if now is None:
         return []
@@ -92,7 +92,7 @@ def _ms(value: float | None) -> str:
 
 
 def now_rows(view: SweepView, width: int) -> list[Row]:
-    """Give what goes on and how far it is, or how it ended: a sentence that is too long wraps."""
+    """Return phase and progress, or how the sweep ended; a sentence that is too long is wrapped."""
     first, *others = progress_pieces(view)
     if row_width(first) <= width:
         return flowed([first, *others, *moment_pieces(view)], width)
@@ -102,7 +102,7 @@ def now_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def guard_rows(view: SweepView, width: int) -> list[Row]:
-    """Return what stops the sweep, as a warning where nothing does."""
+    """Return the condition that stops the sweep early; a warning if there is no guard."""
     if view.guard is None:
         return []
     role = "warn" if view.guard.startswith("no guard") else "muted"
@@ -110,9 +110,9 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
-    """Give what goes on, or what was found, in at most `most` rows."""
+    """Return progress and findings in at most `most` rows."""
     guard, found = guard_rows(view, width), found_rows(view, width)
-    # A sweep that is over has been guarded: its findings come first.
+    # The guard of a finished sweep no longer matters: its findings come first.
     rows = [*now_rows(view, width), *([*found, *guard] if view.status.over else [*guard, *found])]
     if len(rows) > most:
         hidden = len(rows) - most + 1
@@ -121,7 +121,7 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
 
 
 def found_rows(view: SweepView, width: int) -> list[Row]:
-    """Give the verdict, then doubts about the generator, then the newest notice of a running sweep."""
+    """Return the verdict and doubts of a finished sweep, or the newest notice of a running one."""
     rows: list[Row] = []
     if view.status.over:
         for index, sentence in enumerate(view.verdict):
