@@ -23,9 +23,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_result import ComparisonResult
-from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.result.comparison import ComparisonResult
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 RATES = ("prefill_tps", "decode_tps", "peak_tps", "pure_decode_tps", "output_tps", "total_tps")

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from searched_servers import SEARCHES, searched_range
 
-from sparktop.sweep.ratio import ratio_of
-from sparktop.sweep.run_interval import over_runs
-from sparktop.sweep.series import Figure
-from sparktop.sweep.slo_judgement import quantile_interval
-from sparktop.sweep.statistics import rate_figure
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.series import Figure
+from sparktop.sweep.run.slo.judgement import quantile_interval
+from sparktop.sweep.terms.statistics import rate_figure
+from sparktop.sweep.view.interval import over_runs
 
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- coverage.py: begin -->", "<!-- coverage.py: end -->")

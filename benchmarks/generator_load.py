@@ -15,12 +15,7 @@ from truth_delivery import Delivery
 from truth_schedule import Pace, Stream
 
 from sparktop.model.load import Level, LoadMode
-from sparktop.sweep.measure import LevelFigures, measure_level
-from sparktop.sweep.plan import Timeouts
-from sparktop.sweep.run_record import RunRecord
-from sparktop.sweep.statistics import quantile
-from sparktop.sweep.trace import RequestTrace, collect
-from sparktop.sweep.worker_messages import (
+from sparktop.sweep.generator.wire.messages import (
     Batch,
     Calibrate,
     Calibrated,
@@ -30,7 +25,12 @@ from sparktop.sweep.worker_messages import (
     WorkerEnded,
     WorkerTarget,
 )
-from sparktop.sweep.worker_process import SweepWorker
+from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.result.measure import LevelFigures, measure_level
+from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.statistics import quantile
 
 PROMPT_TOKENS = 64
 _LIMITS = Timeouts(connect_s=10.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=60.0)

@@ -12,13 +12,13 @@ from random import Random
 from statistics import NormalDist
 
 from sparktop.model.load import EndReason, RequestEnded
-from sparktop.sweep.plan import Plan, SloCondition, SweepTarget
-from sparktop.sweep.results import LevelResult, Rate, Requests
-from sparktop.sweep.slo import any_falls, any_rises, runs_needed
-from sparktop.sweep.slo_judgement import judge_level
-from sparktop.sweep.slo_search import SloSearch
-from sparktop.sweep.statistics import rate_figure
-from sparktop.sweep.trace import RequestTrace
+from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.slo import any_falls, any_rises, runs_needed
+from sparktop.sweep.result.results import LevelResult, Rate, Requests
+from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.run.slo.judgement import judge_level
+from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.terms.statistics import rate_figure
 
 MOST_CONCURRENCY = 512
 _LEVELS = (1, 4, 16, 64)

@@ -39,7 +39,7 @@ from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.measure import LevelFigures, measure_level
+from sparktop.sweep.result.measure import LevelFigures, measure_level
 
 WITHIN = {"decode_tps": 0.10, "prefill_tps": 0.15, "ttft_ms": 0.15}
 """How far a figure may be from its table's."""

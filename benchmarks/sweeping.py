@@ -32,8 +32,8 @@ from ptybench import PtyProgram
 from truth import TruthProcess, decode_tps, ttft_s
 from truth_schedule import FixedPace
 
-from sparktop.sweep.statistics import quantile
-from sparktop.sweep.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.statistics import quantile
 
 CONCURRENCY, TOKENS = 256, 1000
 PACE = FixedPace(first_token_s=0.2, token_gap_s=0.025)

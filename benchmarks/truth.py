@@ -1,7 +1,7 @@
 """The truth server as a process, and what is true of a load: from the server's own stamps.
 
-The figures are written down here once more, apart from `sparktop.sweep.measure`: a truth that shares its
-arithmetic with what it judges would agree with its mistakes.
+The figures are written down here once more, apart from `sparktop.sweep.result.measure`: a truth that shares
+its arithmetic with what it judges would agree with its mistakes.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
 from sparktop.palette import shipped_palettes
 from sparktop.store import Store
-from sparktop.sweep.history import History
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import Plan
-from sparktop.sweep.references import Reference
-from sparktop.sweep.result_store import new_file, save
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.history.history import History
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import new_file, save
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from comparing import Tally, Truth, drawn, files, series_of_runs, tables
 from truths.figure import Figure
 
-from sparktop.sweep.compare import compare
-from sparktop.sweep.references import load_reference
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.references import load_reference
 
 AREA = "compare"
 _USUAL = 0.065

@@ -19,15 +19,15 @@ from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.store import SourceKey
-from sparktop.sweep.guard import GuardWatch
-from sparktop.sweep.level_record import LevelRecord
-from sparktop.sweep.plan import Guard, Plan, SweepTarget, TargetKind
-from sparktop.sweep.preparation import PreparedTarget
-from sparktop.sweep.results import LevelResult
-from sparktop.sweep.run_split import largest_run_share
-from sparktop.sweep.server_side import ServerLog, node_point, server_point
-from sparktop.sweep.validity import QUEUE_LIMITED
-from sparktop.sweep.worker_messages import WorkerTarget
+from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.run_split import largest_run_share
+from sparktop.sweep.run.guard import GuardWatch
+from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.server_side import ServerLog, node_point, server_point
+from sparktop.sweep.run.validity import QUEUE_LIMITED
 
 AREA = "levels"
 NAMES = ("spark-a", "spark-b")

@@ -23,14 +23,14 @@ from truth_schedule import FixedPace, Stream
 from truths.figure import Figure
 
 from sparktop.model.load import Level
-from sparktop.sweep.connection import Connection
-from sparktop.sweep.exchange import Exchange, Request, Terms
-from sparktop.sweep.level_results import level_result
-from sparktop.sweep.plan import Plan, Timeouts
-from sparktop.sweep.results import LevelResult
-from sparktop.sweep.run_log import RunLog
-from sparktop.sweep.run_record import RunRecord
-from sparktop.sweep.validity import HIDDEN_TOKENS, LevelFacts, judge
+from sparktop.sweep.generator.connection import Connection
+from sparktop.sweep.generator.exchange import Exchange, Request, Terms
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.plan.plan import Plan, Timeouts
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.validity import HIDDEN_TOKENS, LevelFacts, judge
 
 AREA = "tokens"
 STREAMS, TOKENS = 12, 64

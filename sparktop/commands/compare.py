@@ -12,7 +12,7 @@ from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
-    from sparktop.sweep.series import Series
+    from sparktop.sweep.compare.series import Series
 
 FORMATS = ("md", "json")
 
@@ -60,9 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _comparison(arguments: argparse.Namespace) -> str:
     # Late: --help needs none of them.
-    from sparktop.sweep.compare import compare
+    from sparktop.sweep.compare.compare import compare
+    from sparktop.sweep.compare.imports.files import choose
     from sparktop.sweep.formats.comparison import to_json, to_markdown
-    from sparktop.sweep.imports.files import choose
 
     chosen = choose(arguments.files)
     names = [one.name for one in chosen.series]
@@ -89,14 +89,14 @@ def _known_name(name: str | None, names: Collection[str]) -> str | None:
 
 
 def _listing(files: Sequence[str]) -> str:
-    from sparktop.sweep.imports.files import choose  # late: --help needs it not
+    from sparktop.sweep.compare.imports.files import choose  # late: --help needs it not
 
     if files:
         return "".join(_series_line(one) for one in choose(files).series)
     import os  # as above
 
-    from sparktop.sweep.references import PREFIX, load_reference, reference_names
-    from sparktop.sweep.result_store import stored, sweeps_folder
+    from sparktop.sweep.compare.references import PREFIX, load_reference, reference_names
+    from sparktop.sweep.result.store import stored, sweeps_folder
 
     references = [load_reference(name) for name in reference_names()]
     width = max(len(one.name) for one in references) + len(PREFIX)

@@ -14,7 +14,7 @@ from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
-    from sparktop.sweep.results import SweepResult
+    from sparktop.sweep.result.results import SweepResult
 
 LAST = "last"
 _REFERENCE = "ref:"
@@ -60,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _text(source: str, form: str, target: str | None) -> str:
     # Late: --help needs none of them.
-    from sparktop.sweep.imports.files import is_sweep
-    from sparktop.sweep.result_store import load
+    from sparktop.sweep.compare.imports.files import is_sweep
+    from sparktop.sweep.result.store import load
 
     if source == LAST and not Path(LAST).exists():
         path = last_stored()
@@ -78,7 +78,7 @@ def last_stored() -> Path:
     Raises:
         UsageError: there is none.
     """
-    from sparktop.sweep.result_store import stored, sweeps_folder  # late: as above
+    from sparktop.sweep.result.store import stored, sweeps_folder  # late: as above
 
     folder = sweeps_folder(os.environ)
     for one in reversed(stored(folder)):
@@ -109,9 +109,9 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
 
 def _of_any_tool(source: str, form: str, target: str | None) -> str:
     """Return what another tool measured, or a published table, as `sparktop compare` writes it."""
-    from sparktop.sweep.compare import compare  # late: as above
+    from sparktop.sweep.compare.compare import compare  # late: as above
+    from sparktop.sweep.compare.imports.files import choose
     from sparktop.sweep.formats.comparison import to_json, to_markdown
-    from sparktop.sweep.imports.files import choose
 
     if form not in _OF_ANY_TOOL or target is not None:
         what = f"--format {form}" if target is None else "--target"

@@ -13,14 +13,14 @@ from sparktop.commands.arguments import number, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
+from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed_numbers import whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep_targets import Chosen
-    from sparktop.sweep.plan import Plan, SweepTarget
-    from sparktop.sweep.presets import Wishes
-    from sparktop.sweep.results import SweepResult
+    from sparktop.sweep.plan.plan import Plan, SweepTarget
+    from sparktop.sweep.plan.presets import Wishes
+    from sparktop.sweep.result.results import SweepResult
 
 FORMATS = ("json", "md", "csv", "llama-benchy")
 _BY_SUFFIX = {".md": "md", ".csv": "csv"}
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.config_places import find_config
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
-    from sparktop.sweep.presets import DEFAULT, find_preset, make_plan
+    from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 
     open_log(os.environ)
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
@@ -151,9 +151,9 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     import secrets  # late: as above
 
     from sparktop.model.load import LoadMode
-    from sparktop.sweep.plan import Api, Order
-    from sparktop.sweep.presets import Wishes
-    from sparktop.sweep.slo import parse_slo
+    from sparktop.sweep.plan.plan import Api, Order
+    from sparktop.sweep.plan.presets import Wishes
+    from sparktop.sweep.plan.slo import parse_slo
 
     return Wishes(
         concurrency=arguments.concurrency,
@@ -188,7 +188,7 @@ def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
     Raises:
         UsageError: the answer is no, or nobody can be asked.
     """
-    from sparktop.sweep.watched_targets import strangers  # late: --help needs no targets
+    from sparktop.sweep.plan.watched_targets import strangers  # late: --help needs no targets
 
     unknown = strangers(targets)
     if is_sure or not unknown:
@@ -207,7 +207,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     import asyncio
 
     from sparktop.commands.sweep_run import Keeper, make_sweep
-    from sparktop.sweep.resolution import resolution_words
+    from sparktop.sweep.compare.resolution import resolution_words
 
     if len(plan.targets) > 1:
         tell(resolution_words(plan))
@@ -275,8 +275,8 @@ def _draw(result: SweepResult) -> None:
         return
     import shutil  # late: as above
 
-    from sparktop.sweep.plots import plots
-    from sparktop.sweep.series import series_of
+    from sparktop.sweep.compare.series import series_of
+    from sparktop.sweep.formats.plots import plots
 
     width = min(100, shutil.get_terminal_size().columns)
     try:

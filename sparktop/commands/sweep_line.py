@@ -9,8 +9,8 @@ from time import monotonic
 from typing import TextIO
 
 from sparktop.model.text import clean
-from sparktop.sweep.level_marks import marks_of
-from sparktop.sweep.progress import (
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
     Notice,
@@ -21,7 +21,7 @@ from sparktop.sweep.progress import (
     SweepEnded,
     SweepEvent,
 )
-from sparktop.sweep.results import LevelResult
+from sparktop.sweep.view.marks import marks_of
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"

@@ -20,10 +20,10 @@ from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.monitor import Monitor
 from sparktop.store import Store
-from sparktop.sweep.plan import Plan
-from sparktop.sweep.result_store import new_file, save, sweeps_folder
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.runner import SweepRunner
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import new_file, save, sweeps_folder
+from sparktop.sweep.run.runner import SweepRunner
 
 _INTERRUPTED = 130
 _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INTERRUPTED)

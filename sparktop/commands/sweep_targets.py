@@ -12,8 +12,8 @@ from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.sources.router import RouterSource
-from sparktop.sweep.plan import SweepTarget
-from sparktop.sweep.watched_targets import is_here, own_hosts, router_target
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_target
 
 INTERVAL_S = 0.5
 """Servers are looked at this often while a sweep of the command line runs, or as often as the file says."""

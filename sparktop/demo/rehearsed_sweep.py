@@ -17,14 +17,14 @@ from sparktop.demo.rehearsed_worker import RehearsedWorker
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.sweep.live_view import LiveView
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.progress import Phase, PhaseChanged, SweepEvent
-from sparktop.sweep.references import Reference
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.server_side import ServerLog
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.run.server_side import ServerLog
+from sparktop.sweep.view.live import LiveView
 
 _RIVAL_PORT = 4001
 _BEFORE_S = 20.0

@@ -24,8 +24,8 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.routed import ProxyHabits, RoutedWay
 from sparktop.simulation.routers import make_router
-from sparktop.sweep.run_log import RunLog
-from sparktop.sweep.worker_messages import (
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.wire.messages import (
     Calibrate,
     Calibrated,
     Cancel,
@@ -37,7 +37,7 @@ from sparktop.sweep.worker_messages import (
     RunLoad,
     WorkerMessage,
 )
-from sparktop.sweep.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker
 
 _STEP_S = 0.1
 """Between two batches: a bin of tokens."""

@@ -4,7 +4,7 @@ All times are monotonic seconds of whoever made the load (or model seconds in a 
 differences mean something. A request gives, in this order: `RequestStarted`, perhaps `ResponseStarted`, then
 `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A level gives `LevelStarted`, its runs with
 their requests between `RunStarted` and `RunEnded`, and `LevelEnded`. What each figure made of them means
-stands in `sparktop.sweep.measure`.
+stands in `sparktop.sweep.result.measure`.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class SweepSettings:
-    """A preset of the load generator; what is None or empty is as in `sparktop.sweep.plan.Plan`."""
+    """A preset of the load generator; what is None or empty is as in `sparktop.sweep.plan.plan.Plan`."""
 
     name: str
     targets: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Clients in virtual time: the closed loops of a sweep, on simulated engines.
 
-They tell the same events as the real generator, so `sparktop.sweep.measure` reads both alike.
+They tell the same events as the real generator, so `sparktop.sweep.result.measure` reads both alike.
 """
 
 from __future__ import annotations

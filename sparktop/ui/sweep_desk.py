@@ -25,13 +25,13 @@ from sparktop.panels.sweep_countdown import Countdown
 from sparktop.store import Store
 
 if TYPE_CHECKING:
-    from sparktop.sweep.draft import Draft
-    from sparktop.sweep.history import History
-    from sparktop.sweep.plan import Plan, SweepTarget
-    from sparktop.sweep.results import SweepResult
+    from sparktop.sweep.history.history import History
+    from sparktop.sweep.plan.draft import Draft
+    from sparktop.sweep.plan.plan import Plan, SweepTarget
+    from sparktop.sweep.result.results import SweepResult
+    from sparktop.sweep.session import Followed, Sweeping
+    from sparktop.sweep.view.source import SweepSource
     from sparktop.ui.app import SparktopApp
-    from sparktop.ui.screens.sweep_source import SweepSource
-    from sparktop.ui.sweeping import Followed, Sweeping
 
 AGAIN_S = 3.0
 """Within this the second press of a key that ends something counts."""
@@ -97,19 +97,19 @@ class SweepDesk:
         """Give where results are kept."""
         if self._env is None:
             return None
-        from sparktop.sweep.result_store import sweeps_folder
+        from sparktop.sweep.result.store import sweeps_folder
 
         return sweeps_folder(self._env)
 
     def presets(self) -> dict[str, SweepSettings]:
         """Give every preset by name."""
-        from sparktop.sweep.presets import all_presets
+        from sparktop.sweep.plan.presets import all_presets
 
         return all_presets(self._watch.sweeps)
 
     def start_usual(self, selected: PanelKey | None) -> None:
         """Count down to the preset "quick" on what is selected."""
-        from sparktop.sweep.presets import DEFAULT
+        from sparktop.sweep.plan.presets import DEFAULT
 
         self._start(self.presets()[DEFAULT], selected)
 
@@ -119,7 +119,7 @@ class SweepDesk:
 
     def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
         from sparktop.errors import UsageError
-        from sparktop.sweep.presets import make_plan
+        from sparktop.sweep.plan.presets import make_plan
 
         found = self._targets(preset.targets, selected)
         if found is None:
@@ -152,7 +152,7 @@ class SweepDesk:
         return [by_name[name] for name in names]
 
     def _watched(self) -> tuple[SweepTarget, ...]:
-        from sparktop.sweep.watched_targets import watched_targets
+        from sparktop.sweep.plan.watched_targets import watched_targets
 
         snapshot = self._snapshot()
         return () if snapshot is None else watched_targets(self._watch, snapshot)
@@ -161,7 +161,7 @@ class SweepDesk:
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
         """Give the targets' names: those wanted; on the band those of the last sweep; else the selected."""
-        from sparktop.sweep.watched_targets import chosen_names
+        from sparktop.sweep.plan.watched_targets import chosen_names
 
         known = {one.name for one in targets}
         if wanted:
@@ -177,7 +177,7 @@ class SweepDesk:
 
     def _announce(self, plan: Plan) -> None:
         """Count down; ask first where a target is neither configured nor on this machine."""
-        from sparktop.sweep.watched_targets import strangers
+        from sparktop.sweep.plan.watched_targets import strangers
         from sparktop.ui.screens.ask import AskScreen
 
         def start() -> None:
@@ -205,9 +205,9 @@ class SweepDesk:
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
 
     async def _edit(self, selected: PanelKey | None) -> None:
-        from sparktop.sweep.draft import checked, draft_of
-        from sparktop.sweep.last_choice import recall, remember, still_there
-        from sparktop.sweep.presets import DEFAULT
+        from sparktop.sweep.plan.draft import checked, draft_of
+        from sparktop.sweep.plan.last_choice import recall, remember, still_there
+        from sparktop.sweep.plan.presets import DEFAULT
         from sparktop.ui.screens.sweep_editor import SweepEditor
 
         known = await asyncio.to_thread(self._known_results)
@@ -233,7 +233,7 @@ class SweepDesk:
     def _known_results(self) -> list[SweepResult]:
         """Give the newest results on disk; what cannot be read is left out here."""
         from sparktop.errors import UsageError
-        from sparktop.sweep.result_store import load
+        from sparktop.sweep.result.store import load
 
         folder = self.folder()
         found: list[SweepResult] = []
@@ -261,7 +261,7 @@ class SweepDesk:
 
     def stop(self) -> None:
         """Stop the sweep at the second press within three seconds; a countdown at the first."""
-        from sparktop.ui.sweeping import Stage
+        from sparktop.sweep.session import Stage
 
         sweeping, now = self.sweeping, monotonic()
         if sweeping is None or not sweeping.busy:
@@ -293,7 +293,7 @@ class SweepDesk:
         self._show_history(())
 
     def _show_history(self, marked: tuple[str, ...]) -> None:
-        from sparktop.sweep.history import History
+        from sparktop.sweep.history.history import History
         from sparktop.ui.screens.sweep_history import HistoryScreen
 
         folder = self.folder()
@@ -317,7 +317,7 @@ class SweepDesk:
 
     def follow_file(self, path: Path) -> None:
         """Show the run whose progress somebody else writes into this file."""
-        from sparktop.sweep.follow import FollowedRun
+        from sparktop.sweep.follow.follow import FollowedRun
 
         self.follow(FollowedRun(path), clean(path.name, 60))
 
@@ -383,7 +383,7 @@ class SweepDesk:
         if self.sweeping is None and self._store is None:
             self.say("there is nobody who watches: nothing to sweep with", Severity.WARNING)
         elif self.sweeping is None and self._store is not None:
-            from sparktop.ui.sweeping import Sweeping
+            from sparktop.sweep.session import Sweeping
 
             self.sweeping = Sweeping(
                 self._store,

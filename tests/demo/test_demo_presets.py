@@ -12,7 +12,7 @@ from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.rehearsed_sweep import RehearsedSweep
 from sparktop.keys import wrong_preset_keys
 from sparktop.model.targets import BackendTarget, RouterTarget
-from sparktop.sweep.presets import make_plan
+from sparktop.sweep.plan.presets import make_plan
 
 BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
 ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)

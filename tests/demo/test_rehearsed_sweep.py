@@ -12,9 +12,9 @@ from sparktop.model.load import EndReason, LoadMode
 from sparktop.model.sweep_view import LevelKey, SweepStatus
 from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_screen import sweep_screen
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import Guard, Plan
-from sparktop.sweep.plan_levels import result_key
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Guard, Plan
+from sparktop.sweep.view.levels import result_key
 
 SHUFFLE = "simple-shuffle"
 

@@ -7,12 +7,12 @@ from functools import cache
 
 from sparktop.model.sweep_comparison import Topologies
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView, SweptTarget
-from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_view import topologies
-from sparktop.sweep.order import Load
-from sparktop.sweep.references import load_reference
-from sparktop.sweep.result_view import result_view
-from sparktop.sweep.results import SweepResult, Validity
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.result.results import SweepResult, Validity
+from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.topologies import topologies
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import PlayedSweep
 

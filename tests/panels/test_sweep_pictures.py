@@ -24,8 +24,8 @@ from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_history import history_screen
 from sparktop.panels.sweep_timeline import MOST_ROWS, timeline_rows
 from sparktop.panels.sweep_topology import signed_percent, topology_screen
-from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_view import topologies
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.view.topologies import topologies
 from tests.panels.sweep_views import evidence, published
 from tests.sweep.made_results import made_series
 

@@ -22,10 +22,10 @@ from sparktop.panels.sweep_live import live_rows
 from sparktop.panels.sweep_screen import sweep_screen
 from sparktop.panels.sweep_table import columns_for, marks_words, table_rows
 from sparktop.panels.sweep_topology import topology_screen
-from sparktop.sweep.difference_view import difference
-from sparktop.sweep.history_view import history_rows
-from sparktop.sweep.result_store import StoredSweep
-from sparktop.sweep.series import series_of
+from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.history.rows import history_rows
+from sparktop.sweep.result.store import StoredSweep
+from sparktop.sweep.view.difference import difference
 from tests.panels.sweep_views import (
     done,
     evidence,

@@ -20,8 +20,8 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.measure import LevelFigures, measure_level
-from sparktop.sweep.statistics import RateFigure
+from sparktop.sweep.result.measure import LevelFigures, measure_level
+from sparktop.sweep.terms.statistics import RateFigure
 
 
 def burst(

@@ -11,7 +11,7 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.measure import LevelFigures, measure_level
+from sparktop.sweep.result.measure import LevelFigures, measure_level
 
 Maker = Callable[..., EngineProfile]
 TRUE_STEP_S = 0.010 * 2 + 0.0001 * 4

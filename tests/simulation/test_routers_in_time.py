@@ -16,7 +16,7 @@ from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.measure import LevelFigures, measure_level
+from sparktop.sweep.result.measure import LevelFigures, measure_level
 
 Maker = Callable[..., EngineProfile]
 

@@ -11,7 +11,7 @@ from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store.backend import BackendTrack
-from sparktop.sweep.server_side import server_point
+from sparktop.sweep.run.server_side import server_point
 
 FULL = LaneSample("0", 8.0, 3.0, kv_cache_percent=99.0, kv_capacity_tokens=100.0, generation_tokens=50.0)
 EMPTY = replace(FULL, lane="1", running=1.0, waiting=0.0, kv_cache_percent=9.0, kv_capacity_tokens=300.0)

@@ -12,15 +12,15 @@ from time import perf_counter
 import pytest
 
 from sparktop.model.load import Level, LoadEvent, RequestEnded
-from sparktop.sweep.calibration import Calibration
-from sparktop.sweep.client import LoadClient
-from sparktop.sweep.connection import ConnectionPool
-from sparktop.sweep.endpoint import resolve
-from sparktop.sweep.measure import measure_level
-from sparktop.sweep.plan import Timeouts
-from sparktop.sweep.run_log import RunLog
-from sparktop.sweep.run_record import RunRecord
-from sparktop.sweep.worker_messages import Calibrate, Calibrated, RunLoad, WorkerTarget
+from sparktop.sweep.generator.calibration import Calibration
+from sparktop.sweep.generator.client import LoadClient
+from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.sweep.generator.endpoint import resolve
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.wire.messages import Calibrate, Calibrated, RunLoad, WorkerTarget
+from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.run.record import RunRecord
 from tests.sweep.stream_server import Behave, StreamServer
 from tests.sweep.trouble_bench import Bench, bench_on
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from sparktop.model.router import RouterView
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
-from sparktop.sweep.follow import FollowedRun
+from sparktop.sweep.follow.follow import FollowedRun
 from tests.sweep.progress_stream import BEGAN
 
 

@@ -21,9 +21,9 @@ from sparktop.simulation.calibration import GX10_PATCHED
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.level_results import level_result
-from sparktop.sweep.results import LevelResult, PlanResult, SweepResult, TargetResult
-from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)
 

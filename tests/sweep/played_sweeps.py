@@ -17,12 +17,12 @@ from sparktop.model.load import (
 )
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, NodeHistory, NodeView, Snapshot
-from sparktop.sweep.live_view import LiveView
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.progress import LevelMeasured, LoadTold, Phase, PhaseChanged, RunTold, SweepEnded
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.worker_messages import TokenBin
+from sparktop.sweep.generator.wire.messages import TokenBin
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Phase, PhaseChanged, RunTold, SweepEnded
+from sparktop.sweep.view.live import LiveView
 
 BACKENDS = ("spark-a", "spark-b")
 TTFT_S, E2E_S, RATE = 0.5, 2.0, 100.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparktop.sweep.follow_lines import SCHEMA
+from sparktop.sweep.follow.lines import SCHEMA
 
 BEGAN = 1_795_000_000.0
 """Unix time of the first line."""

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from sparktop.model.load import Level, TokenSource
-from sparktop.sweep.measure import measure_level
-from sparktop.sweep.request_errors import count_errors
-from sparktop.sweep.worker_messages import WorkerTarget
+from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import GOOD, InProcess, figures
 from tests.sweep.stream_server import Asked
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.model.load import EndReason
-from sparktop.sweep import exchange
-from sparktop.sweep.plan import Timeouts
-from sparktop.sweep.request_errors import RequestFailure, count_errors
-from sparktop.sweep.worker_messages import WorkerTarget
+from sparktop.sweep.generator import exchange
+from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.terms.request_errors import RequestFailure, count_errors
 from tests.sweep.conftest import GOOD, QUICK, InProcess, Loaded, figures
 from tests.sweep.stream_server import Asked
 

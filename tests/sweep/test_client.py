@@ -17,10 +17,10 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
-from sparktop.sweep.passage import MOST_REQUESTS
-from sparktop.sweep.plan import Api, Timeouts
-from sparktop.sweep.request_errors import count_errors
-from sparktop.sweep.worker_messages import PromptLength, WorkerTarget
+from sparktop.sweep.generator.prompts.passage import MOST_REQUESTS
+from sparktop.sweep.generator.wire.messages import PromptLength, WorkerTarget
+from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import InProcess
 from tests.sweep.stream_server import Asked
 

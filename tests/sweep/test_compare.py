@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.compare import NOISE_FLOOR_PERCENT, compare
-from sparktop.sweep.comparison_notes import NO_TEST
-from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
-from sparktop.sweep.ratio import ratio_of
-from sparktop.sweep.references import load_reference
-from sparktop.sweep.series import Figure, Load, LoadShape, Series, SeriesLevel
+from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT, compare
+from sparktop.sweep.compare.notes import NO_TEST
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
+from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from tests.sweep.made_results import made_series
 
 FAST, SLOW = (110.0, 111.0, 112.0), (100.0, 101.0, 102.0)

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.sweep.alignment import aligned
-from sparktop.sweep.compare import NOISE_FLOOR_PERCENT, compare, comparison_of
-from sparktop.sweep.comparison_result import ComparisonResult, ComparisonRow
-from sparktop.sweep.comparison_view import topologies
-from sparktop.sweep.difference_view import difference
+from sparktop.sweep.compare.alignment import aligned
+from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT, compare, comparison_of
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
 from sparktop.sweep.formats import layouts
-from sparktop.sweep.ratio import ratio_of
-from sparktop.sweep.references import load_reference
-from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
-from sparktop.sweep.sweep_verdict import advised
+from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
+from sparktop.sweep.view.difference import difference
+from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.verdict import advised
 from tests.sweep.made_results import made_series
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)

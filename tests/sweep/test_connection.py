@@ -9,8 +9,8 @@ from time import perf_counter
 
 import pytest
 
-from sparktop.sweep.connection import Connection, ConnectionPool
-from sparktop.sweep.endpoint import resolve
+from sparktop.sweep.generator.connection import Connection, ConnectionPool
+from sparktop.sweep.generator.endpoint import resolve
 
 
 class Noting:

@@ -19,16 +19,16 @@ from sparktop.model.sweep_view import LevelKey, LevelState
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.sweep_table import table_rows
 from sparktop.store import SourceKey, Store
-from sparktop.sweep.context_length import beyond_context, longest_prompt, reported_context
 from sparktop.sweep.formats import csv_table, llama_benchy, markdown
-from sparktop.sweep.level_evidence import stored_evidence
-from sparktop.sweep.live_view import LiveView
-from sparktop.sweep.plan import Order, Plan, SweepTarget
-from sparktop.sweep.request_errors import RequestFailure, request_failure
-from sparktop.sweep.result_view import result_view
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.worker_messages import Calibrated, PromptLength
+from sparktop.sweep.generator.wire.messages import Calibrated, PromptLength
+from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.context_length import beyond_context, longest_prompt, reported_context
+from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
+from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.live import LiveView
+from sparktop.sweep.view.result import result_view
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import PATIENT
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.draft import (
+from sparktop.sweep.plan.draft import (
     WHOLE,
     CheckedDraft,
     Draft,
@@ -20,9 +20,9 @@ from sparktop.sweep.draft import (
     with_mode,
     with_preset,
 )
-from sparktop.sweep.limits import MOST_CONCURRENCY
-from sparktop.sweep.plan import Order, Plan, SloCondition, SweepTarget
-from sparktop.sweep.presets import BUILT_IN, Wishes, all_presets, make_plan
+from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.presets import BUILT_IN, Wishes, all_presets, make_plan
+from sparktop.sweep.terms.limits import MOST_CONCURRENCY
 
 TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
 GUARD = GuardLimits(min_headroom_gib=8.0, max_gpu_c=85.5)

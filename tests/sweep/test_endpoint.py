@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.endpoint import Endpoint, EndpointError, resolve
+from sparktop.sweep.generator.endpoint import Endpoint, EndpointError, resolve
 
 
 async def test_an_address_in_its_parts() -> None:

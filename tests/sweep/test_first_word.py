@@ -12,12 +12,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import TokenSource
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.sweep import runner as module
-from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.progress import Notice, Phase, PhaseChanged, SweepEvent
-from sparktop.sweep.request_errors import request_failure
-from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.worker_messages import (
+from sparktop.sweep.generator.wire.messages import (
     Calibrate,
     Calibrated,
     Command,
@@ -25,7 +20,12 @@ from sparktop.sweep.worker_messages import (
     Refused,
     WorkerMessage,
 )
-from sparktop.sweep.worker_process import SweepWorker
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.run import runner as module
+from sparktop.sweep.run.progress import Notice, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.request_errors import request_failure
 
 PROXY = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER, known=True)
 BEHIND = {"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.2:8000"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus
-from sparktop.sweep.plan import TargetKind
+from sparktop.sweep.plan.plan import TargetKind
 from tests.sweep.followed_runs import Clocks, followed, played, running, snapshot, until, written
 from tests.sweep.progress_stream import RECORDED, RECORDED_RESULT, Stream, line
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.follow_file import MOST_AT_ONCE, FileTail
+from sparktop.sweep.follow.file import MOST_AT_ONCE, FileTail
 
 FIRST, SECOND = b'{"ts":1}\n' * 3, b'{"ts":2}\n' * 9
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.follow_lines import (
+from sparktop.sweep.follow.lines import (
     MOST_LINE,
     SCHEMA,
     Ended,

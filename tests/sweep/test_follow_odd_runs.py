@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus
-from sparktop.sweep import follow_fold
-from sparktop.sweep.follow import QUIET_S, FollowedRun
-from sparktop.sweep.follow_file import MOST_AT_ONCE
+from sparktop.sweep.follow import fold as follow_fold
+from sparktop.sweep.follow.file import MOST_AT_ONCE
+from sparktop.sweep.follow.follow import QUIET_S, FollowedRun
 from tests.sweep.followed_runs import Clocks, followed, played, running, snapshot, until, written
 from tests.sweep.progress_stream import Stream, line
 

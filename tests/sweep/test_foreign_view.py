@@ -13,10 +13,10 @@ from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
 from sparktop.panels.rows import row_text, row_width
 from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_screen import sweep_screen
-from sparktop.sweep.foreign_view import ForeignView
-from sparktop.sweep.imports.files import read_file
-from sparktop.sweep.imports.start_time import started_at
-from sparktop.sweep.references import load_reference, reference_names
+from sparktop.sweep.compare.imports.files import read_file
+from sparktop.sweep.compare.imports.start_time import started_at
+from sparktop.sweep.compare.references import load_reference, reference_names
+from sparktop.sweep.view.foreign import ForeignView
 from tests.sweep.made_results import made_series
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"

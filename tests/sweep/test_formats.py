@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
-from sparktop.sweep import result_store
-from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
-from sparktop.sweep.imports.files import read_file
-from sparktop.sweep.level_marks import WORDS
-from sparktop.sweep.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
+from sparktop.sweep.result import store as result_store
+from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.marks import WORDS
 from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktop.sweep.compare import compare
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import Load, Series, series_of
 from sparktop.sweep.formats import layouts, markdown
 from sparktop.sweep.formats.grid import Grid, escaped
-from sparktop.sweep.presets import BUILT_IN
-from sparktop.sweep.references import load_reference
-from sparktop.sweep.series import Load, Series, series_of
+from sparktop.sweep.plan.presets import BUILT_IN
 from tests.sweep.made_results import made_series, simulated_sweep
 
 PRESETS = {preset.name: preset for preset in BUILT_IN}

@@ -9,9 +9,9 @@ import pytest
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.sweep.guard import SILENT_S, GuardWatch, guard_words
-from sparktop.sweep.plan import Guard
-from sparktop.sweep.server_side import NodePoint
+from sparktop.sweep.plan.plan import Guard
+from sparktop.sweep.run.guard import SILENT_S, GuardWatch, guard_words
+from sparktop.sweep.run.server_side import NodePoint
 
 GIB = 2**30
 WATCH = GuardWatch(Guard(min_headroom_gib=8.0, max_gpu_c=92.0, max_error_share=0.5))

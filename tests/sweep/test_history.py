@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.sweep.deleted import Deleted
-from sparktop.sweep.difference_view import series_pairs
-from sparktop.sweep.foreign_view import ForeignView
-from sparktop.sweep.history import History
-from sparktop.sweep.history_view import found_rows
-from sparktop.sweep.result_store import save
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.series import Series
-from sparktop.sweep.stored_view import StoredView
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.history.deleted import Deleted
+from sparktop.sweep.history.history import History
+from sparktop.sweep.history.rows import found_rows
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import save
+from sparktop.sweep.view.difference import series_pairs
+from sparktop.sweep.view.foreign import ForeignView
+from sparktop.sweep.view.stored import StoredView
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
-from sparktop.sweep.imports import aiperf, guidellm, llama_benchy, vllm_bench
-from sparktop.sweep.imports.files import choose, read_file
-from sparktop.sweep.imports.reading import ImportFormatError
-from sparktop.sweep.result_store import save
-from sparktop.sweep.series import Load, LoadShape, Series
+from sparktop.sweep.compare.imports import aiperf, guidellm, llama_benchy, vllm_bench
+from sparktop.sweep.compare.imports.files import choose, read_file
+from sparktop.sweep.compare.imports.reading import ImportFormatError
+from sparktop.sweep.compare.series import Load, LoadShape, Series
+from sparktop.sweep.result.store import save
 from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"

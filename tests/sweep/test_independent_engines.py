@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.sweep.compare import compare
-from sparktop.sweep.independent import engines_sentence, independent_engines
-from sparktop.sweep.references import load_reference
-from sparktop.sweep.series import Series
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.independent import engines_sentence, independent_engines
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import Series
 from tests.sweep.made_results import made_series
 
 SOLO = {1: (50.0, 50.5), 2: (80.0, 80.5), 4: (110.0, 110.5)}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.targets import GuardLimits
-from sparktop.sweep.draft import Draft, draft_of
-from sparktop.sweep.last_choice import choice_file, recall, remember, still_there
-from sparktop.sweep.presets import BUILT_IN
+from sparktop.sweep.plan.draft import Draft, draft_of
+from sparktop.sweep.plan.last_choice import choice_file, recall, remember, still_there
+from sparktop.sweep.plan.presets import BUILT_IN
 
 CHOSEN = replace(
     draft_of(BUILT_IN[1], ("proxy", "spark-a"), GuardLimits(8.0)),

@@ -10,12 +10,12 @@ from sparktop.demo.rehearsed_sweep import RehearsedSweep
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.sweep_view import LevelEvidence, LevelKey
 from sparktop.panels.sweep_evidence import evidence_screen
-from sparktop.sweep.level_evidence import level_balance, stored_evidence
-from sparktop.sweep.level_looks import LevelLooks
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import Plan
-from sparktop.sweep.plan_levels import result_key
-from sparktop.sweep.progress import LevelMeasured, Phase, PhaseChanged
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged
+from sparktop.sweep.view.evidence import level_balance, stored_evidence
+from sparktop.sweep.view.levels import result_key
+from sparktop.sweep.view.looks import LevelLooks
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
 

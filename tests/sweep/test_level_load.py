@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.level_load import (
+from sparktop.sweep.run.load import (
     SAME_MOMENT_S,
     BackendQueue,
     InFlight,
@@ -13,7 +13,7 @@ from sparktop.sweep.level_load import (
     queue_reason,
     same_moment,
 )
-from sparktop.sweep.server_side import Counters, ServerPoint
+from sparktop.sweep.run.server_side import Counters, ServerPoint
 
 NOTHING = Counters()
 FLYING = InFlight([(0.0, 100.0)] * 32)

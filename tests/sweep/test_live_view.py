@@ -8,12 +8,12 @@ import pytest
 
 from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
 from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus
-from sparktop.sweep.live_view import LiveView
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import Order, SloCondition
-from sparktop.sweep.progress import Notice, Phase, PhaseChanged, RunTold, SweepEnded
-from sparktop.sweep.result_view import result_view
-from sparktop.sweep.time_grid import MOST_SLOTS
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Order, SloCondition
+from sparktop.sweep.run.progress import Notice, Phase, PhaseChanged, RunTold, SweepEnded
+from sparktop.sweep.view.grid import MOST_SLOTS
+from sparktop.sweep.view.live import LiveView
+from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep, plan_of
 

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from sparktop.model.sweep_comparison import AdviceRow, Topologies
 from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
-from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_view import topologies
-from sparktop.sweep.curve_view import curve_plots, sweep_plots
-from sparktop.sweep.difference_view import difference
-from sparktop.sweep.history_view import found_rows, history_rows
-from sparktop.sweep.level_evidence import stored_evidence
-from sparktop.sweep.level_marks import marks_of
-from sparktop.sweep.references import load_reference
-from sparktop.sweep.result_rows import result_rows
-from sparktop.sweep.result_store import StoredSweep
-from sparktop.sweep.result_view import result_view
-from sparktop.sweep.results import Holds, LevelResult, Rate, ServerSide, SloResult, Validity
-from sparktop.sweep.run_interval import over_runs
-from sparktop.sweep.series import Series, series_of
-from sparktop.sweep.statistics import rate_figure
-from sparktop.sweep.sweep_verdict import verdict
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.history.rows import found_rows, history_rows
+from sparktop.sweep.result.results import Holds, LevelResult, Rate, ServerSide, SloResult, Validity
+from sparktop.sweep.result.store import StoredSweep
+from sparktop.sweep.terms.statistics import rate_figure
+from sparktop.sweep.view.curves import curve_plots, sweep_plots
+from sparktop.sweep.view.difference import difference
+from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.interval import over_runs
+from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.rows import result_rows
+from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.verdict import verdict
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 

@@ -24,7 +24,7 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.sweep.measure import (
+from sparktop.sweep.result.measure import (
     decode_tps,
     measure_level,
     output_tps,
@@ -38,7 +38,7 @@ from sparktop.sweep.measure import (
     sustained_tps,
     total_tps,
 )
-from sparktop.sweep.trace import RequestTrace, collect
+from sparktop.sweep.result.trace import RequestTrace, collect
 
 
 def request(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.statistics import distribution, quantile, rate_figure, student_t, student_t_share
+from sparktop.sweep.terms.statistics import distribution, quantile, rate_figure, student_t, student_t_share
 
 
 @pytest.mark.parametrize(

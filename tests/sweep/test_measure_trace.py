@@ -15,9 +15,9 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.sweep.level_results import level_result
-from sparktop.sweep.measure import measure_level
-from sparktop.sweep.trace import RequestTrace, collect
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.trace import RequestTrace, collect
 
 
 def one(*events: LoadEvent) -> RequestTrace:

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from sparktop.model.load import EndReason, FirstToken, Level, LoadMode, ResponseStarted, Tokens, TokenSource
-from sparktop.sweep.measure import measure_level
-from sparktop.sweep.plan import Api
-from sparktop.sweep.worker_messages import WorkerTarget
+from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.plan.plan import Api
+from sparktop.sweep.result.measure import measure_level
 from tests.sweep.conftest import GOOD, InProcess, figures
 from tests.sweep.stream_server import Asked, Behave
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.load import LoadMode
-from sparktop.sweep.estimate import Estimate
-from sparktop.sweep.order import Load, Stint, loads, stints
-from sparktop.sweep.plan import Order, Plan, SweepTarget
+from sparktop.sweep.plan.order import Load, Stint, loads, stints
+from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
+from sparktop.sweep.run.estimate import Estimate
 
 TARGETS = tuple(SweepTarget(name, f"http://{name}:8000") for name in ("a", "b", "c"))
 PLAN = Plan(TARGETS[:2], concurrency=(1, 4), runs=3, pp=128)

@@ -7,8 +7,8 @@ import pytest
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.plan import Order, SloCondition, SweepTarget
-from sparktop.sweep.presets import BUILT_IN, STEADY_S, Wishes, all_presets, find_preset, make_plan
+from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
+from sparktop.sweep.plan.presets import BUILT_IN, STEADY_S, Wishes, all_presets, find_preset, make_plan
 
 SOLO = SweepTarget("solo", "http://127.0.0.1:8000")
 SHAPES = {

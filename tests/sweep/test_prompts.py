@@ -9,9 +9,9 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.passage import Passage
-from sparktop.sweep.prompts import FILLER, Book, Kind, PromptMaker, PromptTokens, pieces
-from sparktop.sweep.word_list import ADJECTIVES, ADVERBS, NOUNS, VERBS
+from sparktop.sweep.generator.prompts.passage import Passage
+from sparktop.sweep.generator.prompts.prompts import FILLER, Book, Kind, PromptMaker, PromptTokens, pieces
+from sparktop.sweep.generator.prompts.word_list import ADJECTIVES, ADVERBS, NOUNS, VERBS
 
 SPLIT = re.compile(r" [\w']+|[.,:]")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.sweep.definitions import METRICS
-from sparktop.sweep.references import load_reference, reference_names
-from sparktop.sweep.series import Load
+from sparktop.sweep.compare.references import load_reference, reference_names
+from sparktop.sweep.compare.series import Load
+from sparktop.sweep.terms.definitions import METRICS
 
 NAMES = ["gx10-concurrency-first", "spark-dgx-benchmark", "spark-topologies-2026-03", "spark-vllm-blog"]
 

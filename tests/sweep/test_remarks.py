@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.errors import OutputError
-from sparktop.sweep.remarks import FILE_NAME, Remark, RemarkFile, tags_of
+from sparktop.sweep.history.remarks import FILE_NAME, Remark, RemarkFile, tags_of
 
 
 def remark_file(folder: Path) -> RemarkFile:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.sweep.result_store import new_file, save, sweeps_folder
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"

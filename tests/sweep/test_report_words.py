@@ -10,15 +10,15 @@ import re
 import pytest
 
 from sparktop.commands.sweep_line import level_line
-from sparktop.sweep.compare import compare
-from sparktop.sweep.definitions import TERMS
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.comparison import to_json, to_markdown
 from sparktop.sweep.formats.report_tables import mark_words
-from sparktop.sweep.level_marks import WORDS, marks_of
-from sparktop.sweep.result_parts import Tree
-from sparktop.sweep.results import LevelResult, Rate, Validity
-from sparktop.sweep.series import series_of
+from sparktop.sweep.result.parts import Tree
+from sparktop.sweep.result.results import LevelResult, Rate, Validity
+from sparktop.sweep.terms.definitions import TERMS
+from sparktop.sweep.view.marks import WORDS, marks_of
 from tests.sweep.made_results import made_level, made_sweep
 
 

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 import pytest
 
 from sparktop.model.failure import FailureKind
-from sparktop.sweep.request_errors import connect_failure, event_failure, request_failure, status_failure
+from sparktop.sweep.terms.request_errors import (
+    connect_failure,
+    event_failure,
+    request_failure,
+    status_failure,
+)
 
 
 @dataclass(frozen=True)

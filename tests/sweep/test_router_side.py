@@ -10,8 +10,8 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.router import RouterSample
 from sparktop.store import SourceKey
-from sparktop.sweep.router_side import backend_errors, router_side
-from sparktop.sweep.server_side import Counters, ServerLog, ServerPoint
+from sparktop.sweep.run.router_side import backend_errors, router_side
+from sparktop.sweep.run.server_side import Counters, ServerLog, ServerPoint
 
 LIVES_S = 2.0
 

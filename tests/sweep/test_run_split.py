@@ -9,15 +9,15 @@ from sparktop.model.load import Level
 from sparktop.model.sweep_view import LevelKey
 from sparktop.panels.sweep_evidence import evidence_screen
 from sparktop.panels.sweep_topology import rest_rows
-from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_view import topologies
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown
-from sparktop.sweep.level_evidence import stored_evidence
-from sparktop.sweep.level_results import level_result
-from sparktop.sweep.plan import TargetKind
-from sparktop.sweep.results import BackendSide, LevelResult
-from sparktop.sweep.run_split import largest_run_share, level_split, run_shares, split_words
-from sparktop.sweep.series import series_of
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import BackendSide, LevelResult
+from sparktop.sweep.result.run_split import largest_run_share, level_split, run_shares, split_words
+from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.topologies import topologies
 from tests.sweep.made_results import made_sweep, request
 
 SERVERS = {"spark-a": BackendSide(), "spark-b": BackendSide()}

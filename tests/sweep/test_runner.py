@@ -12,12 +12,14 @@ import pytest
 from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.targets import ModelFacts
 from sparktop.simulation.calibration import MODEL
-from sparktop.sweep.level_maker import LevelMaker
-from sparktop.sweep.level_record import LevelRecord
-from sparktop.sweep.measure import measure_level
-from sparktop.sweep.order import Stint
-from sparktop.sweep.plan import Order, SloCondition
-from sparktop.sweep.progress import (
+from sparktop.sweep.generator.wire.messages import RunLoad, WorkerMessage
+from sparktop.sweep.plan.order import Stint
+from sparktop.sweep.plan.plan import Order, SloCondition
+from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.level.maker import LevelMaker
+from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadTold,
     Phase,
@@ -27,9 +29,7 @@ from sparktop.sweep.progress import (
     SweepEnded,
     SweepEvent,
 )
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.worker_messages import RunLoad, WorkerMessage
-from sparktop.sweep.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker
 from tests.sweep.watched_servers import QUICK, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]

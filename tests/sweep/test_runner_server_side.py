@@ -13,13 +13,13 @@ from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStar
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.sweep.level_evidence import overhead_words
-from sparktop.sweep.level_record import LevelRecord
-from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.preparation import PreparedTarget
-from sparktop.sweep.results import LevelResult, TargetResult
-from sparktop.sweep.router_side import direct_overhead_ms
-from sparktop.sweep.server_side import (
+from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.router_side import direct_overhead_ms
+from sparktop.sweep.run.server_side import (
     ServerLog,
     in_flight,
     is_mdns,
@@ -29,7 +29,7 @@ from sparktop.sweep.server_side import (
     watched_backends,
     watched_nodes,
 )
-from sparktop.sweep.worker_messages import WorkerTarget
+from sparktop.sweep.view.evidence import overhead_words
 
 KEY = SourceKey.backend("a")
 SOLO = SweepTarget("a", "http://10.0.0.1:8000", nodes=("n1",))

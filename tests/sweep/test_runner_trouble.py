@@ -13,11 +13,11 @@ from sparktop.errors import OutputError, UsageError
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.store import SourceKey
-from sparktop.sweep.guard import SILENT_S
-from sparktop.sweep.plan import Guard, Plan, SweepTarget
-from sparktop.sweep.progress import GuardSet, LevelMeasured, Notice, SweepEvent
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.runner import SweepRunner
+from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.guard import SILENT_S
+from sparktop.sweep.run.progress import GuardSet, LevelMeasured, Notice, SweepEvent
+from sparktop.sweep.run.runner import SweepRunner
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.trouble_bench import Bench, in_mid_level
 from tests.sweep.watched_servers import PATIENT

@@ -8,8 +8,8 @@ import pytest
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadMode
-from sparktop.sweep.plan import Plan, SloCondition, SweepTarget
-from sparktop.sweep.slo import any_falls, any_rises, parse_slo, runs_needed, words_of
+from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.slo import any_falls, any_rises, parse_slo, runs_needed, words_of
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),))
 

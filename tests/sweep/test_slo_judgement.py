@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted, Tokens
-from sparktop.sweep.level_results import level_result
-from sparktop.sweep.plan import Plan, SweepTarget
-from sparktop.sweep.slo import parse_slo
-from sparktop.sweep.slo_judgement import Judgement, Verdict, judge_level, quantile_interval
-from sparktop.sweep.trace import collect
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.slo import parse_slo
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.trace import collect
+from sparktop.sweep.run.slo.judgement import Judgement, Verdict, judge_level, quantile_interval
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),))
 HOLDS, UNSURE, FAILS = Verdict.HOLDS, Verdict.UNSURE, Verdict.FAILS

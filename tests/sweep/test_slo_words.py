@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.results import Holds, LevelResult, Rate, SloResult
-from sparktop.sweep.slo_words import slo_sentences
+from sparktop.sweep.result.results import Holds, LevelResult, Rate, SloResult
+from sparktop.sweep.view.slo_words import slo_sentences
 from tests.sweep.made_results import made_sweep
 
 

@@ -20,21 +20,21 @@ from sparktop.model.load import (
 )
 from sparktop.model.sweep_view import LevelKey
 from sparktop.store import SourceKey
-from sparktop.sweep import level_results
-from sparktop.sweep.level_evidence import stored_evidence
-from sparktop.sweep.level_record import LevelRecord
-from sparktop.sweep.level_results import level_result
-from sparktop.sweep.live_view import LiveView
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.preparation import PreparedTarget
-from sparktop.sweep.progress import LevelMeasured, LoadTold
-from sparktop.sweep.request_errors import RequestFailure
-from sparktop.sweep.result_store import load, save
-from sparktop.sweep.result_view import result_view
-from sparktop.sweep.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
-from sparktop.sweep.server_side import ServerLog, server_point
-from sparktop.sweep.worker_messages import WorkerTarget
+from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result import level as level_results
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
+from sparktop.sweep.result.store import load, save
+from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.progress import LevelMeasured, LoadTold
+from sparktop.sweep.run.server_side import ServerLog, server_point
+from sparktop.sweep.terms.request_errors import RequestFailure
+from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.live import LiveView
+from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_sweep, request
 
 KEY = LevelKey("proxy", 3, 100)

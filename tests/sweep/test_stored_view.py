@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sparktop.model.sweep_view import LevelKey, SweepStatus
-from sparktop.sweep.level_evidence import stored_evidence
-from sparktop.sweep.references import load_reference, reference_names
-from sparktop.sweep.stored_view import StoredView
+from sparktop.sweep.compare.references import load_reference, reference_names
+from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.stored import StoredView
 from tests.sweep.made_results import made_level, made_sweep
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.result_store import load, stored, sweeps_folder
+from sparktop.sweep.result.store import load, stored, sweeps_folder
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import watched
 

@@ -15,10 +15,10 @@ from sparktop.commands.sweep_line import SweepLine, duration, level_line, progre
 from sparktop.commands.sweep_targets import choose_targets, named_target
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.sweep.order import Load
-from sparktop.sweep.plan import TargetKind
-from sparktop.sweep.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
-from sparktop.sweep.results import LevelResult, Rate, Requests, Validity
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
+from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
 
 WATCH = Watch(
     nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),

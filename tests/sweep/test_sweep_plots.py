@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sparktop.sweep.plots import plots
-from sparktop.sweep.references import load_reference
-from sparktop.sweep.series import Series
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.formats.plots import plots
 from tests.sweep.made_results import made_series
 
 TOPOLOGIES = load_reference("spark-topologies-2026-03").series

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.load import TokenSource
-from sparktop.sweep.token_count import CountedTokens
-from sparktop.sweep.token_stream import TokenStream
+from sparktop.sweep.generator.stream.token_count import CountedTokens
+from sparktop.sweep.generator.stream.tokens import TokenStream
 
 WORD = {"content": " word"}
 ROLE = {"role": "assistant", "content": ""}

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.load import LoadMode
-from sparktop.sweep.level_load import BackendQueue
-from sparktop.sweep.plan import Plan, SweepTarget
-from sparktop.sweep.results import (
+from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.result.results import (
     EachRequest,
     Latency,
     LevelResult,
@@ -19,9 +19,9 @@ from sparktop.sweep.results import (
     TargetResult,
     TokenCounts,
 )
-from sparktop.sweep.server_side import Counters
-from sparktop.sweep.validity import Asked, LevelFacts, judge, with_clock_shifts
-from sparktop.sweep.worker_messages import ClientHealth, LagFigures
+from sparktop.sweep.run.load import BackendQueue
+from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.run.validity import Asked, LevelFacts, judge, with_clock_shifts
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),), tg=64)
 GOOD = LevelResult(

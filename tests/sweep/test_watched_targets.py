@@ -10,9 +10,9 @@ import pytest
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.sweep import watched_targets as module
-from sparktop.sweep.plan import SweepTarget, TargetKind
-from sparktop.sweep.watched_targets import chosen_names, strangers, watched_targets
+from sparktop.sweep.plan import watched_targets as module
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.watched_targets import chosen_names, strangers, watched_targets
 
 A, B, PROXY = "http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://10.0.0.9:4000"
 WATCH = Watch(

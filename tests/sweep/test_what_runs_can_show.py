@@ -7,11 +7,11 @@ import random
 import pytest
 
 from sparktop.panels.sweep_topology import topology_screen
-from sparktop.sweep.compare import compare
-from sparktop.sweep.comparison_view import topologies
-from sparktop.sweep.findable import Design, findable_percent, runs_needed
-from sparktop.sweep.plan import Plan, SweepTarget
-from sparktop.sweep.resolution import resolution_words
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.findable import Design, findable_percent, runs_needed
+from sparktop.sweep.compare.resolution import resolution_words
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.view.topologies import topologies
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
 FIRST_RATE = 0.0125

@@ -13,11 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.load import EndReason, Level, RequestEnded
-from sparktop.sweep.measure import measure_level
-from sparktop.sweep.plan import Timeouts
-from sparktop.sweep.request_errors import count_errors
-from sparktop.sweep.run_record import RunRecord
-from sparktop.sweep.worker_messages import (
+from sparktop.sweep.generator.wire.messages import (
     Batch,
     Calibrate,
     Calibrated,
@@ -29,7 +25,11 @@ from sparktop.sweep.worker_messages import (
     WorkerMessage,
     WorkerTarget,
 )
-from sparktop.sweep.worker_process import SweepWorker
+from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep import stream_server
 from tests.sweep.stream_server import Asked, StreamServer, hang_after_three
 
@@ -53,7 +53,9 @@ def load(server: StreamServer, concurrency: int, run_id: str = "run", tokens: in
 async def test_the_process_loads_what_it_needs_and_no_more() -> None:
     """Neither another HTTP client nor the models of result files: importing them costs more than a load."""
     names = "aiohttp", "httpx", "pydantic", "textual", "psutil"
-    code = f"import sys, sparktop.sweep.worker; print([one for one in {names} if one in sys.modules])"
+    code = (
+        f"import sys, sparktop.sweep.generator.worker; print([one for one in {names} if one in sys.modules])"
+    )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )
@@ -190,7 +192,7 @@ async def test_a_limit_that_is_too_low_is_named(server: StreamServer) -> None:
     """Where the hard limit of open files is too low, the run is refused with what to raise."""
     script = (
         "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
-        "runpy.run_module('sparktop.sweep.worker', run_name='__main__')"
+        "runpy.run_module('sparktop.sweep.generator.worker', run_name='__main__')"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -294,8 +296,8 @@ async def test_the_parent_is_killed(server: StreamServer, held: bool) -> None:  
     script = f"""
 import asyncio
 import os
-from sparktop.sweep.worker_process import SweepWorker
-from sparktop.sweep.worker_messages import RunLoad, WorkerTarget
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.generator.wire.messages import RunLoad, WorkerTarget
 async def main():
     worker = await SweepWorker.start()
     if {held} and os.fork() == 0:

@@ -19,17 +19,14 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.sweep.plan import Api, Timeouts
-from sparktop.sweep.request_errors import RequestFailure, request_failure
-from sparktop.sweep.run_record import RunRecord
-from sparktop.sweep.worker_lines import (
+from sparktop.sweep.generator.wire.lines import (
     WorkerProtocolError,
     decode_command,
     decode_message,
     encode_command,
     encode_message,
 )
-from sparktop.sweep.worker_messages import (
+from sparktop.sweep.generator.wire.messages import (
     Batch,
     Calibrate,
     Calibrated,
@@ -50,6 +47,9 @@ from sparktop.sweep.worker_messages import (
     WorkerMessage,
     WorkerTarget,
 )
+from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
 
 TARGET = WorkerTarget("http://a:1", 'm"\x1b\n', Api.COMPLETIONS, "key", router=True)
 FAILURE = request_failure("http:500", "no", 1.25, 500)

@@ -11,11 +11,11 @@ from sparktop.model.load import FirstToken
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.sweep.plan import Plan, SweepTarget
-from sparktop.sweep.progress import LoadTold, Phase, PhaseChanged, SweepEvent
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.runner import SweepRunner
-from sparktop.sweep.worker_process import SweepWorker
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.run.worker_process import SweepWorker
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import PATIENT
 

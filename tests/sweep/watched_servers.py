@@ -21,10 +21,10 @@ from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routers import make_router
 from sparktop.store import Store
-from sparktop.sweep.plan import Plan, SweepTarget, TargetKind, Timeouts
-from sparktop.sweep.progress import SweepEvent
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.runner import SweepRunner
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind, Timeouts
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.progress import SweepEvent
+from sparktop.sweep.run.runner import SweepRunner
 
 QUICK = replace(
     SOLO,

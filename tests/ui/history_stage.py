@@ -15,10 +15,10 @@ from textual.widgets import Input
 
 from sparktop.palette import find_palette
 from sparktop.panels.rows import row_text
-from sparktop.sweep.history import History
-from sparktop.sweep.result_store import save
+from sparktop.sweep.history.history import History
+from sparktop.sweep.result.store import save
+from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.screens.sweep_history import HistoryScreen
-from sparktop.ui.screens.sweep_source import SweepSource
 from sparktop.ui.styles import RoleStyles, textual_theme
 from tests.sweep.made_results import made_level, made_sweep
 

@@ -17,12 +17,12 @@ from sparktop.model.sweep_view import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSettings, Watch
 from sparktop.panels.rows import row_text
 from sparktop.store import Store
-from sparktop.sweep.plan import Plan
-from sparktop.sweep.progress import Notice, SweepEnded, SweepEvent
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.progress import Notice, SweepEnded, SweepEvent
+from sparktop.sweep.session import LiveSweep, Stage, Sweeping
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
-from sparktop.ui.sweeping import LiveSweep, Stage, Sweeping
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import Clock, PlayedSweep
 

@@ -8,8 +8,8 @@ import pytest
 from textual.widgets import Input
 
 from sparktop.panels.rows import row_text, row_width
-from sparktop.sweep.foreign_view import ForeignView
-from sparktop.sweep.history import History
+from sparktop.sweep.history.history import History
+from sparktop.sweep.view.foreign import ForeignView
 from sparktop.ui.path_completion import completed
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_difference import DifferenceScreen

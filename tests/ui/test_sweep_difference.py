@@ -8,8 +8,8 @@ from textual.pilot import Pilot
 
 from sparktop.palette import find_palette
 from sparktop.panels.rows import row_text, row_width
-from sparktop.sweep.difference_view import Compared
-from sparktop.sweep.series import Series
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.view.difference import Compared
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.sweep_difference import DifferenceScreen
 from sparktop.ui.styles import RoleStyles, textual_theme

@@ -12,10 +12,10 @@ from textual.widgets import Button, Static
 from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.draft import Draft, draft_of
-from sparktop.sweep.plan import SweepTarget, TargetKind
-from sparktop.sweep.presets import BUILT_IN, all_presets
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.plan.draft import Draft, draft_of
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.presets import BUILT_IN, all_presets
+from sparktop.sweep.result.results import SweepResult
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep_editor import EDITOR_KEYS, SweepEditor
 from sparktop.ui.screens.sweep_fields import Typed

@@ -11,11 +11,11 @@ import pytest
 from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.sweep.live_view import LiveView
-from sparktop.sweep.progress import SweepEnded
-from sparktop.sweep.references import Reference
-from sparktop.sweep.result_store import stored
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import stored
+from sparktop.sweep.run.progress import SweepEnded
+from sparktop.sweep.view.live import LiveView
 from sparktop.ui.screens.ask import AskScreen
 from tests.sweep.played_sweeps import PlayedSweep
 from tests.ui.sweep_stage import PlayedRunner, SweepStage, over, press, whole_result
@@ -160,7 +160,7 @@ async def test_a_generator_that_does_not_end_does_not_hold_the_program(
     stage: SweepStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is silent after it was called off is ended with the program."""
-    monkeypatch.setattr("sparktop.ui.sweeping.LEAVE_S", 0.01)
+    monkeypatch.setattr("sparktop.sweep.session.LEAVE_S", 0.01)
     monkeypatch.setattr(PlayedRunner, "end", lambda *_: None)
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await stage.start(pilot)

@@ -11,7 +11,7 @@ import pytest
 
 from sparktop.model.targets import BackendTarget, SweepSettings, Watch
 from sparktop.panels.rows import row_text
-from sparktop.sweep.result_store import stored, sweeps_folder
+from sparktop.sweep.result.store import stored, sweeps_folder
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from tests.sweep.stream_server import Asked, StreamServer

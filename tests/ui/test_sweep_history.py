@@ -12,8 +12,8 @@ from textual.app import App
 from sparktop.keys import Key
 from sparktop.palette import find_palette
 from sparktop.panels.rows import row_text, row_width
-from sparktop.sweep.history import History
-from sparktop.sweep.stored_view import StoredView
+from sparktop.sweep.history.history import History
+from sparktop.sweep.view.stored import StoredView
 from sparktop.ui.screens.canvas_screen import KeysScreen
 from sparktop.ui.screens.sweep_difference import DIFFERENCE_KEYS, DifferenceScreen
 from sparktop.ui.screens.sweep_history import HISTORY_KEYS, HistoryScreen

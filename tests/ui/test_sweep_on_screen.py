@@ -9,12 +9,12 @@ import pytest
 from sparktop.model.targets import SweepSettings
 from sparktop.panels.rows import row_width
 from sparktop.panels.scene import PanelKey
-from sparktop.sweep.order import Load
-from sparktop.sweep.result_store import load, stored
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.result.store import load, stored
+from sparktop.sweep.session import Stage
 from sparktop.ui.screens.ask import AskScreen
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.sweep import SweepScreen
-from sparktop.ui.sweeping import Stage
 from tests.ui.sweep_stage import (
     EVENING,
     PRESET,

@@ -24,10 +24,10 @@ from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.routers import make_router
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.store import Store
-from sparktop.sweep.measure import measure_level
+from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.svg import screen_svg
-from sparktop.ui.sweeping import Stage
 
 PATIENCE_S = 150.0
 SCENARIO = SCENARIOS["steady"]

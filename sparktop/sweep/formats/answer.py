@@ -8,13 +8,13 @@ from itertools import groupby
 from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topologies
 from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
-from sparktop.sweep.comparison_notes import NO_DIFFERENCE, NONE_OF_LEADERS
-from sparktop.sweep.definitions import METRICS
-from sparktop.sweep.proof import main_metrics
-from sparktop.sweep.result_view import Findings
-from sparktop.sweep.results import LevelResult, SweepResult
-from sparktop.sweep.slo_words import slo_sentences
-from sparktop.sweep.sweep_verdict import best_level
+from sparktop.sweep.compare.notes import NO_DIFFERENCE, NONE_OF_LEADERS
+from sparktop.sweep.compare.proof import main_metrics
+from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.result import Findings
+from sparktop.sweep.view.slo_words import slo_sentences
+from sparktop.sweep.view.verdict import best_level
 
 _NO_WINNER = "no winner shown"
 _DECODES = ("sustained_tps", "decode_tps", "output_tps")

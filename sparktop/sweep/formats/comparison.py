@@ -9,18 +9,18 @@ from typing import Any
 from pydantic import JsonValue
 
 from sparktop.report.markdown import code
-from sparktop.sweep.alignment import aligned
-from sparktop.sweep.comparison_notes import NO_TEST
-from sparktop.sweep.comparison_result import ComparisonResult
-from sparktop.sweep.definitions import METRICS, lines
-from sparktop.sweep.findable import could_show_words
+from sparktop.sweep.compare.alignment import aligned
+from sparktop.sweep.compare.findable import could_show_words
+from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
+from sparktop.sweep.compare.notes import NO_TEST
+from sparktop.sweep.compare.references import fact_lines
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
 from sparktop.sweep.formats.grid import in_markdown
 from sparktop.sweep.formats.layouts import at_best, versus
 from sparktop.sweep.formats.prose import rewrapped
 from sparktop.sweep.formats.refused_rows import rates_and_refused, winners_and_refused
-from sparktop.sweep.independent import beyond_sentences, by_engines, engines_sentence
-from sparktop.sweep.references import fact_lines
-from sparktop.sweep.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.result.comparison import ComparisonResult
+from sparktop.sweep.terms.definitions import METRICS, lines
 
 Facts = Mapping[str, Mapping[str, JsonValue]]
 """What references say beside their tables, by the reference's name."""

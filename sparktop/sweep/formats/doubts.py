@@ -9,9 +9,9 @@ from sparktop.model.sweep_view import Mark
 from sparktop.report.markdown import code
 from sparktop.sweep.formats.prose import plain
 from sparktop.sweep.formats.report_tables import level_words, mark_words
-from sparktop.sweep.level_marks import PADDING, REFUSED, marks_of
-from sparktop.sweep.results import SweepResult
-from sparktop.sweep.validity import CLIENT_LAG
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.validity import CLIENT_LAG
+from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.sweep.comparison_result import ComparisonRow
-from sparktop.sweep.definitions import Metric
-from sparktop.sweep.series import Figure, Load
+from sparktop.sweep.compare.series import Figure, Load
+from sparktop.sweep.result.comparison import ComparisonRow
+from sparktop.sweep.terms.definitions import Metric
 
 
 def figure(known: Figure | None, metric: Metric) -> str:

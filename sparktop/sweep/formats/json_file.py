@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.result.results import SweepResult
 
 
 def render(result: SweepResult) -> str:

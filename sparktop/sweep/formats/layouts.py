@@ -10,14 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.markdown import code
-from sparktop.sweep.comparison_notes import NO_DIFFERENCE, NONE_OF_LEADERS
-from sparktop.sweep.comparison_result import (
-    ComparisonResult,
-    ComparisonRow,
-    EnginesLevel,
-    IndependentEngines,
-)
-from sparktop.sweep.definitions import METRICS, Metric
+from sparktop.sweep.compare.independent import made_of
+from sparktop.sweep.compare.notes import NO_DIFFERENCE, NONE_OF_LEADERS
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
 from sparktop.sweep.formats.figure_cells import (
     change,
     figure,
@@ -28,9 +24,13 @@ from sparktop.sweep.formats.figure_cells import (
     with_unit,
 )
 from sparktop.sweep.formats.grid import Cell, Grid, Outside
-from sparktop.sweep.independent import made_of
-from sparktop.sweep.ratio import ratio_of
-from sparktop.sweep.series import Figure, Load, Series, SeriesLevel, loads
+from sparktop.sweep.result.comparison import (
+    ComparisonResult,
+    ComparisonRow,
+    EnginesLevel,
+    IndependentEngines,
+)
+from sparktop.sweep.terms.definitions import METRICS, Metric
 
 THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
 """Columns of the table of a recipe: tokens in, tokens out, the best second."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from sparktop.model.sweep_comparison import AdviceRow
 from sparktop.report.markdown import code
-from sparktop.sweep.compare import comparison_of
-from sparktop.sweep.definitions import lines, term_lines
+from sparktop.sweep.compare.compare import comparison_of
+from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import engines_in_markdown, notes_in_markdown
@@ -17,11 +17,11 @@ from sparktop.sweep.formats.prose import bullets, plain, rewrapped, wrapped
 from sparktop.sweep.formats.refused_rows import winners_and_refused
 from sparktop.sweep.formats.report_tables import TABLES
 from sparktop.sweep.formats.split_grid import split_grid
-from sparktop.sweep.result_view import Findings, findings
-from sparktop.sweep.results import PlanResult, SweepResult
-from sparktop.sweep.series import Series, series_of
-from sparktop.sweep.sweep_verdict import advised
-from sparktop.sweep.validity import CLIENT_LAG
+from sparktop.sweep.result.results import PlanResult, SweepResult
+from sparktop.sweep.run.validity import CLIENT_LAG
+from sparktop.sweep.terms.definitions import lines, term_lines
+from sparktop.sweep.view.result import Findings, findings
+from sparktop.sweep.view.verdict import advised
 
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
 """Of several targets: the metrics of the tables with winners."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.sweep.alignment import order, same_row
-from sparktop.sweep.comparison_result import ComparisonResult
-from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.compare.alignment import order, same_row
+from sparktop.sweep.compare.series import Load, Series
 from sparktop.sweep.formats.figure_cells import figure, load_of, load_words
 from sparktop.sweep.formats.grid import Cell, Grid, Outside
 from sparktop.sweep.formats.layouts import by_concurrency, winners
-from sparktop.sweep.series import Load, Series
+from sparktop.sweep.result.comparison import ComparisonResult
+from sparktop.sweep.terms.definitions import METRICS
 
 REFUSED = "❌"
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_view import Mark
 from sparktop.report.markdown import code
-from sparktop.sweep.definitions import METRICS
+from sparktop.sweep.compare.series import Load
 from sparktop.sweep.formats.figure_cells import load_words
 from sparktop.sweep.formats.grid import Cell, Grid
-from sparktop.sweep.level_marks import PADDING, REFUSED, marks_of
-from sparktop.sweep.results import LevelResult, TargetResult
-from sparktop.sweep.series import Load
-from sparktop.sweep.validity import CLIENT_LAG
+from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.run.validity import CLIENT_LAG
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 _WITH_SPREAD = ("decode_tps", "sustained_tps")
 _RATES = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.markdown import code
+from sparktop.sweep.compare.series import Load
 from sparktop.sweep.formats.figure_cells import load_words
 from sparktop.sweep.formats.grid import Cell, Grid, Outside
-from sparktop.sweep.plan import TargetKind
-from sparktop.sweep.results import LevelResult, TargetResult
-from sparktop.sweep.run_split import level_split, run_shares
-from sparktop.sweep.series import Load
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.result.run_split import level_split, run_shares
 
 _NOTE = (
     "Requests are those of all runs; the largest share is of single runs, since runs that went to one "

@@ -12,8 +12,8 @@ from sparktop.keys import Key
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.panels.rows import Row
 from sparktop.panels.sweep_history import TOP, first_in_sight, history_screen, room_of
-from sparktop.sweep.history import History
-from sparktop.sweep.history_view import found_rows
+from sparktop.sweep.history.history import History
+from sparktop.sweep.history.rows import found_rows
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.styles import RoleStyles

@@ -26,11 +26,11 @@ from sparktop.panels.sweep_screen import drawn_sweep
 from sparktop.panels.sweep_table import all_levels, newest_begun
 from sparktop.panels.sweep_topology import topology_screen
 from sparktop.panels.too_small import too_small_rows
-from sparktop.sweep.references import Reference, load_reference, reference_names
+from sparktop.sweep.compare.references import Reference, load_reference, reference_names
+from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
-from sparktop.ui.screens.sweep_source import SweepSource
 from sparktop.ui.styles import RoleStyles
 
 FOOTER = 1

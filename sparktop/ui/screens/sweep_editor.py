@@ -15,7 +15,8 @@ from textual.widgets import Button, Static
 from sparktop.keys import Key
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.draft import (
+from sparktop.sweep.compare.resolution import resolution_words
+from sparktop.sweep.plan.draft import (
     WHOLE,
     CheckedDraft,
     Draft,
@@ -24,11 +25,10 @@ from sparktop.sweep.draft import (
     with_mode,
     with_preset,
 )
-from sparktop.sweep.forecast import forecast, pieces
-from sparktop.sweep.last_choice import still_there
-from sparktop.sweep.plan import Api, Order, SweepTarget
-from sparktop.sweep.resolution import resolution_words
-from sparktop.sweep.results import SweepResult
+from sparktop.sweep.plan.last_choice import still_there
+from sparktop.sweep.plan.plan import Api, Order, SweepTarget
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.sweep_fields import Choice, Field, FieldChanged, Problem, TargetList, Typed
 

@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.text import clean
-from sparktop.sweep.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 
 LABEL = 14
 """Cells of what stands before a field."""

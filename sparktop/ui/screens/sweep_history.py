@@ -15,12 +15,12 @@ from sparktop.errors import SparktopError
 from sparktop.keys import Key
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.text import clean
-from sparktop.sweep.difference_view import Compared
-from sparktop.sweep.history import History, title_of
+from sparktop.sweep.history.history import History, title_of
+from sparktop.sweep.view.difference import Compared
+from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.path_completion import completed
 from sparktop.ui.screens.history_table import HistoryTable
 from sparktop.ui.screens.sweep_difference import DifferenceScreen
-from sparktop.ui.screens.sweep_source import SweepSource
 from sparktop.ui.styles import RoleStyles
 
 _log = logging.getLogger(__name__)

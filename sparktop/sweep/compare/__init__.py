@@ -1,0 +1,1 @@
+"""Series beside one another: own results, other tools' files and published tables."""

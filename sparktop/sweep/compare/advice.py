@@ -1,0 +1,182 @@
+"""When to use which target: written from a comparison's rows, with what the runs bear out and what not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from sparktop.model.sweep_comparison import AdviceRow, ComparedLevel, ComparedMetric, FoundDifference
+from sparktop.model.text import names_in_words
+from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
+
+_BANDS = ((4, "one user, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
+"""Up to which concurrency, and what is wanted there: the bands of the topology benchmark of 2026-03."""
+_PRIMARY = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
+"""The first of these that was measured decides."""
+_BESIDE = ("ttft_ms", "prefill_tps")
+NO_DIFFERENCE = "no difference shown"
+NO_WINNER = "no winner shown"
+
+_Part = list[ComparedLevel]
+
+
+def advice(metrics: Sequence[ComparedMetric]) -> tuple[AdviceRow, ...]:
+    """Return a row for each stretch of concurrencies in which one target wins, or none does.
+
+    The rate of tokens decides; time to first token and prefill stand beside it, with whom they are better.
+    Empty where targets have no such rate in common, or where a series varies prompt lengths.
+    """
+    known = {one.metric: one for one in metrics}
+    primary = next((known[name] for name in _PRIMARY if name in known), None)
+    if primary is None or any(level.prompt_tokens is not None for level in primary.levels):
+        return ()
+    parts = [
+        list(part) for _, part in groupby(primary.levels, lambda one: (_band(one.concurrency), one.winner))
+    ]
+    beside = [known[name] for name in _BESIDE if name in known]
+    return tuple(_row(primary, part, beside) for part in parts)
+
+
+def _band(concurrency: int) -> str:
+    return next(word for most, word in _BANDS if concurrency <= most)
+
+
+def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric]) -> AdviceRow:
+    first, last = part[0].concurrency, part[-1].concurrency
+    loads = f"c{first}" if first == last else f"c{first}–c{last}"
+    target = part[0].winner
+    why = list(_why(primary, part, beside, target))
+    tested = [level.significant for level in part]
+    sure = True if all(tested) else None if any(one is None for one in tested) else False
+    unproven = target is None and not_shown(primary, part) != NO_DIFFERENCE
+    return AdviceRow(loads, _band(first), target, "; ".join(why), sure, unproven, leaders(part))
+
+
+def leaders(part: _Part) -> tuple[str, ...]:
+    """Return who leads somewhere in a part without a winner; none unless some are behind at every level."""
+    behind = set(part[0].beats).intersection(*(level.beats for level in part))
+    if not behind or not all(level.leaders for level in part):
+        return ()
+    return tuple(dict.fromkeys(name for level in part for name in level.leaders))
+
+
+def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
+    """Return the level with the largest difference beyond noise that is not shown; None without one."""
+    open_ = [
+        level
+        for level in part
+        if level.winner is None
+        and level.lead_percent is not None
+        and abs(math.log1p(level.lead_percent / 100)) > math.log1p(metric.noise_floor_percent / 100)
+    ]
+    return max(open_, key=lambda level: abs(math.log1p((level.lead_percent or 0.0) / 100)), default=None)
+
+
+def not_shown(metric: ComparedMetric, part: _Part) -> str:
+    """Return what the runs of levels without a winner leave open, and how many runs would settle it."""
+    level, limit = _lead(metric, part), metric.could_show
+    needed = None if level is None or limit is None else _runs_needed(level, limit)
+    if level is None or limit is None or needed is None:
+        return _no_winner(part) if any(one.beats for one in part) and not leaders(part) else NO_DIFFERENCE
+    where = f" at c{level.concurrency}" if len(part) > 1 else ""
+    lead = f"{level.ahead}'s {signed(level.lead_percent or 0.0)} against {level.rival}{where} may be chance"
+    who = "a single run" if limit.runs == 1 else f"{limit.runs} runs"
+    if needed <= limit.runs:
+        return f"{lead} ({who} differ too much from each other to tell)"
+    usual = "" if limit.spread_percent is not None else f" if they spread {USUAL_SPREAD_PERCENT:.1f} %"
+    return f"{lead} ({who} cannot tell, {needed} would{usual})"
+
+
+def _no_winner(part: _Part) -> str:
+    """Return that none of several wins, and whom the one ahead beats where that is so at every level."""
+    behind = [name for name in part[0].beats if all(name in level.beats for level in part)]
+    if not behind or len({level.ahead for level in part}) > 1:
+        return NO_WINNER
+    return f"{NO_WINNER}, though {part[0].ahead} beats {names_in_words(behind)}"
+
+
+def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
+    """Return how many runs would show the lead of a level; None where it is too small for any number."""
+    percent = level.lead_percent or 0.0
+    larger = max(percent, 100 * (1 / (1 + percent / 100) - 1))
+    design = Design(limit.runs, limit.levels, limit.rate)
+    return runs_needed(larger, design, limit.spread_percent or USUAL_SPREAD_PERCENT)
+
+
+def _why(
+    primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric], target: str | None
+) -> Iterator[str]:
+    """Return the lead of a part's target in all figures, then where another one leads or none does."""
+    wanted = {level.concurrency for level in part}
+    figures = [(primary, part)]
+    figures += [(one, [level for level in one.levels if level.concurrency in wanted]) for one in beside]
+    won: list[tuple[str, str]] = []
+    rest: dict[str, list[str]] = {}
+    for metric, levels in figures:
+        winners = {level.winner for level in levels}
+        if target is not None and winners == {target}:
+            won.append((f"{_percents(levels)} {_short(metric)}", _against(metric, levels)))
+        elif levels:
+            rest.setdefault(_other(metric, levels, winners), []).append(_short(metric))
+    yield from [_leads(won)] if won else []
+    yield from (f"{names_in_words(titles)}: {words}" for words, titles in rest.items())
+
+
+def _leads(won: Sequence[tuple[str, str]]) -> str:
+    """Return by how much a target leads: figures against the same other one have its name once."""
+    parts = []
+    for against, group in groupby(won, lambda one: one[1]):
+        texts = [text for text, _ in group]
+        each = {1: "", 2: ", both"}.get(len(texts), ", all")
+        parts.append(f"{names_in_words(texts)}{each} {against}")
+    return ", ".join(parts)
+
+
+def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> str:
+    """Return what a figure says that the target of a part does not win."""
+    if len(winners) > 1:
+        return "not the same winner at all of these levels"
+    if (winner := next(iter(winners))) is not None:
+        return f"{winner} is better, {_percents(levels)} {_against(metric, levels)}"
+    words, names = not_shown(metric, levels), leaders(levels)
+    if not names:
+        return words
+    if words == NO_DIFFERENCE:
+        return leading_words(names)
+    return f"{names_in_words(names)} lead, but {words}"
+
+
+def leading_words(names: Sequence[str]) -> str:
+    """Return that several lead: "a and b lead, no difference between them shown"."""
+    return f"{names_in_words(names)} lead, no difference between them shown"
+
+
+def _short(metric: ComparedMetric) -> str:
+    return metric.title if metric.title.isupper() else metric.title.lower()
+
+
+def _against(metric: ComparedMetric, part: _Part) -> str:
+    """Return what percentages are against: a name, or the runner-up where that is not one and the same."""
+    others = list(dict.fromkeys(level.against for level in part if level.against is not None))
+    if len(others) == 1:
+        return f"against {others[0]}"
+    if metric.winner_vs == "table":
+        return f"against {' or '.join(others)}"
+    return "against the runner-up of each level"
+
+
+def _percents(levels: Sequence[ComparedLevel]) -> str:
+    known = [level.percent for level in levels if level.percent is not None]
+    if not known:
+        return "–"
+    low, high = sorted((min(known), max(known)), key=abs)
+    if round(low) == round(high):
+        return signed(low)
+    return f"{signed(low)} to {signed(high)}"
+
+
+def signed(percent: float) -> str:
+    """Return a percentage with its sign: "+20 %", "−33 %"; less than half a percent is "±0 %"."""
+    whole = round(percent)
+    return f"{'+' if whole > 0 else '−' if whole < 0 else '±'}{abs(whole)} %"

@@ -1,0 +1,122 @@
+"""Which levels of several series stand in one row: the same concurrency, and lengths that are alike.
+
+Prompt and output lengths count only where a series has several levels of one concurrency. Then lengths up to
+10 % apart are alike (a published 19,570 tokens and a preset's 20,000), and a level of unknown lengths, as
+published tables have, stands beside the shortest prompts of its concurrency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel
+
+ALIKE_WITHIN_PERCENT = 10.0
+_Aligned = list[dict[Load, SeriesLevel]]
+
+
+def aligned(series: Sequence[Series]) -> _Aligned:
+    """Return the levels of each series by the load of their row, in the order of `series`."""
+    if not _several(series):
+        return [{Load(level.load.concurrency): level for level in one.levels} for one in series]
+    keys = _keys([[level.load for level in one.levels] for one in series])
+    return [{keys[index][level.load]: level for level in one.levels} for index, one in enumerate(series)]
+
+
+def length_notes(series: Sequence[Series]) -> Iterator[str]:
+    """Return what a reader must know of rows whose lengths are not the same."""
+    if not _several(series):
+        return
+    unknown: dict[str, None] = {}
+    apart: dict[str, None] = {}
+    rows = aligned(series)
+    for row in sorted({load for one in rows for load in one}, key=order):
+        members = [
+            (one.name, by_row[row].load) for one, by_row in zip(series, rows, strict=True) if row in by_row
+        ]
+        if len(members) < 2:  # noqa: PLR2004 - nothing stands beside it
+            continue
+        unknown |= dict.fromkeys(name for name, load in members if load.pp is None and row.pp is not None)
+        lengths: dict[int, str] = {}
+        for name, load in members:
+            if load.pp is not None:
+                lengths.setdefault(load.pp, name)
+        if len(lengths) > 1:
+            apart[" beside ".join(f"{pp:,} ({name})" for pp, name in lengths.items())] = None
+    if apart:
+        yield f"prompt tokens up to {ALIKE_WITHIN_PERCENT:.0f} % apart share a row: {'; '.join(apart)}"
+    if unknown:
+        yield f"prompt length not told, laid beside the shortest prompts: {', '.join(unknown)}"
+
+
+def order(load: Load) -> tuple[int, int, int]:
+    """Return the place of a load: by concurrency, then prompt, then output."""
+    return load.concurrency, load.pp or 0, load.tg or 0
+
+
+def same_row(load: Load, other: Load) -> bool:
+    """Return whether two loads have the same concurrency and prompts of lengths that are alike."""
+    if load.concurrency != other.concurrency:
+        return False
+    if load.pp is None or other.pp is None:
+        return load.pp == other.pp
+    return _alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
+
+
+def _several(series: Sequence[Series]) -> bool:
+    return any(one.has_lengths for one in series)
+
+
+def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
+    """Return the row's load for each load of each series."""
+    keys: list[dict[Load, Load]] = [{} for _ in loads]
+    pairs = sorted(
+        ((load.concurrency, index, load) for index, one in enumerate(loads) for load in one),
+        key=lambda pair: pair[:2],
+    )
+    for _, group in groupby(pairs, key=lambda pair: pair[0]):
+        members = [(index, load) for _, index, load in group]
+        for within in (ALIKE_WITHIN_PERCENT, 0.0):
+            rows = _rows([load for _, load in members], within)
+            taken = [(index, rows[load]) for index, load in members]
+            if len(set(taken)) == len(taken):
+                break
+        else:  # a series has a level of unknown lengths beside others: nothing can be joined
+            rows = {load: load for _, load in members}
+        for index, load in members:
+            keys[index][load] = rows[load]
+    return list(keys)
+
+
+def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
+    """Return the row of each load of one concurrency: lengths as the first series with them has them."""
+    prompts = _classes([load.pp for load in loads], within_percent)
+    rows: dict[Load, Load] = {}
+    for prompt in dict.fromkeys(prompts.values()):
+        inside = [load for load in loads if prompts[load.pp] == prompt]
+        outputs = _classes([load.tg for load in inside], within_percent)
+        rows |= {load: Load(load.concurrency, prompt, outputs[load.tg]) for load in inside}
+    return rows
+
+
+def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
+    """Return the length that stands for each: the first that is alike; for unknown ones the shortest."""
+    found: dict[int | None, int | None] = {}
+    firsts: list[int] = []
+    for length in dict.fromkeys(lengths):
+        if length is None:
+            continue
+        near = next((one for one in firsts if _alike(one, length, within_percent)), None)
+        if near is None:
+            firsts.append(length)
+        found[length] = length if near is None else near
+    found[None] = min(firsts, default=None)
+    return found
+
+
+def _alike(one: int, other: int, within_percent: float) -> bool:
+    if one == other or min(one, other) <= 0:
+        return one == other
+    return abs(math.log(one / other)) <= math.log1p(within_percent / 100)

@@ -1,0 +1,354 @@
+"""Series beside one another: winners, percentages, crossovers, and which differences the runs prove.
+
+A target wins at a level if it is shown to be better than every other there. A difference is shown if the
+whole table proves it (`proof`: targets that do not differ get a winner in at most 5 % of tables) and it is
+beyond the noise floor. That is what two measurements of the same thing differ by, where there are such, else
+3 %; the larger value must exceed the smaller one by more than it, whichever of both is better. Published
+tables are means without runs: there the winner is what the table states. Between tables of different sources
+it needs a difference beyond the noise floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Literal
+
+from sparktop.sweep.compare.alignment import aligned, order
+from sparktop.sweep.compare.findable import Design, findable_percent
+from sparktop.sweep.compare.independent import independent_engines
+from sparktop.sweep.compare.notes import definitions_of, notes_of
+from sparktop.sweep.compare.proof import ERROR_RATE, Pair, Proven, first_rate, proofs
+from sparktop.sweep.compare.ratio import LEAST_RUNS, Ratio, ratio_of
+from sparktop.sweep.compare.series import Figure, Load, Series, TableRule
+from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow, Crossover
+from sparktop.sweep.terms.definitions import METRICS, Metric
+
+NOISE_FLOOR_PERCENT = 3.0
+"""Where nobody measured the same thing twice."""
+_STATED_PERCENT = 1.0
+"""By which published figures must differ for a winner: they are rounded."""
+_Levels = Mapping[str, Mapping[Load, Mapping[str, Figure]]]
+_Vs = Literal["runner-up", "baseline", "table"]
+
+
+def compare(
+    series: Sequence[Series],
+    *,
+    baseline: str | None = None,
+    table: TableRule | None = None,
+    same: tuple[str, str] | None = None,
+) -> ComparisonResult:
+    """Compare series of different names.
+
+    `baseline` names the one that percentages are against; `table` is the rule of a reference that stands
+    alone; `same` names two series of the same thing, whose difference is noise. Two targets of one sweep with
+    the same address and model are such a pair too.
+    """
+    rows_of = aligned(series)
+    levels = {
+        one.name: {load: level.figures for load, level in by_load.items()}
+        for one, by_load in zip(series, rows_of, strict=True)
+    }
+    pair = same or _same_address(series)
+    floors = {name: _floor(levels, name, pair) for name in METRICS}
+    published = {one.name: one.source for one in series if one.published}
+    judged = _Table(levels, floors, baseline, table, published)
+    rows = [row for metric in METRICS.values() for row in _rows(judged, metric)]
+    told = {row.metric for row in rows}
+    return ComparisonResult(
+        baseline=baseline,
+        rows=tuple(rows),
+        crossovers=tuple(_crossovers(judged, rows)),
+        notes=tuple(notes_of(series, rows, pair, table)),
+        definitions=definitions_of(series, told),
+        noise_floor_percent={name: floor for name, floor in floors.items() if name in told},
+        error_rate_percent=100 * ERROR_RATE,
+        could_show=dict(_could_show(judged, told)),
+        independent_engines=tuple(independent_engines(series)),
+    )
+
+
+def comparison_of(stored: ComparisonResult | None, series: Sequence[Series]) -> ComparisonResult:
+    """Return a sweep's stored comparison; made anew where an older version tested each row alone."""
+    return stored if stored is not None and stored.error_rate_percent is not None else compare(series)
+
+
+@dataclass(slots=True)
+class _Table:
+    """All figures of a comparison, and what their runs prove."""
+
+    levels: _Levels
+    floors: Mapping[str, float]
+    baseline: str | None
+    rule: TableRule | None
+    published: Mapping[str, str]
+    """Source of each series that is published."""
+    proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        tests = {
+            (metric, pair): dict(self._tests(metric, pair))
+            for metric in METRICS
+            for pair in combinations(self.levels, 2)
+        }
+        self.proven = proofs(tests)
+
+    def _tests(self, metric: str, pair: Pair) -> Iterator[tuple[Load, Ratio]]:
+        first, second = (self.levels[name] for name in pair)
+        for load, figures in first.items():
+            others = second.get(load, {})
+            if metric in figures and metric in others:
+                ratio = ratio_of(figures[metric], others[metric])
+                if ratio is not None and ratio.p is not None:
+                    yield load, ratio
+
+    def figures(self, metric: str, load: Load) -> dict[str, Figure]:
+        """Return the figures of one row by target."""
+        return {name: one[load][metric] for name, one in self.levels.items() if metric in one.get(load, {})}
+
+    def change(self, metric: str, load: Load, one: str, other: str) -> Change:
+        """Return how one target differs from another, and whether that is shown."""
+        for pair in ((one, other), (other, one)):
+            proven = self.proven.get((metric, pair), {}).get(load)
+            if proven is not None:
+                ratio = proven.ratio if pair[0] == one else proven.ratio.inverse()
+                shown = proven.shown and ratio.beyond(self.floors[metric])
+                return Change(percent=ratio.percent, ratio_ci95=ratio.ci95, significant=shown)
+        figures = self.figures(metric, load)
+        untested = ratio_of(figures[one], figures[other])
+        return Change() if untested is None else Change(percent=untested.percent)
+
+
+def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
+    crossed, first_ahead = False, None
+    for load in sorted({load for one in table.levels.values() for load in one}, key=order):
+        figures = table.figures(metric.name, load)
+        if len(figures) < LEAST_RUNS:
+            continue
+        ranked = sorted(
+            figures, key=lambda name: _certain(figures[name], metric), reverse=metric.more_is_better
+        )
+        first_ahead = first_ahead or ranked[0]
+        crossed = crossed or ranked[0] != first_ahead
+        yield _row(table, metric, load, ranked, crossed=crossed)
+
+
+def _certain(figure: Figure, metric: Metric) -> float:
+    """Return what a figure reaches at least: of a range the worse end."""
+    if figure.span is None:
+        return figure.mean
+    return min(figure.span) if metric.more_is_better else max(figure.span)
+
+
+def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, crossed: bool) -> ComparisonRow:
+    figures = table.figures(metric.name, load)
+    changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
+    shown = _shown(changes)
+    ahead = ranked[0] if _leads(figures, ranked) else None
+    stated = shown is None and ahead is not None and _stated(table, metric, ahead, changes)
+    vs, against = _against(table, ranked, crossed=crossed)
+    beside = changes[against]
+    return ComparisonRow(
+        metric=metric.name,
+        concurrency=load.concurrency,
+        pp=load.pp,
+        tg=load.tg,
+        values={name: figures[name].mean for name in table.levels if name in figures},
+        ranges={name: one.span for name, one in figures.items() if one.span is not None},
+        winner=ahead if shown or stated else None,
+        winner_vs=vs,
+        ahead=ahead,
+        beats=tuple(name for name, change in changes.items() if change.significant),
+        leaders=_leaders(table, metric, load, changes) if shown is False else (),
+        against=against,
+        percent=beside.percent,
+        ratio_ci95=beside.ratio_ci95,
+        significant=shown,
+        changes=_against_baseline(table, metric, load, figures),
+    )
+
+
+def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Change]) -> tuple[str, ...]:
+    """Return the targets that lead together: each shown to be better than all others, which are behind."""
+    figures = table.figures(metric.name, load)
+    behind = [name for name, change in changes.items() if change.significant]
+    lead = [name for name in table.levels if name in figures and name not in behind]
+    for name in lead:
+        for other in behind:
+            change = table.change(metric.name, load, name, other)
+            if not change.significant or (figures[name].mean > figures[other].mean) != metric.more_is_better:
+                return ()
+    return tuple(lead) if behind else ()
+
+
+def _shown(changes: Mapping[str, Change]) -> bool | None:
+    """Return whether every other is shown to be worse; None where no test denies it and one is impossible."""
+    told = [change.significant for change in changes.values()]
+    return False if False in told else None if None in told else True
+
+
+def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
+    """Return whether the first of a row is better than all others, ranges as a whole."""
+    first = figures[ranked[0]]
+    if first.mean == figures[ranked[1]].mean and first.span == figures[ranked[1]].span:
+        return False
+    spans = [figures[name] for name in ranked[1:] if first.span is not None or figures[name].span is not None]
+    return all(ratio_of(first, other) is not None for other in spans)
+
+
+def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
+    """Return whether all that no test can decide is between published tables: they state their winner."""
+    untested = {name: change for name, change in changes.items() if change.significant is None}
+    if ahead not in table.published or not all(name in table.published for name in untested):
+        return False
+    return all(_exceeds_rounding(table, metric, ahead, name, change) for name, change in untested.items())
+
+
+def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, change: Change) -> bool:
+    """Return whether a published difference is larger than rounding; between sources, than noise."""
+    own = table.published[ahead] == table.published[other]
+    least = _STATED_PERCENT if own else table.floors[metric.name]
+    percent = change.percent or 0.0
+    return abs(percent) >= least if own else abs(math.log1p(percent / 100)) > math.log1p(least / 100)
+
+
+def _against(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
+    if table.baseline in ranked[1:]:
+        return "baseline", str(table.baseline)
+    if table.rule is not None and table.baseline is None:
+        stated = table.rule.then if crossed else table.rule.first
+        if stated in ranked[1:]:
+            return "table", stated
+    return "runner-up", ranked[1]
+
+
+def _against_baseline(
+    table: _Table, metric: Metric, load: Load, figures: Mapping[str, Figure]
+) -> dict[str, Change]:
+    baseline = table.baseline
+    if baseline is None or baseline not in figures:
+        return {}
+    others = (name for name in figures if name != baseline)
+    return {name: table.change(metric.name, load, name, baseline) for name in others}
+
+
+def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
+    """Return crossovers between targets that were measured, then between those of one published source.
+
+    What tables of different sources differ by besides the target is not known.
+    """
+    groups: dict[str | None, list[str]] = {}
+    for name in table.levels:
+        groups.setdefault(table.published.get(name), []).append(name)
+    for names in groups.values():
+        if len(names) == len(table.levels):
+            yield from _changes_of_winner(rows)
+        elif len(names) > 1:
+            own = replace(table, levels={name: table.levels[name] for name in names})
+            yield from _changes_of_winner([row for metric in METRICS.values() for row in _rows(own, metric)])
+
+
+def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
+    """Return where the winner changes from one level to the next at which both winners have figures.
+
+    A level without a winner is passed, and so is one that lacks one of the two.
+    """
+    by_metric: dict[tuple[str, int | None, int | None], list[ComparisonRow]] = {}
+    for row in rows:
+        if row.winner is not None:
+            by_metric.setdefault((row.metric, row.pp, row.tg), []).append(row)
+    for won in by_metric.values():
+        for index, after in enumerate(won):
+            before = _left(won[:index], str(after.winner), after)
+            if before is not None:
+                yield Crossover(
+                    metric=before.metric,
+                    between=(before.concurrency, after.concurrency),
+                    from_=str(before.winner),
+                    to=str(after.winner),
+                    significant=True if before.significant and after.significant else None,
+                )
+
+
+def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
+    """Return the row whose winner lost its place to `winner` at `after`; None where none did."""
+    for other in dict.fromkeys(row.winner for row in reversed(earlier)):
+        if other is None or other == winner or other not in after.values:
+            continue
+        last = next((row for row in reversed(earlier) if {other, winner} <= row.values.keys()), None)
+        if last is not None and last.winner == other:
+            return last
+    return None
+
+
+def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldShow]]:
+    """Return for each figure what difference its runs would find; of single runs, that they find none."""
+    measured = [name for name in table.levels if name not in table.published]
+    pairs = len(list(combinations(measured, 2)))
+    tested = {metric for (metric, _), levels in table.proven.items() if levels}
+    for metric in (name for name in METRICS if name in metrics):
+        figures = [
+            figures[metric]
+            for name in measured
+            for figures in table.levels[name].values()
+            if metric in figures
+        ]
+        if len(figures) < LEAST_RUNS or not pairs:
+            continue
+        runs = min(max(1, len(figure.values)) for figure in figures)
+        spread = _spread(table, metric)
+        percent = None if spread is None else 100 * math.expm1(spread)
+        levels = len({load for name in measured for load in table.levels[name]})
+        design = Design(runs, levels, first_rate(tested or metrics, pairs))
+        yield (
+            metric,
+            CouldShow(
+                runs=runs,
+                levels=levels,
+                error_rate_percent=100 * design.rate,
+                spread_percent=percent,
+                percent=None if percent is None else findable_percent(design, percent),
+            ),
+        )
+
+
+def _spread(table: _Table, metric: str) -> float | None:
+    """Return the standard deviation of logarithms between runs, over all levels and targets."""
+    spreads = [
+        proven.ratio.spread.variance
+        for (name, _), levels in table.proven.items()
+        if name == metric
+        for proven in levels.values()
+        if proven.ratio.spread is not None
+    ]
+    return math.sqrt(sum(spreads) / len(spreads)) if spreads else None
+
+
+def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
+    """Return by how many percent two values of the same thing differ at most; the usual if not measured."""
+    if pair is None:
+        return NOISE_FLOOR_PERCENT
+    first, second = (levels.get(name, {}) for name in pair)
+    ratios = (
+        ratio_of(figures[metric], second[load][metric])
+        for load, figures in first.items()
+        if metric in figures and metric in second.get(load, {})
+    )
+    apart = (100 * math.expm1(abs(math.log(ratio.ratio))) for ratio in ratios if ratio)
+    return max(apart, default=NOISE_FLOOR_PERCENT)
+
+
+def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
+    """Return two targets of one sweep that are the same server and model."""
+    known: dict[tuple[str, str, str | None], str] = {}
+    for one in series:
+        if one.address is None:
+            continue
+        key = (one.source, one.address, one.model)
+        if key in known:
+            return known[key], one.name
+        known[key] = one.name
+    return None

@@ -1,0 +1,137 @@
+"""Any file that `compare` takes: finds out which tool wrote it; words of the command line to series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from sparktop.errors import UsageError
+from sparktop.model.text import clean
+from sparktop.sweep.compare.imports import aiperf, guidellm, llama_benchy, vllm_bench
+from sparktop.sweep.compare.imports.reading import ImportFormatError, part
+from sparktop.sweep.compare.references import PREFIX, load_reference
+from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
+from sparktop.sweep.result.file import read_json
+from sparktop.sweep.result.store import parse
+
+_TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (
+    ("llama-benchy", llama_benchy.is_it, llama_benchy.read),
+    ("aiperf", aiperf.is_it, aiperf.read),
+    ("guidellm", guidellm.is_it, guidellm.read),
+    ("vllm bench serve", vllm_bench.is_it, vllm_bench.read),
+)
+_KNOWN = "a sparktop sweep, or a result of llama-benchy, vllm bench serve, aiperf or guidellm"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the words of a command line name."""
+
+    series: tuple[Series, ...]
+    """Each name is there once."""
+    rule: TableRule | None
+    """Of a reference that stands alone."""
+    facts: Mapping[str, Mapping[str, JsonValue]]
+    """What references say beside their tables, by their names."""
+
+
+def read_file(path: Path) -> list[Series]:
+    """Give the series of a file.
+
+    Raises:
+        UsageError: it cannot be read or is of no known tool; one line with what, where and what to do.
+    """
+    name, data = clean(path), read_json(path)
+    if _is_progress(data):
+        raise UsageError(f"{name}: is the progress of a run, not its result; give the result file")
+    if isinstance(part(data, "schema"), str):
+        found = series_of(parse(data, str(path)), source=clean(path.name))
+        if not found:
+            raise UsageError(f"{name}: no level of that sweep was finished; there is nothing to compare")
+        return found
+    for tool, is_it, read in _TOOLS:
+        if is_it(data):
+            try:
+                return read(data, clean(path.stem, 60), clean(path.name))
+            except ImportFormatError as problem:
+                raise UsageError(f"{name}: {tool}: {problem}") from None
+    raise UsageError(f"{name}: is JSON, but not {_KNOWN}")
+
+
+def is_sweep(path: Path) -> bool:
+    """Return True for a file that names a schema of sparktop, whether or not it can be used.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    data = read_json(path)
+    return isinstance(part(data, "schema"), str) and not _is_progress(data)
+
+
+def choose(words: Sequence[str]) -> Chosen:
+    """Give what files, references ("ref:…") and named files ("NAME=FILE") hold.
+
+    Files of the same NAME become one series: several levels, or several runs of one. Series that would have
+    the same name get their file's beside it.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+    parts: list[Series] = []
+    named: dict[str, list[Series]] = {}
+    rules: list[TableRule | None] = []
+    facts: dict[str, Mapping[str, JsonValue]] = {}
+    for word in words:
+        if word.startswith(PREFIX):
+            reference = load_reference(word)
+            parts += reference.series
+            rules.append(reference.rule)
+            facts[f"{PREFIX}{reference.name}"] = reference.facts
+            continue
+        rules.append(None)
+        name, path = _name_and_path(word)
+        found = read_file(path)
+        if name is None:
+            parts += found
+        else:
+            for one in found:
+                whole = name if len(found) == 1 else f"{name} {one.name}"
+                if whole not in named:
+                    parts.append(replace(one, name=whole))
+                named.setdefault(whole, []).append(one)
+    joined = [merged(named[one.name], one.name) if one.name in named else one for one in parts]
+    return Chosen(tuple(_distinct(joined)), rules[0] if len(rules) == 1 else None, facts)
+
+
+def _name_and_path(word: str) -> tuple[str | None, Path]:
+    name, equals, path = word.partition("=")
+    try:
+        whole_is_file = Path(word).exists()
+    except (OSError, ValueError):
+        whole_is_file = False
+    if not equals or whole_is_file or not clean(name, 60):
+        return None, Path(word)
+    return clean(name, 60), Path(path)
+
+
+def _distinct(series: Iterable[Series]) -> list[Series]:
+    """Give each a name of its own: that of its file beside it, then a number."""
+    listed = list(series)
+    names = [one.name for one in listed]
+    taken: set[str] = set()
+    result = []
+    for one in listed:
+        name = one.name if names.count(one.name) == 1 else f"{one.name} ({Path(one.source).stem})"
+        number = 2
+        while name in taken:
+            name, number = f"{one.name} ({number})", number + 1
+        taken.add(name)
+        result.append(replace(one, name=name))
+    return result
+
+
+def _is_progress(data: object) -> bool:
+    return "progress" in str(part(data, 0, "schema") or part(data, "schema"))

@@ -1,0 +1,102 @@
+"""llama-benchy's JSON (0.3 and 0.4): a list of levels, rates with one value a run, bursts.
+
+Latencies have one value a request there, run after run: with as many as there were requests each run has its
+own mean, else (some failed) only the mean of all is taken. At a concurrency of 1 its rates are means over
+requests, and its probe's latency is taken off the prompt's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean, stdev
+
+from sparktop.model.text import clean
+from sparktop.sweep.compare.imports.reading import (
+    ImportFormatError,
+    concurrency_at,
+    known,
+    listed,
+    number,
+    numbers,
+    part,
+    whole,
+    words,
+)
+from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
+
+_RATES = {"pp_throughput": "prefill_tps", "tg_throughput": "decode_tps", "peak_throughput": "peak_tps"}
+_LATENCIES = {"ttfr": "ttfr_ms", "e2e_ttft": "ttft_ms"}
+_DEFINITIONS = {
+    "prefill_tps": "all prompt tokens / (latest first token - earliest start); at c1 the mean over requests, "
+    "less its probe's latency",
+    "decode_tps": "tokens after each request's first / (latest last - earliest first token)",
+    "peak_tps": "most token events in any second; of a shorter run, all of them / its length",
+    "ttft_ms": "first token - start, stamped at the call; mean over requests",
+    "ttfr_ms": "first event - start, stamped at the call; mean over requests",
+}
+
+
+def is_it(data: object) -> bool:
+    """Tell whether this is a result of llama-benchy."""
+    return part(data, "latency_mode") is not None and isinstance(part(data, "benchmarks"), list)
+
+
+def read(data: object, name: str, source: str) -> list[Series]:
+    """Give its levels as one series.
+
+    Raises:
+        ImportFormatError: there is no level in it.
+    """
+    levels = tuple(_levels(data))
+    if not levels:
+        raise ImportFormatError("it holds no level")
+    used = {metric for level in levels for metric in level.figures}
+    latency_ms = number(data, "latency_ms")
+    notes = (f"at c1 its probe's {latency_ms:.1f} ms are taken off the prompt's time",) if latency_ms else ()
+    version = words(data, "version")
+    ours = bool(version and version.startswith("sparktop"))
+    return [
+        Series(
+            name=name,
+            levels=levels,
+            source=source,
+            tool=version or "" if ours else f"llama-benchy {version or '?'}",
+            model=words(data, "model"),
+            shape=LoadShape.BURST,
+            definitions={} if ours else {key: text for key, text in _DEFINITIONS.items() if key in used},
+            notes=notes,
+        )
+    ]
+
+
+def _levels(data: object) -> Iterator[SeriesLevel]:
+    for run in listed(data, "benchmarks"):
+        concurrency = concurrency_at(run, "concurrency")
+        if concurrency is None or part(run, "is_context_prefill_phase") is True:
+            continue
+        depth, prompt = whole(run, "context_size") or 0, whole(run, "prompt_size")
+        rates = {ours: _rate(part(run, theirs)) for theirs, ours in _RATES.items()}
+        latencies = {ours: _latency(part(run, theirs), concurrency) for theirs, ours in _LATENCIES.items()}
+        yield SeriesLevel(
+            load=Load(concurrency, None if prompt is None else prompt + depth, whole(run, "response_size")),
+            figures=known({**rates, **latencies}),
+            runs=len(numbers(run, "tg_throughput", "values")) or None,
+            label=clean(f"depth {depth}") if depth else None,
+        )
+
+
+def _rate(metric: object) -> Figure | None:
+    mean, values = number(metric, "mean"), numbers(metric, "values")
+    if mean is None:
+        return None
+    return Figure(mean, values, stdev(values) if len(values) > 1 else None)
+
+
+def _latency(metric: object, concurrency: int) -> Figure | None:
+    mean, values = number(metric, "mean"), numbers(metric, "values")
+    if mean is None:
+        return None
+    if not values or len(values) % concurrency:
+        return Figure(mean)
+    runs = (values[at : at + concurrency] for at in range(0, len(values), concurrency))
+    return Figure(mean, tuple(fmean(run) for run in runs))

@@ -1,0 +1,162 @@
+"""What independent engines behind a router could reach at best: the sum of what each does at its share.
+
+N engines that share c requests evenly do what each does alone at c / N: N × solo(c / N). A router loses some
+of that by uneven shares. A target that does more than this bound cannot be reached by routing over those
+engines at that concurrency, however well the router works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sparktop.model.text import names_in_words
+from sparktop.sweep.compare.proof import ERROR_RATE, main_metrics
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.series import Figure, Series, SeriesLevel
+from sparktop.sweep.result.comparison import EnginesLevel, IndependentEngines
+from sparktop.sweep.terms.definitions import METRICS
+
+_FLOOR_PERCENT = 3.0
+"""By which a target must exceed the bound, where its runs do not tell."""
+
+
+def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
+    """Return the bound for each router whose engines, or one like them, were also measured alone."""
+    for routed in series:
+        alone = _alone(routed, series)
+        metrics = main_metrics(routed.metrics() & {name for one in alone for name in one.metrics()})
+        if not alone or not metrics or not metrics[0].endswith("_tps") or metrics[0] == "prefill_tps":
+            continue
+        levels = tuple(_levels(routed, alone, series, metrics[0]))
+        if levels:
+            names = tuple(one.name for one in alone)
+            yield IndependentEngines(metric=metrics[0], routed=routed.name, alone=names, levels=levels)
+
+
+def engines_sentences(found: Sequence[IndependentEngines]) -> Iterator[str]:
+    """Return what each router's engines could reach at best, then who does more than that."""
+    for group in by_engines(found):
+        yield engines_sentence(group)
+    yield from dict.fromkeys(line for one in found for line in beyond_sentences(one))
+
+
+def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngines]]:
+    """Return routers over the same engines together, in their order."""
+    groups: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
+    for one in found:
+        groups.setdefault((one.metric, one.alone), []).append(one)
+    return list(groups.values())
+
+
+def engines_sentence(found: Sequence[IndependentEngines]) -> str:
+    """Return what independent engines could reach at best, and what routers over the same ones reached."""
+    first = found[0]
+    metric = METRICS[first.metric]
+    levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
+    routers = names_in_words([f"{one.routed} reached {_share(one)}" for one in found])
+    return (
+        f"{len(first.alone)} independent engines at best = {made_of(first)}: {metric.title.lower()} in "
+        f"{metric.unit} {levels}; of this best, {routers}"
+    )
+
+
+def _share(found: IndependentEngines) -> str:
+    percents = [level.percent for level in found.levels if level.percent is not None]
+    if not percents:
+        return "an unknown share"
+    low, high = min(percents), max(percents)
+    return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
+
+
+def made_of(found: IndependentEngines) -> str:
+    """Return what the bound is made of: "2 × solo at c/2"."""
+    names = dict.fromkeys(found.alone)
+    count = len(found.alone)
+    parts = (f"{found.alone.count(name)} × {name}" if found.alone.count(name) > 1 else name for name in names)
+    return f"{' + '.join(parts)} at c/{count}"
+
+
+def beyond_sentences(found: IndependentEngines) -> Iterator[str]:
+    """Return a sentence for each target that does more than any routing over these engines could."""
+    for name in dict.fromkeys(name for level in found.levels for name in level.beyond):
+        where = names_in_words([f"c{level.concurrency}" for level in found.levels if name in level.beyond])
+        best = f"the best of {len(found.alone)} independent engines"
+        yield f"{name} exceeds {best} at {where}: no routing over them can match it there"
+
+
+def _is_router(series: Series) -> bool:
+    return len(series.engines) > 1
+
+
+def _alone(routed: Series, series: Sequence[Series]) -> list[Series]:
+    """Return a series for each engine behind a router; empty where none of them was asked alone."""
+    if not _is_router(routed):
+        return []
+    single = [one for one in series if len(one.engines) == 1 and one.model == routed.model]
+    own = {one.engines[0]: one for one in reversed(single) if one.source == routed.source}
+    by_name = {one.engines[0]: one for one in reversed(single)} | own
+    like = next((by_name[name] for name in routed.engines if name in by_name), None)
+    like = like or next((one for one in single if one.published), None)
+    return [] if like is None else [by_name.get(name, like) for name in routed.engines]
+
+
+def _levels(
+    routed: Series, alone: Sequence[Series], series: Sequence[Series], metric: str
+) -> Iterator[EnginesLevel]:
+    count = len(alone)
+    others = [one for one in series if one not in alone and one is not routed and not _is_router(one)]
+    for level in routed.levels:
+        each, left = divmod(level.load.concurrency, count)
+        parts = [_figure(one, each, level) for one in alone]
+        known = [part for part in parts if part is not None and metric in part.figures]
+        if left or not each or len(known) < count:
+            continue
+        bound = _sum([part.figures[metric] for part in known])
+        reached = level.figures.get(metric)
+        yield EnginesLevel(
+            concurrency=level.load.concurrency,
+            each=each,
+            bound=bound.mean,
+            routed=None if reached is None else reached.mean,
+            percent=None if reached is None else 100 * reached.mean / bound.mean,
+            beyond=tuple(
+                one.name
+                for one in others
+                if (beside := _figure(one, level.load.concurrency, level)) is not None
+                and metric in beside.figures
+                and _exceeds(
+                    beside.figures[metric],
+                    bound,
+                    tests=len(routed.levels) * len(others),
+                    stated=all(part.published for part in (one, *alone)),
+                )
+            ),
+        )
+
+
+def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
+    """Return the level of a series at a concurrency, with the prompt and output lengths of another level."""
+    return next(
+        (
+            level
+            for level in series.levels
+            if level.load.concurrency == concurrency
+            and (level.load.pp, level.load.tg) == (like.load.pp, like.load.tg)
+        ),
+        None,
+    )
+
+
+def _sum(figures: Sequence[Figure]) -> Figure:
+    """Return figures added up, run by run as far as all have runs."""
+    runs = min(len(figure.values) for figure in figures)
+    values = tuple(sum(figure.values[run] for figure in figures) for run in range(runs))
+    return Figure(sum(figure.mean for figure in figures), values)
+
+
+def _exceeds(figure: Figure, bound: Figure, *, tests: int, stated: bool) -> bool:
+    """Return whether a figure is shown to exceed the bound; of published tables, whether it does."""
+    ratio = ratio_of(figure, bound)
+    if ratio is None or ratio.ratio <= 1 or not ratio.beyond(_FLOOR_PERCENT):
+        return False
+    return stated if ratio.p is None else ratio.p <= ERROR_RATE / max(1, tests)

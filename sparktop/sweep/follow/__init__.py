@@ -1,0 +1,1 @@
+"""`--follow FILE`: a run that another program makes, from its progress stream."""

@@ -1,0 +1,333 @@
+"""A run that somebody else makes, line by line: what a sweep of our own would have told, and its result."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from sparktop import __version__
+from sparktop.model.load import FirstToken, LevelEnded, LevelStarted, LoadEvent, RequestStarted
+from sparktop.model.snapshot import Snapshot
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.follow.level import FollowedLevel, FollowedRequest
+from sparktop.sweep.follow.lines import (
+    Asked,
+    Begun,
+    Completed,
+    Ended,
+    GaveToken,
+    GaveTokens,
+    Line,
+    Responded,
+    Started,
+)
+from sparktop.sweep.follow.targets import FollowedTargets
+from sparktop.sweep.generator.wire.messages import BIN_S, TokenBin
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.results import ClientResult, LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.run.progress import (
+    LevelMeasured,
+    LoadTold,
+    Notice,
+    Phase,
+    PhaseChanged,
+    RunTold,
+    SweepEnded,
+    SweepEvent,
+)
+from sparktop.sweep.run.server_side import watched_backends
+from sparktop.sweep.view.live import LiveView
+
+MOST_LEVELS = 1000
+MOST_REQUESTS = 200_000
+"""Of a level: what comes beyond is passed over, so that no file can fill the memory."""
+MOST_READS = 4_000_000
+"""Of tokens in a level, as above."""
+LONGEST_S = 31 * 86400.0
+"""A time that lies further from the first one is none."""
+CUT = "the run ended within this level"
+_STATUSES: dict[str, Literal["done", "cancelled", "failed"]] = {"ok": "done", "interrupted": "cancelled"}
+_BINS_PER_S = round(1 / BIN_S)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToMeasure:
+    """A level whose figures are to be made: that takes a while, so whoever folds does it elsewhere."""
+
+    level: FollowedLevel
+    plan: Plan
+    cut_short: str | None
+
+    def measure(self) -> LevelResult:
+        """Make them."""
+        return self.level.result(self.plan, self.cut_short)
+
+
+@dataclass(slots=True, eq=False)
+class _Told:
+    """What is to be told together: some milliseconds of one level."""
+
+    events: list[LoadEvent] = field(default_factory=list)
+    bins: Counter[int] = field(default_factory=Counter)
+
+
+class FollowedFold:
+    """Takes lines in; `live` is the picture, `to_measure` the levels that are over."""
+
+    def __init__(self, begun: Begun, offset_s: float, snapshot: Callable[[], Snapshot | None]) -> None:
+        """Begin a run; `offset_s` takes its times to this machine's monotonic clock."""
+        self.tool = begun.tool
+        self._offset_s = offset_s
+        self._first_at = begun.at
+        self._snapshot = snapshot
+        self.at = begun.at + offset_s
+        """The newest time that was told, on this machine's monotonic clock."""
+        # How many runs a level gets is told nowhere: as many as a time without end allows.
+        self.plan = Plan((), (), tg=0, duration_s=math.inf, preset=begun.tool)
+        self.live = LiveView(self.plan, clock=lambda: self.at)
+        self.over = False
+        """True once the end was told; `finish` gives the result."""
+        self.passed_over: Counter[str] = Counter()
+        """Lines that fit nothing told before, by why."""
+        self.to_measure: deque[ToMeasure] = deque()
+        self._targets = FollowedTargets()
+        self._levels: dict[tuple[str, Asked], FollowedLevel] = {}
+        self._open: dict[int, tuple[FollowedLevel, FollowedRequest]] = {}
+        """Requests in flight."""
+        self._present: FollowedLevel | None = None
+        self._run_told = True
+        self._reads = 0
+        self._usual_runs: int | None = None
+        self._told = _Told()
+        self._status = ""
+        self._said_contexts = False
+        self.result = SweepResult(
+            started_at=datetime.fromtimestamp(begun.at, UTC),
+            sparktop=__version__,
+            plan=PlanResult(preset=begun.tool, tokens_from=None),
+            client=ClientResult(reasons=(stamps_note(begun.tool),)),
+        )
+
+    def take(self, line: Line) -> None:
+        """Take in a line; those of tokens are shown by the next `flush`."""
+        at = line.at + self._offset_s
+        if abs(line.at - self._first_at) > LONGEST_S:
+            self.passed_over["of another month"] += 1
+            return
+        self.at = max(self.at, at)
+        match line:
+            case GaveTokens():
+                self._tokens(line, at)
+            case Started():
+                self._start(line, at)
+            case Responded() | GaveToken():
+                self._first(line, at)
+            case Ended():
+                self._end(line, at)
+            case Completed():
+                self._complete(line)
+            case Begun():
+                pass
+
+    def flush(self) -> None:
+        """Show what was told since the last time."""
+        told, level = self._told, self._present
+        if level is None or not (told.events or told.bins):
+            return
+        self._told = _Told()
+        bins = tuple(TokenBin(number / _BINS_PER_S, None, count) for number, count in told.bins.items())
+        self._tell(LoadTold(level.target, level.load, tuple(told.events), bins, level.in_flight, at=self.at))
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Take over what servers and machines told."""
+        if self._targets.place(snapshot):
+            self._grow(self._present)
+        reached = {name for one in self.plan.targets for name in watched_backends(one, snapshot)}
+        told = {one.version for one in snapshot.backends if one.name in reached}
+        if snapshot.simulated or any("simulated" in (version or "") for version in told):
+            self.result = self.result.model_copy(update={"simulated": True})
+        self.live.look(snapshot)
+
+    def measure_present(self) -> None:
+        """Have the figures of the present level made although it is not over."""
+        level = self._present
+        if level is not None and level.runs:
+            self.flush()
+            self.to_measure.append(ToMeasure(level, self.plan, CUT))
+
+    def measured(self, done: ToMeasure, made: LevelResult) -> None:
+        """Take in the figures of a level."""
+        name = done.level.target
+        target = self._targets.by_name[name]
+        known = self.result.target(name) or TargetResult(name=name, url=target.url)
+        known = known.model_copy(update={"url": target.url, "kind": target.kind, "model": target.model})
+        self.result = self.result.with_target(known).with_level(name, made)
+        self.result = self.result.model_copy(update={"plan": self._plan_result()})
+        self._tell(LevelMeasured(name, made, self.result))
+        if done.level is not self._present:
+            # Its tokens are as much memory as all else together. Should its load come again, it begins anew.
+            self._levels.pop((name, done.level.asked), None)
+
+    def finish(self) -> None:
+        """Make the end known; every level must have been measured."""
+        status = _STATUSES.get(self._status, "failed")
+        series = [one for one in series_of(self.result) if one.levels]
+        self.result = self.result.model_copy(
+            update={
+                "status": status,
+                "stop_reason": None if status == "done" else f"{self.tool} said: {self._status}",
+                "finished_at": datetime.fromtimestamp(self.at - self._offset_s, UTC),
+                "comparison": compare(series) if len(series) > 1 else None,
+            }
+        )
+        self._tell(SweepEnded(self.result))
+
+    def _start(self, line: Started, at: float) -> None:
+        level = self._level(line.asked, at)
+        if level is None or sum(map(len, level.runs)) >= MOST_REQUESTS or line.request_id in self._open:
+            self.passed_over["of too many requests"] += 1
+            return
+        begins = level is not self._present
+        if begins:
+            self._leave()
+            self._enter(level, at)
+        if begins or line.run != level.run_number:
+            self._end_run()
+            self._run_told = False
+            request = level.begin(line.request_id, line.run, at)
+            self._phase(level, request.run)
+        else:
+            request = level.begin(line.request_id, line.run, at)
+        self._open[line.request_id] = level, request
+        self._told.events.append(RequestStarted(request.request_id, at, request.run, request.prompt_tokens))
+
+    def _first(self, line: Responded | GaveToken, at: float) -> None:
+        found = self._open.get(line.request_id)
+        if found is None:
+            self.passed_over["of a request that is not in flight"] += 1
+            return
+        _, request = found
+        if isinstance(line, Responded):
+            request.responded(at, line.after_s)
+        elif request.token_s is None:
+            request.token_s = line.after_s
+            # By the tool's own stamps of start and token, as its own tables have it.
+            self._told.events.append(FirstToken(request.request_id, request.told_at + line.after_s))
+
+    def _tokens(self, line: GaveTokens, at: float) -> None:
+        found = self._open.get(line.request_id)
+        if found is None:
+            self.passed_over["of a request that is not in flight"] += 1
+            return
+        if self._reads >= MOST_READS:
+            self.passed_over["of too many tokens"] += 1
+            return
+        self._reads += 1
+        found[1].gave_tokens(at, line.count, is_guess=line.is_guess)
+        self._told.bins[math.floor(at * _BINS_PER_S)] += line.count
+
+    def _end(self, line: Ended, at: float) -> None:
+        found = self._open.pop(line.request_id, None)
+        if found is None:
+            self.passed_over["of a request that is not in flight"] += 1
+            return
+        level, request = found
+        level.in_flight -= 1
+        self._told.events.append(request.ended(line, at))
+        if level is self._present and level.run_is_over:
+            self._end_run()
+
+    def _complete(self, line: Completed) -> None:
+        self._status = line.status
+        self._leave(None if line.status == "ok" else CUT)
+        self.over = True
+
+    def _level(self, asked: Asked, at: float) -> FollowedLevel | None:
+        present = self._present
+        if present is not None and present.asked == asked:
+            return present
+        name = self._targets.name(asked, self._snapshot())
+        key = (name, asked)
+        if key not in self._levels:
+            if len(self._levels) >= MOST_LEVELS:
+                return None
+            self._levels[key] = FollowedLevel(name, asked, at)
+        return self._levels[key]
+
+    def _enter(self, level: FollowedLevel, at: float) -> None:
+        self._present, self._reads = level, 0
+        self._grow(level)
+        self._tell(LoadTold(level.target, level.load, (LevelStarted(at, level.level),)))
+
+    def _leave(self, cut_short: str | None = None) -> None:
+        """Close the present level."""
+        level = self._present
+        if level is None:
+            return
+        self._end_run()
+        if level.loads_contexts and not self._said_contexts:
+            self._said_contexts = True
+            self._tell(Notice("bursts that only load contexts into the prefix cache are in no figure"))
+        self._tell(LoadTold(level.target, level.load, (LevelEnded(self.at, level.level),)))
+        self._usual_runs = max(len(level.runs), self._usual_runs or 0)
+        lost = None if cut_short is None and not level.in_flight else CUT
+        self.to_measure.append(ToMeasure(level, self.plan, lost))
+        self._present = None
+
+    def _end_run(self) -> None:
+        """Tell that the newest run is over, once."""
+        self.flush()
+        level = self._present
+        if not self._run_told and level is not None:
+            self._run_told = True
+            self._tell(RunTold(level.target, level.load, len(level.runs) - 1, ()))
+
+    def _phase(self, level: FollowedLevel, run: int) -> None:
+        # Levels have as many runs as those before, though nobody promises it.
+        self._tell(PhaseChanged(Phase.RUNNING, level.target, level.load, run, self._usual_runs))
+
+    def _grow(self, level: FollowedLevel | None) -> None:
+        """Let the plan hold what is known to be in it by now."""
+        plan = self.plan
+        lengths, concurrency = list(plan.prompt_lengths), list(plan.concurrency)
+        tokens = plan.tg
+        if level is not None:
+            lengths += [level.load.prompt_tokens]
+            concurrency += [level.load.concurrency]
+            tokens = tokens or level.asked.output_tokens
+        self.plan = Plan(
+            targets=tuple(self._targets.by_name.values()),
+            concurrency=tuple(dict.fromkeys(concurrency)),
+            pp=next(iter(lengths), plan.pp),
+            prompt_lengths=tuple(dict.fromkeys(lengths)),
+            tg=tokens,
+            duration_s=math.inf,
+            preset=self.tool,
+        )
+        self.live.grow(self.plan)
+
+    def _plan_result(self) -> PlanResult:
+        lengths = self.plan.lengths
+        sources = [one.tokens_from for target in self.result.targets for one in target.levels]
+        return PlanResult(
+            targets=tuple(self._targets.by_name),
+            concurrency=self.plan.concurrency,
+            pp=lengths[0] if len(lengths) == 1 else None,
+            tg=self.plan.tg,
+            runs=self._usual_runs,
+            preset=self.tool,
+            tokens_from=next((one for one in sources if one is not None), None),
+        )
+
+    def _tell(self, event: SweepEvent) -> None:
+        self.live.take(event)
+
+
+def stamps_note(tool: str) -> str:
+    """Say whose clock readings the figures are made of."""
+    return f"figures by {tool}'s own stamps: latencies hold its delays, most where many are in flight"

@@ -1,0 +1,304 @@
+"""`--follow FILE`: the picture of a run that llama-benchy makes, from its progress stream as it grows.
+
+Its lines carry the wall clock of the machine that it runs on. One offset, taken as the first line is read,
+places them on this machine's monotonic clock beside what servers and machines tell: as exact as the two wall
+clocks agree. Where its clock is ahead of ours the newest line read then is taken for now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sparktop.graphics import numbers
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepStatus, SweepView
+from sparktop.model.text import clean
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.follow.file import MOST_AT_ONCE, FileTail, Piece
+from sparktop.sweep.follow.fold import FollowedFold
+from sparktop.sweep.follow.lines import Begun, Line, LineReader, Started, passed_words
+from sparktop.sweep.result.results import SweepResult
+
+POLL_S = 0.05
+SLICE_S = 0.004
+"""What is read holds the screen up for no longer at a time."""
+_LINES_A_LOOK = 32
+"""Lines between two looks at the clock."""
+FIRST_LOOK_S = 2.0
+"""How long names of watched servers are waited for before the first line is read."""
+QUIET_S = 300.0
+"""Without a line for so long a run counts as broken off, until one comes: long prompts take minutes."""
+LOOK_ON_S = 3.0
+"""After the end servers and machines are looked at for so long, for what they tell late."""
+LATE_S = 2.0
+"""Lines that come later than this after their time were not written just now, or by another clock."""
+_REST = 10
+"""A file whose run is over is looked at so many times more seldom."""
+_AHEAD_S = 0.05
+"""What a writer's clock may be ahead of ours without a word."""
+
+
+class FollowedRun:
+    """One file; `run` follows it, the rest gives the picture of it at any time."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        poll_s: float = POLL_S,
+        first_look_s: float = FIRST_LOOK_S,
+    ) -> None:
+        """Open nothing yet; `clock` is the snapshots' monotonic clock, `wall` gives Unix seconds."""
+        self.path = path
+        self._clock = clock
+        self._wall = wall
+        self._poll_s = poll_s
+        self._first_look_s = first_look_s
+        self._tail = FileTail(path)
+        self._reader = LineReader()
+        self._fold: FollowedFold | None = None
+        self._snapshot: Snapshot | None = None
+        self._looked = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._stopped: str | None = None
+        """Why it is followed no longer."""
+        self._waits: str | None = "it was not read yet"
+        self._caught_up = False
+        self._heard_at = -math.inf
+        """When the newest line came that was waited for."""
+        self._late_s = 0.0
+        """How long after its own time that was."""
+        self._was_quiet = False
+        self._finished: FollowedFold | None = None
+        self._notes: list[str] = []
+        self._references: Sequence[Reference] = ()
+        self._measuring: asyncio.Task[None] | None = None
+
+    @property
+    def result(self) -> SweepResult | None:
+        """The result as of the newest level; None before the first."""
+        return None if self._fold is None else self._fold.live.result
+
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Lay these references over the curves from now on."""
+        self._references = references
+        if self._fold is not None:
+            self._fold.live.refer(references)
+
+    def cancel(self, reason: str = "called off") -> None:
+        """Follow it no longer; whoever makes the run goes on."""
+        self._stopped = reason
+        self._stop.set()
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Take over what servers and machines told since the last look."""
+        self._snapshot = snapshot
+        self._looked.set()
+        fold = self._fold
+        # What servers tell now says nothing of a run of yesterday, and would squeeze it into one slot.
+        if fold is None or not self._caught_up or self._is_quiet(fold) or not self._is_beside(fold):
+            return
+        if not fold.over or self._clock() - fold.at <= LOOK_ON_S:
+            fold.look(snapshot)
+
+    async def run(self) -> None:
+        """Follow the file until `cancel` is called: after one run it may begin anew."""
+        await self._until(self._looked, self._first_look_s)
+        try:
+            while not self._stop.is_set():
+                piece = await asyncio.to_thread(self._tail.read)
+                await self._take(piece)
+                fold = self._fold
+                if fold is not None and fold.over and fold is not self._finished:
+                    await self._finish(fold)
+                self._caught_up = len(piece.data) < MOST_AT_ONCE
+                self._mind_silence()
+                if self._caught_up:
+                    over = self._fold is not None and self._fold is self._finished
+                    await self._until(self._stop, (_REST if over else 1) * self._poll_s)
+        finally:
+            self._caught_up = True
+            self._tail.close()
+            if self._measuring is not None:
+                await asyncio.gather(self._measuring, return_exceptions=True)
+
+    def view(self) -> SweepView:
+        """Give the picture of the moment."""
+        fold = self._fold
+        if fold is None:
+            return self._before()
+        view = fold.live.view(self._now(fold))
+        placed = (
+            f"times by the clock of {fold.tool}'s machine, placed on this one's by one offset: servers lie "
+            "beside them as exactly as the two clocks agree"
+        )
+        notices = (placed, *view.notices, *self._told_of_lines(fold))
+        view = replace(
+            view,
+            plan_words=f"{view.plan_words}, by its own stamps",
+            started_at=view.started_at or fold.result.started_at,
+            simulated=view.simulated or fold.result.simulated,
+            notices=notices,
+        )
+        if view.status.over:
+            return view
+        # How much of it is still to come is told nowhere.
+        levels = (*view.levels[:-1], *(replace(one, share=None) for one in view.levels[-1:]))
+        view = replace(view, levels=levels)
+        why = self._why_over(fold)
+        return view if why is None else replace(view, status=SweepStatus.BROKEN_OFF, words=why, moment=None)
+
+    def evidence(self, key: LevelKey) -> LevelEvidence | None:
+        """Give what is known of a level; None where it has not begun."""
+        fold = self._fold
+        return None if fold is None else fold.live.evidence(key, self._now(fold))
+
+    def _before(self) -> SweepView:
+        """Return the picture while nothing came; the reason stands first, since a long path is cut."""
+        path = clean(self.path, 120)
+        words = f"{self._waits or 'no line of a run came yet'}: waiting for {path}"
+        if self._stopped is not None:
+            words = f"followed no longer: {self._stopped}: {path}"
+        status = SweepStatus.STARTING if self._stopped is None else SweepStatus.BROKEN_OFF
+        return SweepView(clean(self.path.name, 40), status, words, notices=self._told_of_lines(None))
+
+    def _why_over(self, fold: FollowedFold) -> str | None:
+        if self._stopped is not None:
+            return f"followed no longer: {self._stopped}"
+        if self._caught_up and self._is_quiet(fold):
+            since = numbers.duration(self._clock() - self._newest_at(fold), 7).strip()
+            return f"no end was told, and no line for {since}"
+        return None
+
+    def _now(self, fold: FollowedFold) -> float:
+        """Give the right edge of the picture: now, but for a run that went on earlier."""
+        if not self._caught_up or self._stopped is not None or self._is_quiet(fold):
+            return fold.at
+        late_s = 0.0 if self._is_beside(fold) else self._late_s
+        return max(self._clock() - late_s, fold.at)
+
+    def _newest_at(self, fold: FollowedFold) -> float:
+        return max(fold.at, self._heard_at)
+
+    def _is_quiet(self, fold: FollowedFold) -> bool:
+        return self._clock() - self._newest_at(fold) > QUIET_S
+
+    def _is_beside(self, fold: FollowedFold) -> bool:
+        """Tell whether its times are those of what servers tell now."""
+        return self._late_s <= LATE_S and fold.at - self._clock() <= LATE_S
+
+    def _told_of_lines(self, fold: FollowedFold | None) -> tuple[str, ...]:
+        """Give what is to be said of lines that could not be used, or came at strange times."""
+        told = list(self._notes)
+        if fold is not None and self._late_s > LATE_S:
+            late = numbers.duration(self._late_s, 7).strip()
+            told.append(
+                f"its lines come {late} after their time: servers and machines are not drawn beside them"
+            )
+        if fold is not None and not fold.over and fold.at - self._clock() > LATE_S:
+            ahead = numbers.duration(fold.at - self._clock(), 7).strip()
+            told.append(
+                f"its lines are {ahead} ahead of this machine's clock: servers are not drawn beside them"
+            )
+        counts = self._reader.passed_over + (Counter() if fold is None else fold.passed_over)
+        if (words := passed_words(counts)) is not None:
+            told.append(words)
+        return tuple(told)
+
+    async def _take(self, piece: Piece) -> None:
+        """Take in a piece; the loop gets its turn every few milliseconds."""
+        if piece.anew is not None:
+            self._begin_anew(piece.anew)
+            self._reader = LineReader()
+        self._waits = piece.waits
+        until = self._clock() + SLICE_S
+        for count, line in enumerate(self._reader.feed(piece.data), 1):
+            self._take_line(line)
+            if count % _LINES_A_LOOK == 0 and self._clock() > until:
+                self._show()
+                await asyncio.sleep(0)
+                until = self._clock() + SLICE_S
+        self._show()
+        fold = self._fold
+        if piece.data and fold is not None and self._caught_up:
+            # It was written since the last look: what lies between its time and now is no pause of the run.
+            self._heard_at = self._clock()
+            self._late_s = self._heard_at - fold.at
+
+    def _take_line(self, line: Line) -> None:
+        if isinstance(line, Begun):
+            if self._fold is not None:
+                self._begin_anew("another run begins in it")
+            self._begin(line)
+        elif self._fold is None and isinstance(line, Started):
+            self._begin(Begun(line.at, "llama-benchy"))  # the first line is gone
+        if self._fold is None:
+            self._reader.passed_over["ahead of any run"] += 1
+        elif self._fold.over:
+            self._reader.passed_over["after the end"] += 1
+        else:
+            self._fold.take(line)
+
+    def _begin(self, line: Begun) -> None:
+        ahead_s = line.at - self._wall()
+        offset_s = self._clock() - self._wall()
+        if ahead_s > _AHEAD_S:
+            offset_s -= ahead_s
+            ahead = numbers.duration(ahead_s, 7).strip()
+            self._notes.append(f"its clock is {ahead} ahead of this machine's: it is placed by its lines")
+        self._fold = FollowedFold(line, offset_s, lambda: self._snapshot)
+        self._fold.live.refer(self._references)
+        self._heard_at = -math.inf
+        self._late_s = 0.0
+
+    def _begin_anew(self, why: str) -> None:
+        self._notes = [f"{clean(self.path.name, 60)} begins anew: {why}"]
+        self._fold = None
+
+    def _show(self) -> None:
+        """Show what was taken in, and have levels measured that are over."""
+        fold = self._fold
+        if fold is None:
+            return
+        fold.flush()
+        if fold.to_measure and (self._measuring is None or self._measuring.done()):
+            self._measuring = asyncio.get_running_loop().create_task(self._measure(fold))
+
+    async def _measure(self, fold: FollowedFold) -> None:
+        while fold.to_measure:
+            one = fold.to_measure.popleft()
+            # In a thread: a hundred thousand tokens take a while, and keys wait for the loop.
+            made = await asyncio.to_thread(one.measure)
+            fold.measured(one, made)
+
+    async def _finish(self, fold: FollowedFold) -> None:
+        if self._measuring is not None:
+            await self._measuring
+        await self._measure(fold)
+        fold.finish()
+        self._finished = fold
+
+    def _mind_silence(self) -> None:
+        """Measure what there is of a level once nothing came for long."""
+        fold = self._fold
+        if fold is not None and fold.over:
+            return
+        is_quiet = fold is not None and self._caught_up and self._is_quiet(fold)
+        if fold is not None and is_quiet and not self._was_quiet:
+            fold.measure_present()
+            self._show()
+        self._was_quiet = is_quiet
+
+    async def _until(self, event: asyncio.Event, limit_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await event.wait()

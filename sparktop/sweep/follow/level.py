@@ -1,0 +1,171 @@
+"""One level of a run that somebody else makes: its requests as they are told, and in the end its figures."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    Level,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Tokens,
+    TokenSource,
+)
+from sparktop.sweep.follow.lines import Asked, Ended
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.validity import LevelFacts, judge
+from sparktop.sweep.terms.request_errors import TRUNCATED, RequestFailure, request_failure
+
+_STATUS = re.compile(r"HTTP (\d{3})\b")
+
+
+@dataclass(slots=True, eq=False)
+class FollowedRequest:
+    """A request; times are monotonic seconds of this machine."""
+
+    request_id: str
+    run: int
+    told_at: float
+    """When it was told that it is about to be sent: in a burst all are, before the first one is."""
+    prompt_tokens: int
+    """Asked for."""
+    sent_at: float | None = None
+    """Its start by the tool's own stamp; known once an answer began."""
+    response_s: float | None = None
+    token_s: float | None = None
+    times: array[float] = field(default_factory=lambda: array("d"))
+    counts: array[int] = field(default_factory=lambda: array("q"))
+    is_guess: bool = False
+    """Chunks were taken for tokens."""
+    end: RequestEnded | None = None
+
+    @property
+    def start(self) -> float:
+        """Its start as well as it is known."""
+        return self.told_at if self.sent_at is None else self.sent_at
+
+    def responded(self, at: float, after_s: float) -> None:
+        """Enter that the first chunk came `after_s` after the start."""
+        if self.response_s is None:
+            self.response_s = after_s
+            self.sent_at = min(max(at - after_s, self.told_at), max(at, self.told_at))
+
+    def gave_tokens(self, at: float, count: int, *, is_guess: bool) -> None:
+        """Enter that a chunk brought tokens."""
+        self.is_guess |= is_guess
+        if not self.times and self.token_s is not None:
+            at = self.start + self.token_s
+        self.times.append(max(at, self.times[-1] if self.times else self.start))
+        self.counts.append(count)
+
+    def ended(self, line: Ended, at: float) -> RequestEnded:
+        """Enter its end."""
+        at = max(at, self.times[-1] if self.times else self.start)
+        error = _failure(line.error, at) if line.error else None
+        guessed = self.is_guess and line.tokens > 0
+        self.end = RequestEnded(
+            request_id=self.request_id,
+            at=at,
+            reason=EndReason.LENGTH if error is None else EndReason.ERROR,
+            error=error,
+            prompt_tokens=line.prompt_tokens,
+            generated_tokens=line.tokens or None,
+            token_source=(
+                TokenSource.USAGE
+                if guessed
+                else TokenSource.CHUNKS
+                if self.is_guess
+                else TokenSource.TOKEN_IDS
+            ),
+        )
+        return self.end
+
+    def events(self) -> Iterator[LoadEvent]:
+        """Give all that is known of it as events."""
+        name, start = self.request_id, self.start
+        yield RequestStarted(name, start, self.run, self.prompt_tokens)
+        if self.response_s is not None:
+            yield ResponseStarted(name, start + self.response_s)
+        for index, (at, count) in enumerate(zip(self.times, self.counts, strict=False)):
+            yield Tokens(name, at, count) if index else FirstToken(name, at, count)
+        if self.end is not None:
+            yield self.end
+
+
+@dataclass(slots=True, eq=False)
+class FollowedLevel:
+    """A level; `result` may be asked for at any time, in another thread too."""
+
+    target: str
+    asked: Asked
+    began_at: float
+    runs: list[list[FollowedRequest]] = field(default_factory=list)
+    run_number: int | None = None
+    """Of the newest run, as the tool counts."""
+    in_flight: int = 0
+
+    @property
+    def load(self) -> Load:
+        """What it puts on the target."""
+        return Load(self.asked.all_prompt_tokens, self.asked.concurrency)
+
+    @property
+    def level(self) -> Level:
+        """What is asked of the target."""
+        load = self.load
+        return Level(
+            self.target,
+            load.concurrency,
+            load.prompt_tokens,
+            self.asked.output_tokens,
+            runs=max(1, len(self.runs)),
+        )
+
+    def begin(self, request_id: int, number: int, at: float) -> FollowedRequest:
+        """Enter that a request of the tool's run `number` is about to be sent."""
+        if number != self.run_number or not self.runs:
+            self.runs.append([])
+            self.run_number = number
+        request = FollowedRequest(str(request_id), len(self.runs) - 1, at, self.asked.all_prompt_tokens)
+        self.runs[-1].append(request)
+        self.in_flight += 1
+        return request
+
+    @property
+    def loads_contexts(self) -> bool:
+        """True where each run first puts contexts into the prefix cache: one burst ahead of the real one."""
+        most = self.asked.concurrency
+        return self.asked.context_tokens > 0 and any(most < len(run) <= 2 * most for run in self.runs)
+
+    @property
+    def run_is_over(self) -> bool:
+        """True when all requests of the newest run have ended, as far as anybody knows."""
+        return self.in_flight == 0 and bool(self.runs) and len(self.runs[-1]) >= self.asked.concurrency
+
+    def measured(self) -> list[FollowedRequest]:
+        """Give the requests that figures are made of."""
+        skipped = self.asked.concurrency if self.loads_contexts else 0
+        return [request for run in self.runs for request in run[skipped:]]
+
+    def result(self, plan: Plan, cut_short: str | None) -> LevelResult:
+        """Give the figures by our own definitions; what generator and servers know besides is missing."""
+        events = [event for request in self.measured() for event in request.events()]
+        made = level_result(self.level, events)
+        return made.model_copy(update={"validity": judge(plan, made, LevelFacts(cut_short=cut_short))})
+
+
+def _failure(error: str, at: float) -> RequestFailure:
+    found = _STATUS.match(error)
+    if found is None:
+        return request_failure(TRUNCATED, error, at)
+    return request_failure(f"http:{found[1]}", error, at, int(found[1]))

@@ -1,0 +1,90 @@
+"""Curves over concurrency as text, for the end of a sweep on a plain terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sparktop.graphics.cells import cell_width
+from sparktop.graphics.numbers import tick
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.text import clean
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.terms.definitions import METRICS
+
+CURVES = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_ms")
+"""Metrics that are drawn; `output_tps` only where nothing else tells of tokens that come out."""
+WIDTH, HEIGHT = 78, 16
+_LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
+_MARKS = "●▲■◆○△□◇"
+"""One a series: colours alone would tell nothing in a file."""
+_LABEL_CELLS = 24
+_LEAST_POINTS = 2
+_STEPS = 4
+"""Of the upright axis."""
+
+
+def plots(series: Sequence[Series], width: int = WIDTH, *, height: int = HEIGHT, colour: bool = False) -> str:
+    """Give a plot for each of `CURVES` that some series has under two concurrencies; "" for none.
+
+    Concurrency grows on a logarithmic axis. Plots hold no escape sequence unless `colour` is set.
+    """
+    told = {name for one in series for name in one.metrics()}
+    skipped = {"output_tps"} if told & {"decode_tps", "sustained_tps"} else set()
+    drawn = (_plot(series, name, width, height, colour=colour) for name in CURVES if name not in skipped)
+    return "\n".join(text for text in drawn if text)
+
+
+def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colour: bool) -> str:
+    curves = [(one.name, _points(one, name)) for one in series]
+    curves = [(label, points) for label, points in curves if points]
+    places = sorted({concurrency for _, points in curves for concurrency in points})
+    if len(places) < _LEAST_POINTS:
+        return ""
+    from plotext import figure  # late: 60 ms that nothing else needs
+
+    figure.clear()
+    figure.plot_size(max(width, _LEAST_WIDTH), max(height, _LEAST_HEIGHT))
+    metric = METRICS[name]
+    figure.title(f"{metric.title} ({metric.unit}) against concurrency")
+    legend: list[str] = []
+    for number, (label, points) in enumerate(curves):
+        mark = _MARKS[number % len(_MARKS)]
+        xs, ys = [math.log2(one) for one in points], list(points.values())
+        line = figure.signal(xs, ys, marker="braille")
+        line.lines()
+        figure.draw(line)
+        figure.draw(figure.signal(xs, ys, marker=mark))
+        legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
+    figure.ruler("x").ticks([math.log2(one) for one in places], [str(one) for one in places])
+    highest = max(value for _, points in curves for value in points.values())
+    top = nice_ceiling(highest)
+    steps = [top * share / _STEPS for share in range(_STEPS + 1)]
+    figure.ruler("y").lim(0, top)
+    figure.ruler("y").ticks(steps, [tick(step) for step in steps])
+    text = str(figure.build().string(colorless=not colour))
+    figure.clear()
+    # Inside the plot plotext's own legend hides the curves' beginnings.
+    lines = [*text.splitlines(), *_wrapped(legend, width)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _wrapped(legend: Sequence[str], width: int) -> list[str]:
+    lines = [""]
+    for entry in legend:
+        longer = f"{lines[-1]}   {entry}" if lines[-1] else f"  {entry}"
+        if lines[-1] and cell_width(longer) > width:
+            lines.append(f"  {entry}")
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _points(series: Series, metric: str) -> dict[int, float]:
+    """Give the mean by concurrency; of several levels with one concurrency, the first."""
+    points: dict[int, float] = {}
+    for level in series.levels:
+        figure = level.figures.get(metric)
+        if figure is not None and math.isfinite(figure.mean):
+            points.setdefault(level.load.concurrency, figure.mean)
+    return dict(sorted(points.items()))

@@ -1,0 +1,67 @@
+"""What a request's body says, for both interfaces: written once for a run, the prompt apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sparktop.sweep.generator.endpoint import Endpoint
+from sparktop.sweep.plan.plan import Api
+
+CACHE_SALT = "cache_salt"
+TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"
+OPTIONAL_FIELDS = (TOKEN_IDS, CACHE_SALT, "min_tokens", "ignore_eos", STREAM_OPTIONS, CHUNK_USAGE)
+"""What no OpenAI server must know; a server that refuses one is asked without it.
+
+`CHUNK_USAGE` is a part of `STREAM_OPTIONS`: the server's running total in each chunk.
+"""
+_PATHS = {Api.CHAT: "/v1/chat/completions", Api.COMPLETIONS: "/v1/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class BodyForm:
+    """All of a body but prompt, length and salt."""
+
+    model: str
+    api: Api
+    dropped: frozenset[str] = frozenset()
+    """Optional fields that the server does not take."""
+
+    @property
+    def path(self) -> str:
+        """Where such a body goes."""
+        return _PATHS[self.api]
+
+    def without(self, fields: Collection[str]) -> BodyForm:
+        """Give the form without these fields too."""
+        return BodyForm(self.model, self.api, self.dropped | frozenset(fields))
+
+    def body(self, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
+        """Write a body.
+
+        `temperature` stays the server's: greedy decoding of random weights repeats itself, which routers take
+        for a fault.
+        """
+        found: dict[str, object] = {"model": self.model}
+        if self.api is Api.CHAT:
+            found["messages"] = [{"role": "user", "content": prompt}]
+        else:
+            found["prompt"] = prompt
+        found |= {"max_tokens": output_tokens, "stream": True}
+        optional: dict[str, object] = {
+            STREAM_OPTIONS: {"include_usage": True}
+            | ({} if CHUNK_USAGE in self.dropped else {CHUNK_USAGE: True}),
+            TOKEN_IDS: True,
+            "ignore_eos": True,
+            "min_tokens": output_tokens,
+        }
+        if cache_salt is not None:
+            optional[CACHE_SALT] = cache_salt
+        found |= {name: value for name, value in optional.items() if name not in self.dropped}
+        return json.dumps(found, separators=(",", ":")).encode()
+
+    def request(self, endpoint: Endpoint, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
+        """Write a whole request: head and body."""
+        body = self.body(prompt, output_tokens, cache_salt)
+        return endpoint.head("POST", self.path, len(body)) + body

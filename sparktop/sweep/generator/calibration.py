@@ -1,0 +1,297 @@
+"""What must be known of a server before load is put on it, found out by asking it a few things."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+
+from sparktop.model.load import RequestEnded, TokenSource
+from sparktop.model.text import clean
+from sparktop.sources.server_words import server_words
+from sparktop.sweep.generator.body import CHUNK_USAGE, OPTIONAL_FIELDS, STREAM_OPTIONS, BodyForm
+from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.sweep.generator.exchange import Exchange, Request, Terms
+from sparktop.sweep.generator.prompts.length import ServerTokenizer, measured_tokens
+from sparktop.sweep.generator.prompts.passage import PassageSearch
+from sparktop.sweep.generator.prompts.prompts import NewPrompt, PromptMaker, PromptTokens, book_of
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.short_call import ask_json
+from sparktop.sweep.generator.wire.messages import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
+from sparktop.sweep.terms.request_errors import (
+    WRONG_MODEL,
+    RequestFailure,
+    connect_failure,
+    request_failure,
+)
+
+_TRIED_AT_ONCE = 2
+"""Requests for one token, at most: a busy machine may delay the end of one."""
+_SHORT_CALL_S = 30.0
+_BAD_REQUEST = frozenset({400, 422})
+_CHECK_S = 0.05
+_LEAST_TRIED_PIECES = 32
+_BOOK_PER_PROMPT = 2
+_LEAST_BOOK_PIECES = 60_000
+
+
+class CalibrationError(Exception):
+    """The server cannot be asked at all; holds the failure."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        """Take the failure."""
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to ask a server."""
+
+    form: BodyForm
+    prompt: NewPrompt
+    first_event_is_token: bool = False
+    """The server sends the role, its first event, when it has made the first token, shown or not."""
+
+
+class Calibration:
+    """One calibration; `find` does all of it."""
+
+    def __init__(self, command: Calibrate, pool: ConnectionPool) -> None:
+        """Take what is to be asked later, and connections to the server."""
+        self._command = command
+        self._pool = pool
+        self._log = RunLog(command.id)
+        self._book = book_of(command.seed, max(_LEAST_BOOK_PIECES, _BOOK_PER_PROMPT * command.prompt_tokens))
+        self._dropped: dict[str, str] = {}
+        self._tried_pieces = command.prompt_tokens
+        """Of the prompt that is tried."""
+        self._requests = 0
+        self._prompt_tokens_used = 0
+        self._generated_tokens_used = 0
+        self._last: Exchange | None = None
+        self._tried: Exchange | None = None
+        """The request that worked, with more than one token."""
+
+    async def find(self) -> tuple[Calibrated, Recipe | None]:
+        """Ask all there is to ask; without a recipe the result holds the failure."""
+        command = self._command
+        models: tuple[str, ...] = ()
+        model, length, recipe = command.target.model, None, None
+        failure: RequestFailure | None = None
+        try:
+            models = await self._models()
+            model = self._choose(models)
+            form = BodyForm(model, command.target.api)
+            tokens, is_exact = await measured_tokens(
+                ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
+            )
+            form = await self._accepted(form, tokens)
+            prompt, length = await self._measure_length(form, tokens, is_exact=is_exact)
+            recipe = Recipe(self._lean(form), prompt, await self._first_event_is_token(form, prompt))
+        except CalibrationError as error:
+            failure = error.failure
+        except OSError as error:
+            failure = connect_failure(error, perf_counter(), where=self._pool.endpoint.where)
+        return self._result(model, models, length, failure), recipe
+
+    async def _models(self) -> tuple[str, ...]:
+        found = await ask_json(self._pool, "/v1/models", None, _SHORT_CALL_S)
+        data = found.get("data") if isinstance(found, dict) else None
+        entries = data if isinstance(data, list) else []
+        names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        return tuple(name for name in names if isinstance(name, str))
+
+    def _choose(self, models: tuple[str, ...]) -> str:
+        model = self._command.target.model
+        if model is not None:
+            return model
+        if not models:
+            where = self._pool.endpoint.where
+            message = f"{where} does not tell which models it serves: name one (--model)"
+            raise CalibrationError(request_failure(WRONG_MODEL, message, perf_counter()))
+        return models[0]
+
+    async def _accepted(self, form: BodyForm, tokens: PromptTokens | None) -> BodyForm:
+        """Try the request; fields that the server refuses are left out from then on.
+
+        Raises:
+            CalibrationError: it does not work without them either.
+        """
+        length = self._command.prompt_tokens
+        if tokens is None:
+            # Nobody tells what a word costs: at three tokens each this still fits where the prompt does.
+            length = self._tried_pieces = min(length, max(_LEAST_TRIED_PIECES, length // 4))
+        prompt = self._prompts_of(tokens or PromptTokens(), length)
+        while True:
+            exchange = await self._try(form, prompt, TRIED_TOKENS)
+            end = exchange.end
+            if end is None or end.error is None:
+                self._tried = exchange
+                return form
+            if exchange.answer.status not in _BAD_REQUEST:
+                raise _unusable(end)
+            said = bytes(exchange.words).decode("utf-8", "replace")
+            named = {name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said}
+            if STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
+                # The field itself is older and more widely known than this part of it.
+                named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
+            words = server_words(bytes(exchange.words), self._command.target.api_key)
+            if not named:
+                return await self._without_any(form, prompt, end, words)
+            self._dropped |= dict.fromkeys(named, words)
+            form = form.without(named)
+
+    def _lean(self, form: BodyForm) -> BodyForm:
+        """Return the form without the running totals where token ids tell the same: each costs bytes a chunk.
+
+        Behind a router other servers may answer later, so there both are asked for.
+        """
+        end = None if self._tried is None else self._tried.end
+        exact = end is not None and end.token_source is TokenSource.TOKEN_IDS
+        return form.without([CHUNK_USAGE]) if exact and not self._command.target.router else form
+
+    async def _first_event_is_token(self, form: BodyForm, prompt: NewPrompt) -> bool:
+        """Return whether the server sends the role, its first event, with its first token, as vLLM does.
+
+        Asked for one token, it then sends the whole answer at once; others send the role when they take the
+        request. Only needed where nothing counts the tokens of a chunk.
+        """
+        end = None if self._tried is None else self._tried.end
+        if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):
+            return False
+        for _ in range(_TRIED_AT_ONCE):
+            if (await self._try(form, prompt, 1)).came_at_once:
+                return True
+        return False
+
+    async def _without_any(
+        self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str
+    ) -> BodyForm:
+        """Find the fields that a server refuses without naming them: leave all out, add one by one."""
+        suspects = [name for name in OPTIONAL_FIELDS if name not in form.dropped]
+        bare = form.without(suspects)
+        exchange = await self._try(bare, prompt, TRIED_TOKENS)
+        if not suspects or exchange.end is None or exchange.end.error is not None:
+            raise _unusable(end)
+        self._tried = exchange
+        for name in suspects:
+            more = replace(bare, dropped=bare.dropped - {name})
+            tried = await self._try(more, prompt, 1)
+            if tried.end is not None and tried.end.error is None:
+                bare = more
+            else:
+                self._dropped[name] = words
+        return bare
+
+    async def _measure_length(
+        self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
+    ) -> tuple[NewPrompt, PromptLength]:
+        """Give how to make prompts, by what the server says of whole requests where it says it."""
+        asked, got = self._command.prompt_tokens, self._told()
+        if tokens is not None and (got is None or (is_exact and got == asked)):
+            return self._prompts_of(tokens, asked), PromptLength(asked, got, is_exact, "tokenize")
+        rough = (
+            self._prompts_of(PromptTokens(), asked),
+            PromptLength(asked, None, exact=False, source="words"),
+        )
+        if got is None:
+            return rough
+        if tokens is not None:
+            # Pieces are known, the template is not: it is what the request was longer by.
+            tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
+            prompt = self._prompts_of(tokens, asked)
+            got = await self._length(form, prompt)
+            if got == asked:
+                return prompt, PromptLength(asked, got, exact=True, source="tokenize")
+        search = PassageSearch(
+            self._book,
+            asked,
+            lambda text: self._length(form, lambda _number, _salt: (text, asked)),
+            (self._tried_pieces, got or asked),
+        )
+        passage, got, exact = await search.find()
+        if passage is None:
+            return rough
+        return passage.prompt, PromptLength(asked, got, exact, "usage")
+
+    def _prompts_of(self, tokens: PromptTokens, length: int) -> NewPrompt:
+        return partial(PromptMaker(self._book, tokens).prompt, length)
+
+    async def _length(self, form: BodyForm, prompt: NewPrompt) -> int | None:
+        await self._try(form, prompt, 1)
+        return self._told()
+
+    def _told(self) -> int | None:
+        """Give the length of the prompt that was tried last, as the server says."""
+        end = self._last.end if self._last is not None else None
+        return None if end is None else end.prompt_tokens
+
+    async def _try(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
+        """Send one request and wait for its end."""
+        command = self._command
+        prompt, _ = new(self._requests, f"{command.seed}/{command.id}")
+        output_tokens = max(1, min(output_tokens, command.output_tokens))
+        salt = f"{command.id}-{self._requests}"
+        content = form.request(self._pool.endpoint, prompt, output_tokens, salt)
+        request = Request(f"{command.id}-{self._requests}", content, None, output_tokens)
+        target = command.target
+        terms = Terms(self._pool.endpoint.where, command.timeouts, target.api_key, target.router)
+        connection = self._pool.take() or await self._pool.open()
+        self._requests += 1
+        freed = asyncio.Event()
+        exchange = Exchange(request, connection, self._log, terms, lambda _: freed.set())
+        try:
+            while not freed.is_set():
+                exchange.check(perf_counter())
+                try:
+                    async with asyncio.timeout(_CHECK_S):
+                        await freed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            exchange.cancel(perf_counter())
+        if connection.open:
+            self._pool.give_back(connection)
+        self._count(exchange)
+        return exchange
+
+    def _count(self, exchange: Exchange) -> None:
+        self._last = exchange
+        if exchange.end is not None:
+            self._prompt_tokens_used += exchange.end.prompt_tokens or 0
+            self._generated_tokens_used += exchange.end.generated_tokens or 0
+
+    def _result(
+        self,
+        model: str | None,
+        models: tuple[str, ...],
+        length: PromptLength | None,
+        failure: RequestFailure | None,
+    ) -> Calibrated:
+        tried = self._tried
+        end = None if tried is None else tried.end
+        connect_ms = self._pool.connect_ms
+        return Calibrated(
+            id=self._command.id,
+            model=model,
+            models=models,
+            answered_model=None if tried is None else tried.stream.model,
+            dropped_fields={name: clean(words) for name, words in self._dropped.items()},
+            token_source=None if end is None else end.token_source,
+            prompt=length,
+            generated_tokens=None if end is None else end.generated_tokens,
+            tried_tokens=None if tried is None else tried.request.output_tokens,
+            served_by=None if end is None else end.served_by,
+            requests=self._requests,
+            prompt_tokens_used=self._prompt_tokens_used,
+            generated_tokens_used=self._generated_tokens_used,
+            connect_ms=connect_ms[0] if connect_ms else None,
+            failure=failure,
+        )
+
+
+def _unusable(end: RequestEnded) -> CalibrationError:
+    assert isinstance(end.error, RequestFailure)  # noqa: S101 - an exchange makes no other
+    return CalibrationError(end.error)

@@ -1,0 +1,248 @@
+"""The load generator: one run of one level against one server.
+
+Connections are open and bodies written before the run begins. A burst starts all its requests in one turn of
+the event loop and waits for them. A steady run is a closed loop: so many slots, each with one request at a
+time. No more than `concurrency` requests are ever in flight, and none is ever sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from time import perf_counter
+from typing import Any
+
+from sparktop.model.load import EndReason, LoadMode, RequestEnded, RunEnded, RunStarted
+from sparktop.sweep.generator.body import CACHE_SALT, BodyForm
+from sparktop.sweep.generator.connection import Connection, ConnectionPool
+from sparktop.sweep.generator.exchange import Exchange, Request, Terms
+from sparktop.sweep.generator.prompts.prompts import NewPrompt
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.wire.messages import RunLoad
+from sparktop.sweep.terms.request_errors import connect_failure
+
+_LOOK_S = 0.1
+"""How often deadlines are looked at, at most; short ones more often."""
+_LOOKS_A_DEADLINE = 4
+_FAILED_LEAST_S = 0.5
+"""A slot whose request failed sooner waits for the rest: a server that refuses is not hammered."""
+_LONGEST_RAMP_S = 5.0
+_RAMP_SHARE = 0.1
+_BODIES_A_LOOK = 8
+"""Bodies written ahead in a steady run at each look: 20 µs each at a thousand tokens."""
+
+
+class LoadClient:
+    """Makes one run."""
+
+    def __init__(
+        self,
+        load: RunLoad,
+        pool: ConnectionPool,
+        form: BodyForm,
+        prompt: NewPrompt,
+        log: RunLog,
+        *,
+        first_event_is_token: bool = False,
+    ) -> None:
+        """Take what to do, where to, how to ask, with what prompts, and where to note it.
+
+        `first_event_is_token`: the server sends the role, its first event, with its first token.
+        """
+        self.cancelled = False
+        self._load = load
+        self._pool = pool
+        self._form = form
+        self._prompt = prompt
+        self._log = log
+        target = load.target
+        self._terms = Terms(
+            pool.endpoint.where, load.timeouts, target.api_key, target.router, first_event_is_token
+        )
+        self._active: dict[Exchange, asyncio.Future[Exchange]] = {}
+        self._ready: deque[Request] = deque()
+        self._made = 0
+        self._stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._deadlines: asyncio.TimerHandle | None = None
+
+    async def prepare(self) -> None:
+        """Write bodies and open connections, so that neither is part of what is measured."""
+        load = self._load
+        ahead = load.concurrency
+        if load.mode is LoadMode.STEADY and load.requests is not None:
+            ahead = min(ahead, load.requests)
+        while len(self._ready) < ahead:
+            self._ready.append(self._make())
+        filling = self._loop.create_task(self._fill(ahead))
+        self._tasks.add(filling)
+        await asyncio.wait([filling])
+        self._tasks.discard(filling)
+        if not filling.cancelled():
+            filling.result()
+
+    async def run(self) -> None:
+        """Make the run; `prepare` comes first."""
+        log, number = self._log, self._load.run
+        self._look()
+        log.add(RunStarted(perf_counter(), number))
+        try:
+            if not self.cancelled:
+                await (self._burst() if self._load.mode is LoadMode.BURST else self._steady())
+        finally:
+            if self._deadlines is not None:
+                self._deadlines.cancel()
+            self._pool.close()
+        log.add(RunEnded(perf_counter(), number))
+
+    def cancel(self) -> None:
+        """Call off all that is in flight; `run` returns at once."""
+        self.cancelled = True
+        self._stopping.set()
+        self._abort_active()
+        for task in self._tasks:
+            task.cancel()
+
+    def _abort_active(self) -> None:
+        now = perf_counter()
+        for exchange in list(self._active):
+            exchange.cancel(now)
+
+    async def _fill(self, count: int) -> None:
+        await self._pool.fill(count)
+
+    async def _burst(self) -> None:
+        requests, self._ready = self._ready, deque()
+        waiting: list[Request] = []
+        for request in requests:
+            connection = self._pool.take()
+            if connection is None:
+                waiting.append(request)
+            else:
+                self._begin(request, connection)
+        # Those whose connection did not open ahead, or was closed again, get one more: nothing was sent yet.
+        for request in waiting:
+            self._add_task(self._send_once(request))
+        pending: list[asyncio.Future[Any]] = [*self._active.values(), *self._tasks]
+        if pending:
+            await asyncio.wait(pending)
+        self._raise_faults()
+
+    async def _steady(self) -> None:
+        load = self._load
+        slots = load.concurrency
+        ramp_s = load.ramp_s
+        if ramp_s is None:
+            ramp_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * (load.duration_s or 0.0))
+        for slot in range(slots):
+            self._add_task(self._fill_slot(ramp_s * slot / slots))
+        ending = None
+        if load.duration_s is not None:
+            ending = self._loop.call_later(load.duration_s, self._time_up)
+        await asyncio.wait(list(self._tasks))
+        if ending is not None:
+            ending.cancel()
+        self._raise_faults()
+
+    def _time_up(self) -> None:
+        self._stopping.set()
+        if not self._load.drain:
+            self._abort_active()
+
+    async def _fill_slot(self, delay_s: float) -> None:
+        """Keep one request in flight."""
+        await self._pause(delay_s)
+        while not self._stopping.is_set() and (request := self._next()) is not None:
+            began = perf_counter()
+            failed = await self._send_once(request)
+            if failed:
+                await self._pause(_FAILED_LEAST_S - (perf_counter() - began))
+
+    async def _send_once(self, request: Request) -> bool:
+        """Send a request and wait for its end; tell whether it failed."""
+        connection = self._pool.take()
+        if connection is None:
+            try:
+                connection = await self._pool.open()
+            except OSError as error:
+                self._note_unsent(request, error)
+                return True
+        if self.cancelled:
+            connection.abort()
+            return False
+        exchange = await self._begin(request, connection)
+        return exchange.end is not None and exchange.end.reason is EndReason.ERROR
+
+    def _begin(self, request: Request, connection: Connection) -> asyncio.Future[Exchange]:
+        exchange = Exchange(request, connection, self._log, self._terms, self._freed)
+        freed = self._loop.create_future()
+        self._active[exchange] = freed
+        return freed
+
+    def _freed(self, exchange: Exchange) -> None:
+        freed = self._active.pop(exchange)
+        if exchange.connection.open:
+            self._pool.give_back(exchange.connection)
+        if not freed.done():
+            freed.set_result(exchange)
+
+    def _note_unsent(self, request: Request, error: OSError) -> None:
+        at = perf_counter()
+        failure = connect_failure(error, at, where=self._terms.where)
+        end = RequestEnded(request.request_id, at, EndReason.ERROR, failure)
+        self._log.request_unsent(request.request_id, at, request.prompt_tokens, end)
+
+    def _next(self) -> Request | None:
+        if self._ready:
+            return self._ready.popleft()
+        return self._make() if self._may_make() else None
+
+    def _may_make(self) -> bool:
+        most = self._load.requests
+        return most is None or self._made < most
+
+    def _make(self) -> Request:
+        load, number = self._load, self._made
+        self._made += 1
+        # Run and salt are part of what makes a prompt new: a warm-up must not fill the cache for its level.
+        salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
+        prompt, prompt_tokens = self._prompt(number, salt)
+        cache_salt = None
+        if load.cache_salt is not None and CACHE_SALT not in self._form.dropped:
+            cache_salt = f"{load.cache_salt}-{number}"
+        content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, cache_salt)
+        return Request(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
+
+    async def _pause(self, delay_s: float) -> None:
+        """Wait, but no longer than until the run is to stop."""
+        if delay_s <= 0:
+            return
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    def _look(self) -> None:
+        """Look at deadlines and write bodies ahead, every so often."""
+        now = perf_counter()
+        for exchange in list(self._active):
+            exchange.check(now)
+        if self._load.mode is LoadMode.STEADY:
+            for _ in range(_BODIES_A_LOOK):
+                if len(self._ready) < self._load.concurrency and self._may_make():
+                    self._ready.append(self._make())
+        limits = self._load.timeouts
+        shortest = min(limits.first_token_s, limits.between_tokens_s, limits.whole_s)
+        self._deadlines = self._loop.call_later(min(_LOOK_S, shortest / _LOOKS_A_DEADLINE), self._look)
+
+    def _add_task(self, work: Coroutine[None, None, object]) -> None:
+        self._tasks.add(self._loop.create_task(work))
+
+    def _raise_faults(self) -> None:
+        """Let a programming error out of its task."""
+        for task in self._tasks:
+            if not task.cancelled():
+                task.result()

@@ -1,0 +1,93 @@
+"""Where requests go: a URL taken apart once, its name resolved once, before anything is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlsplit
+
+from sparktop import __version__
+from sparktop.sources.http_address import host_and_port, key_problem
+from sparktop.sweep.terms.request_errors import UNREACHABLE, RequestFailure, connect_failure, request_failure
+
+_PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
+
+
+class EndpointError(Exception):
+    """A URL or key that cannot be used, or a name that does not resolve; holds the failure."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        """Take the failure."""
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server's address, ready to connect to."""
+
+    where: str
+    """Host and port for messages, clean."""
+    host: str
+    path: str
+    """In front of /v1; "" at the root."""
+    addresses: tuple[tuple[int, str, int], ...]
+    """Family, numeric address and port, best first."""
+    tls: ssl.SSLContext | None
+    api_key: str | None = field(repr=False)
+    host_header: str
+
+    def head(self, method: str, path: str, body_bytes: int) -> bytes:
+        """Write a request's head, the empty line included."""
+        lines = [
+            f"{method} {self.path}{path} HTTP/1.1",
+            f"Host: {self.host_header}",
+            f"User-Agent: sparktop/{__version__}",
+            "Accept-Encoding: identity",
+        ]
+        if self.api_key is not None:
+            lines.append(f"Authorization: Bearer {self.api_key}")
+        if method == "POST":
+            lines += ["Content-Type: application/json", f"Content-Length: {body_bytes}"]
+        return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
+    """Take a URL apart and resolve its name.
+
+    Raises:
+        EndpointError: it cannot be used.
+    """
+    where = host_and_port(url)
+    problem = key_problem(api_key)
+    if problem is not None:
+        raise EndpointError(request_failure(UNREACHABLE, problem, at))
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+        parts = urlsplit("")
+    if host is None or parts.scheme not in {"http", "https"}:
+        message = f"{where} is no usable address: write http://host:port or https://host:port"
+        raise EndpointError(request_failure(UNREACHABLE, message, at))
+    is_tls = parts.scheme == "https"
+    port = port or (443 if is_tls else 80)
+    loop = asyncio.get_running_loop()
+    try:
+        name = host if host.isascii() else host.encode("idna").decode("ascii")
+        found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise EndpointError(connect_failure(error, at, where=where)) from None
+    path = quote(parts.path.rstrip("/").removesuffix("/v1"), safe=_PATH_CHARACTERS)
+    return Endpoint(
+        where=where,
+        host=name,
+        path=path,
+        addresses=tuple((int(family), str(address[0]), port) for family, _, _, _, address in found),
+        tls=ssl.create_default_context() if is_tls else None,
+        api_key=api_key,
+        host_header=f"[{name}]:{port}" if ":" in name else f"{name}:{port}",
+    )

@@ -1,0 +1,262 @@
+"""One request and its streamed answer, from the body's write to the end of the stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sparktop.model.load import EndReason, RequestEnded
+from sparktop.model.text import clean
+from sparktop.sources.server_words import server_words
+from sparktop.sweep.generator.connection import Connection
+from sparktop.sweep.generator.http_answer import BrokenAnswerError, HttpAnswer
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.stream.tokens import Fault, TokenStream
+from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.terms import request_errors as errors
+from sparktop.sweep.terms.request_errors import (
+    WORDS_LIMIT,
+    RequestFailure,
+    event_failure,
+    request_failure,
+    status_failure,
+)
+
+_OK = 200
+_MOST_WORDS_BYTES = 64 << 10
+"""Kept of a body that is no stream."""
+_WORDS_S = 2.0
+"""How long an error's body may take after its head."""
+_TRAILING_S = 0.25
+"""How long a connection may take to end its answer after the stream's last event."""
+_SPARE_TOKENS = 64
+_AT_ONCE_SHARE = 0.1
+_SERVED_BY_HEADERS = ("x-litellm-model-id", "x-litellm-model-api-base")
+_ROUTER_MS_HEADER = "x-litellm-overhead-duration-ms"
+_ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
+"""The header may also hold "None", or a negative number from two clocks that disagree: both are unknown."""
+_FAILED_FINISHES = frozenset({"error", "abort"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request ready to be written."""
+
+    request_id: str
+    content: bytes = field(repr=False)
+    """Head and body."""
+    prompt_tokens: int | None
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What all requests of a run have in common."""
+
+    where: str
+    """The server's host and port, for messages."""
+    timeouts: Timeouts
+    secret: str | None = field(default=None, repr=False)
+    """Blotted out should the server repeat it."""
+    router: bool = False
+    first_event_is_token: bool = False
+    """The server sends the role, its first event, when it has made the first token."""
+
+
+class Exchange:
+    """A request on its connection; `freed` is called once, when it needs the connection no more."""
+
+    def __init__(
+        self,
+        request: Request,
+        connection: Connection,
+        log: RunLog,
+        terms: Terms,
+        freed: Callable[[Exchange], None],
+    ) -> None:
+        """Write the request."""
+        self.request = request
+        self.connection = connection
+        self.answer = HttpAnswer()
+        self.stream = TokenStream()
+        self.end: RequestEnded | None = None
+        """Set when it is over; the connection may still have to bring the end of the body."""
+        self.words = bytearray()
+        """The beginning of a body that is no stream."""
+        self._log = log
+        self._terms = terms
+        self._freed: Callable[[Exchange], None] | None = freed
+        self._served_by: str | None = None
+        self._router_ms: float | None = None
+        self._head_at: float | None = None
+        self._most_tokens = 2 * request.output_tokens + _SPARE_TOKENS
+        connection.reader = self
+        self.started_at = connection.send(request.content)
+        log.request_started(request.request_id, self.started_at, request.prompt_tokens)
+
+    def take(self, at: float, data: bytes) -> None:
+        """Take in a read."""
+        try:
+            body = self.answer.feed(data)
+            if self._head_at is None and self.answer.status is not None:
+                self._read_head(at)
+            if body and self.end is None:
+                self._read_body(at, body)
+        except BrokenAnswerError as error:
+            self._fail(at, errors.MALFORMED, f"{self._terms.where}: {error}")
+        if self.answer.done:
+            self._body_ended(at)
+            self._free(reusable=self.answer.reusable)
+
+    def lost(self, at: float, error: Exception | None) -> None:
+        """Hear that the connection is gone."""
+        where = self._terms.where
+        if self.answer.close():
+            self._body_ended(at)
+        elif self._head_at is None:
+            how = f" ({clean(error, 60)})" if error is not None and str(error) else ""
+            self._fail(at, errors.DISCONNECTED, f"{where} closed the connection without an answer{how}")
+        elif self.answer.status != _OK:
+            self._fail_status(at)
+        else:
+            tokens = self.stream.tokens
+            self._fail(at, errors.TRUNCATED, f"the stream of {where} broke off after {tokens} tokens")
+        self._free(reusable=False)
+
+    def cancel(self, at: float) -> None:
+        """Call it off."""
+        self._over(at, EndReason.ABORT, None)
+        self._free(reusable=False)
+
+    def check(self, now: float) -> None:
+        """End it when it takes too long; called every so often."""
+        times, limits, where = self.stream.times, self._terms.timeouts, self._terms.where
+        if self.end is not None:
+            if now - self.end.at > _TRAILING_S:
+                self._free(reusable=False)
+        elif self._head_at is not None and self.answer.status != _OK:
+            if now - self._head_at > _WORDS_S:
+                self._fail_status(now)
+        elif not times and now - self.started_at > limits.first_token_s:
+            message = f"no token from {where} within {limits.first_token_s:g} s"
+            self._fail(now, errors.TIMEOUT_FIRST_TOKEN, message)
+        elif times and now - times[-1] > limits.between_tokens_s:
+            message = f"{where} stopped in mid-stream: no token for {limits.between_tokens_s:g} s"
+            self._fail(now, errors.TIMEOUT_BETWEEN_TOKENS, message)
+        elif now - self.started_at > limits.whole_s:
+            message = f"{where} did not finish a request within {limits.whole_s:g} s"
+            self._fail(now, errors.TIMEOUT_WHOLE, message)
+
+    @property
+    def came_at_once(self) -> bool:
+        """True if almost all of the time until the end of its answer passed before the role came."""
+        prelude_s = self.stream.prelude_s
+        if prelude_s is None or self.end is None or not self.end.ok:
+            return False
+        return prelude_s <= _AT_ONCE_SHARE * (self.end.at - self.started_at)
+
+    def _read_head(self, at: float) -> None:
+        self._head_at = at
+        for name in _SERVED_BY_HEADERS:
+            if value := clean(self.answer.headers.get(name, "")):
+                self._served_by = value
+                break
+        added = self.answer.headers.get(_ROUTER_MS_HEADER, "")
+        self._router_ms = float(added) if _ROUTER_MS.fullmatch(added) else None
+
+    def _read_body(self, at: float, body: bytes) -> None:
+        stream, log = self.stream, self._log
+        if not stream.has_begun and len(self.words) < _MOST_WORDS_BYTES:
+            self.words += body[:_MOST_WORDS_BYTES]
+        if self.answer.status != _OK:
+            return
+        had_begun, had_tokens = stream.has_begun, bool(stream.times)
+        count = stream.feed(at, body)
+        if stream.has_begun and not had_begun:
+            log.response_started(self.request.request_id, at)
+        if count and had_tokens:
+            log.later_tokens(at, count, self._served_by)
+        elif count:
+            log.first_token(
+                self.request.request_id, at, count, self._served_by, reasoning=stream.is_reasoning
+            )
+        if stream.error is not None:
+            self._over(at, EndReason.ERROR, event_failure(self._blotted(stream.error), at, self._terms))
+        elif stream.fault is not None:
+            word = errors.ENDLESS if stream.fault is Fault.ENDLESS_EVENT else errors.MALFORMED
+            self._fail(at, word, f"{self._terms.where} {stream.fault}")
+        elif stream.done:
+            self._body_ended(at)
+        elif stream.tokens > self._most_tokens:
+            asked = self.request.output_tokens
+            message = f"{self._terms.where} does not stop: {stream.tokens} tokens, {asked} were asked for"
+            self._fail(at, errors.ENDLESS, message)
+
+    def _body_ended(self, at: float) -> None:
+        """Judge an answer that is whole."""
+        stream, where = self.stream, self._terms.where
+        if self.end is not None:
+            return
+        if self.answer.status != _OK:
+            self._fail_status(at)
+        elif not stream.has_begun:
+            message = f"{where} answered without an event stream"
+            self._fail(at, errors.NO_STREAM, message)
+        elif stream.finish_reason in _FAILED_FINISHES:
+            message = f"{where} ended a request with finish_reason {stream.finish_reason}"
+            self._fail(at, errors.ERROR_EVENT, message)
+        elif not (stream.done or stream.finish_reason):
+            message = f"the stream of {where} ended early, after {stream.tokens} tokens"
+            self._fail(at, errors.TRUNCATED, message)
+        elif not (stream.times or stream.counted().generated):
+            self._fail(at, errors.NO_TOKENS, f"the stream of {where} held no token")
+        else:
+            reason = EndReason.LENGTH if stream.finish_reason == "length" else EndReason.STOP
+            self._over(at, reason, None)
+
+    def _fail_status(self, at: float) -> None:
+        status = self.answer.status or 0
+        words = server_words(bytes(self.words), self._terms.secret, WORDS_LIMIT)
+        self._over(at, EndReason.ERROR, status_failure(status, words, at, self._terms, self._served_by))
+
+    def _fail(self, at: float, word: str, message: str) -> None:
+        self._over(at, EndReason.ERROR, request_failure(word, message, at))
+
+    def _over(self, at: float, reason: EndReason, error: RequestFailure | None) -> None:
+        if self.end is not None:
+            return
+        tokens = self.stream.counted(first_event_is_token=self._terms.first_event_is_token)
+        usage = self.stream.usage
+        self.end = RequestEnded(
+            request_id=self.request.request_id,
+            at=at,
+            reason=reason,
+            error=error,
+            prompt_tokens=None if usage is None else usage.prompt_tokens,
+            cached_tokens=None if usage is None else usage.cached_tokens,
+            generated_tokens=tokens.generated,
+            token_source=tokens.source,
+            served_by=self._served_by,
+            hidden_before=tokens.hidden_before,
+            spans_all=tokens.spans_all,
+            router_ms=self._router_ms,
+        )
+        self._log.request_ended(self.end, tokens.times, tokens.counts, tokens.answer_from)
+        if reason is EndReason.ERROR and not self.answer.done:
+            self._free(reusable=False)
+
+    def _free(self, *, reusable: bool) -> None:
+        """Let go of the connection, once."""
+        freed, self._freed = self._freed, None
+        if freed is None:
+            return
+        if reusable and self.connection.open:
+            self.connection.reader = None
+        else:
+            self.connection.abort()
+        freed(self)
+
+    def _blotted(self, words: str) -> str:
+        secret = self._terms.secret
+        return words.replace(secret, "…") if secret else words

@@ -1,0 +1,1 @@
+"""One streamed answer, from bytes to tokens with times."""

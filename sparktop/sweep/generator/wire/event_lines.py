@@ -1,0 +1,120 @@
+"""Load events as short JSON arrays: a run of a thousand requests is a few thousand of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparktop.model.failure import FailureKind
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    RunEnded,
+    RunStarted,
+    Tokens,
+    TokenSource,
+)
+from sparktop.sweep.terms.request_errors import RequestFailure, error_word
+
+
+def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each kind of event
+    """Give an event as an array that begins with its letter.
+
+    Raises:
+        TypeError: the generator does not speak of levels.
+    """
+    match event:
+        case RequestStarted():
+            return ["s", event.request_id, event.at, event.run, event.prompt_tokens]
+        case ResponseStarted():
+            return ["r", event.request_id, event.at]
+        case FirstToken():
+            return ["f", event.request_id, event.at, event.count, event.reasoning]
+        case Tokens():
+            return ["t", event.request_id, event.at, event.count, event.reasoning]
+        case RequestEnded():
+            return ["e", *_ended(event)]
+        case RunStarted():
+            return ["R", event.at, event.run]
+        case RunEnded():
+            return ["E", event.at, event.run]
+        case _:
+            raise TypeError(f"no event of a run: {type(event).__name__}")
+
+
+def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
+    """Read what `encode_event` wrote.
+
+    Raises:
+        ValueError: no such letter.
+    """
+    letter, rest = found[0], found[1:]
+    match letter:
+        case "s":
+            return RequestStarted(*rest)
+        case "r":
+            return ResponseStarted(*rest)
+        case "f":
+            return FirstToken(*rest)
+        case "t":
+            return Tokens(*rest)
+        case "e":
+            return _read_ended(rest)
+        case "R":
+            return RunStarted(*rest)
+        case "E":
+            return RunEnded(*rest)
+        case _:
+            raise ValueError(f"no event of a run: {letter!r}")
+
+
+def encode_failure(failure: RequestFailure) -> list[Any]:
+    """Give a failure as an array."""
+    return [failure.kind.value, failure.message, failure.at, failure.word, failure.status]
+
+
+def decode_failure(found: list[Any]) -> RequestFailure:
+    """Read what `encode_failure` wrote."""
+    return RequestFailure(FailureKind(found[0]), *found[1:])
+
+
+def _ended(event: RequestEnded) -> list[Any]:
+    error = event.error
+    if error is not None and not isinstance(error, RequestFailure):
+        error = RequestFailure(error.kind, error.message, error.at, error_word(error))
+    return [
+        event.request_id,
+        event.at,
+        event.reason.value,
+        None if error is None else encode_failure(error),
+        event.prompt_tokens,
+        event.cached_tokens,
+        event.generated_tokens,
+        None if event.token_source is None else event.token_source.value,
+        event.served_by,
+        event.hidden_before,
+        event.spans_all,
+        event.router_ms,
+    ]
+
+
+def _read_ended(rest: list[Any]) -> RequestEnded:
+    request_id, at, reason, error, prompt, cached, generated, source, served_by, *more = rest
+    hidden_before, spans_all, router_ms = more
+    return RequestEnded(
+        request_id=request_id,
+        at=at,
+        reason=EndReason(reason),
+        error=None if error is None else decode_failure(error),
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        generated_tokens=generated,
+        token_source=None if source is None else TokenSource(source),
+        served_by=served_by,
+        hidden_before=hidden_before,
+        spans_all=spans_all,
+        router_ms=router_ms,
+    )

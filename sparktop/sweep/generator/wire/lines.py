@@ -1,0 +1,192 @@
+"""Commands and messages of the load generator's process as lines: one JSON object each.
+
+Both ends are the same version of this package, so a line that does not fit is a programming error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sparktop.model.load import LoadMode, TokenSource
+from sparktop.sweep.generator.wire.event_lines import (
+    decode_event,
+    decode_failure,
+    encode_event,
+    encode_failure,
+)
+from sparktop.sweep.generator.wire.messages import (
+    Batch,
+    Calibrate,
+    Calibrated,
+    Cancel,
+    ClientHealth,
+    Command,
+    LagFigures,
+    PromptLength,
+    Quit,
+    Ready,
+    Refused,
+    RequestTokens,
+    RunFinished,
+    RunLoad,
+    TokenBin,
+    TokenTimes,
+    WorkerEnded,
+    WorkerMessage,
+    WorkerTarget,
+)
+from sparktop.sweep.plan.plan import Api, Timeouts
+
+
+class WorkerProtocolError(Exception):
+    """A line that is no command or message of this version."""
+
+
+def encode_command(command: Command) -> bytes:
+    """Write a command as one line."""
+    return _line(_WORDS[type(command)], asdict(command))
+
+
+def decode_command(line: bytes) -> Command:
+    """Read a command.
+
+    Raises:
+        WorkerProtocolError: it is none.
+    """
+    word, found = _open(line)
+    try:
+        if word in {"calibrate", "load"}:
+            target = found.pop("target")
+            target["api"] = Api(target["api"])
+            found |= {"target": WorkerTarget(**target), "timeouts": Timeouts(**found.pop("timeouts"))}
+        if word == "load":
+            found["mode"] = LoadMode(found["mode"])
+        return _COMMANDS[word](**found)
+    except (KeyError, TypeError, ValueError) as error:
+        raise WorkerProtocolError(f"no command: {error!r}") from error
+
+
+def encode_message(message: WorkerMessage) -> bytes:
+    """Write a message as one line."""
+    word = _WORDS[type(message)]
+    match message:
+        case Batch():
+            bins = [[one.at, one.served_by, one.tokens] for one in message.bins]
+            events = [encode_event(event) for event in message.events]
+            return _line(
+                word, {"id": message.id, "at": message.at, "in": message.in_flight, "ev": events, "b": bins}
+            )
+        case TokenTimes():
+            packed = {name: _pack(tokens) for name, tokens in message.requests.items()}
+            return _line(word, {"id": message.id, "requests": packed})
+        case Calibrated() | Refused() | WorkerEnded():
+            found = asdict(message)
+            if message.failure is not None:
+                found["failure"] = encode_failure(message.failure)
+            return _line(word, found)
+        case _:
+            return _line(word, asdict(message))
+
+
+def decode_message(line: bytes) -> WorkerMessage:
+    """Read a message.
+
+    Raises:
+        WorkerProtocolError: it is none.
+    """
+    word, found = _open(line)
+    try:
+        return _READERS[word](found)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise WorkerProtocolError(f"no message: {error!r}") from error
+
+
+def _line(word: str, found: Mapping[str, Any]) -> bytes:
+    return json.dumps({"is": word, **found}, separators=(",", ":")).encode() + b"\n"
+
+
+def _open(line: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        found = json.loads(line)
+        return found.pop("is"), found
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise WorkerProtocolError(f"no line of the load generator: {error!r}") from error
+
+
+def _pack(tokens: RequestTokens) -> list[Any]:
+    """Times as the bytes of doubles: exact, and ten times as fast as decimal numbers; counts unless all 1."""
+    times = base64.b64encode(array("d", tokens.at).tobytes()).decode()
+    counts = None if all(count == 1 for count in tokens.counts) else list(tokens.counts)
+    return [times, counts, tokens.answer_from]
+
+
+def _unpack(packed: Sequence[Any]) -> RequestTokens:
+    times = array("d", base64.b64decode(packed[0]))
+    counts = [1] * len(times) if packed[1] is None else [int(count) for count in packed[1]]
+    return RequestTokens(times, counts, int(packed[2]))
+
+
+def _read_batch(found: dict[str, Any]) -> Batch:
+    return Batch(
+        id=found["id"],
+        at=found["at"],
+        in_flight=found["in"],
+        events=tuple(decode_event(event) for event in found["ev"]),
+        bins=tuple(TokenBin(at, served_by, tokens) for at, served_by, tokens in found["b"]),
+    )
+
+
+def _read_calibrated(found: dict[str, Any]) -> Calibrated:
+    source, prompt, failure = found["token_source"], found["prompt"], found["failure"]
+    found["models"] = tuple(found["models"])
+    found["token_source"] = None if source is None else TokenSource(source)
+    found["prompt"] = None if prompt is None else PromptLength(**prompt)
+    found["failure"] = None if failure is None else decode_failure(failure)
+    return Calibrated(**found)
+
+
+def _read_finished(found: dict[str, Any]) -> RunFinished:
+    health = found["health"]
+    lag = health["loop_lag_ms"]
+    health["loop_lag_ms"] = None if lag is None else LagFigures(**lag)
+    found["health"] = ClientHealth(**health)
+    return RunFinished(**found)
+
+
+def _read_ended(found: dict[str, Any]) -> WorkerEnded:
+    failure = found["failure"]
+    return WorkerEnded(found["returncode"], None if failure is None else decode_failure(failure))
+
+
+_COMMANDS: dict[str, type[Calibrate | RunLoad | Cancel | Quit]] = {
+    "calibrate": Calibrate,
+    "load": RunLoad,
+    "cancel": Cancel,
+    "quit": Quit,
+}
+_READERS: dict[str, Callable[[dict[str, Any]], WorkerMessage]] = {
+    "ready": lambda found: Ready(**found),
+    "calibrated": _read_calibrated,
+    "batch": _read_batch,
+    "tokens": lambda found: TokenTimes(
+        found["id"], {name: _unpack(packed) for name, packed in found["requests"].items()}
+    ),
+    "finished": _read_finished,
+    "refused": lambda found: Refused(found["id"], decode_failure(found["failure"])),
+    "ended": _read_ended,
+}
+_WORDS: dict[type, str] = {
+    **{kind: word for word, kind in _COMMANDS.items()},
+    Ready: "ready",
+    Calibrated: "calibrated",
+    Batch: "batch",
+    TokenTimes: "tokens",
+    RunFinished: "finished",
+    Refused: "refused",
+    WorkerEnded: "ended",
+}

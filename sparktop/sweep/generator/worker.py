@@ -1,0 +1,284 @@
+"""The load generator as a process: commands come in on standard input, messages go out on standard output.
+
+Run as `python -m sparktop.sweep.generator.worker`. A process of its own, because a screen that takes 80 ms to
+draw in the same event loop would be 80 ms of latency that no server made. It ends with its standard input and
+with its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import signal
+import sys
+from dataclasses import replace
+from time import perf_counter
+
+from sparktop.sweep.generator.calibration import Calibration, Recipe
+from sparktop.sweep.generator.client import LoadClient
+from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.sweep.generator.descriptors import limit_message, raise_limit
+from sparktop.sweep.generator.endpoint import EndpointError, resolve
+from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory, loop_name
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.wire.lines import decode_command, encode_message
+from sparktop.sweep.generator.wire.messages import (
+    BATCHES_PER_S,
+    Calibrate,
+    Calibrated,
+    Cancel,
+    Quit,
+    Ready,
+    Refused,
+    RunFinished,
+    RunLoad,
+    WorkerMessage,
+    WorkerTarget,
+)
+from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestFailure, request_failure
+
+_PR_SET_PDEATHSIG = 1
+_LONGEST_COMMAND = 1 << 20
+_MOST_UNREAD_BYTES = 4 << 20
+"""What the parent has not read yet; above it events wait here and bins grow together."""
+_GC_THRESHOLDS = (50_000, 50, 100)
+"""A collection costs milliseconds; what is made here is freed without one."""
+_RecipeKey = tuple[WorkerTarget, int, int]
+
+
+class Worker:
+    """Carries out commands one after the other."""
+
+    def __init__(self, out: asyncio.WriteTransport, most_connections: int | None) -> None:
+        """Speak to `out`; `most_connections` may be open at once."""
+        self._out = out
+        self._most_connections = most_connections
+        self._recipes: dict[_RecipeKey, Recipe] = {}
+        self._client: LoadClient | None = None
+        self._calibrating: asyncio.Task[tuple[Calibrated, Recipe | None]] | None = None
+        self._waiting: asyncio.Queue[Calibrate | RunLoad] = asyncio.Queue()
+        self._called_off = False
+        """The command that is being carried out was called off."""
+
+    def say(self, message: WorkerMessage) -> None:
+        """Write a message."""
+        self._out.write(encode_message(message))
+
+    def take(self, command: Calibrate | RunLoad | Cancel) -> None:
+        """Hear a command; all but `Cancel` wait for their turn."""
+        if not isinstance(command, Cancel):
+            self._waiting.put_nowait(command)
+            return
+        self._called_off = True
+        while not self._waiting.empty():
+            self._refuse_cancelled(self._waiting.get_nowait().id)
+        if self._client is not None:
+            self._client.cancel()
+        if self._calibrating is not None:
+            self._calibrating.cancel()
+
+    async def work(self) -> None:
+        """Carry out commands for ever."""
+        while True:
+            command = await self._waiting.get()
+            self._called_off = False
+            await self._carry_out(command)
+
+    async def _carry_out(self, command: Calibrate | RunLoad) -> None:
+        """Do what a command says; whatever goes wrong outside becomes a message."""
+        connections = command.concurrency if isinstance(command, RunLoad) else 1
+        fit = self._most_connections
+        if fit is not None and connections > fit:
+            failure = request_failure(DESCRIPTORS, limit_message(connections, fit), perf_counter())
+            self.say(Refused(command.id, failure))
+            return
+        try:
+            endpoint = await resolve(command.target.url, command.target.api_key, perf_counter())
+        except EndpointError as error:
+            self.say(Refused(command.id, error.failure))
+            return
+        pool = ConnectionPool(endpoint, command.timeouts.connect_s)
+        try:
+            if isinstance(command, Calibrate):
+                await self._calibrate(command, pool)
+            elif (recipe := await self._recipe(command, pool)) is not None:
+                await self._load(command, pool, recipe)
+        finally:
+            pool.close()
+
+    async def _calibrate(self, command: Calibrate, pool: ConnectionPool) -> Recipe | RequestFailure:
+        """Calibrate and tell; give what was found."""
+        if not self._called_off:
+            self._calibrating = asyncio.create_task(Calibration(command, pool).find())
+            await asyncio.wait([self._calibrating])
+            calibrating, self._calibrating = self._calibrating, None
+            if not calibrating.cancelled():
+                found, recipe = calibrating.result()
+                self.say(found)
+                if recipe is not None:
+                    # Later commands may name the model that was chosen here.
+                    chosen = replace(command, target=replace(command.target, model=found.model))
+                    self._recipes[_key(command)] = self._recipes[_key(chosen)] = recipe
+                    return recipe
+                if found.failure is not None:
+                    return found.failure
+        return self._refuse_cancelled(command.id)
+
+    async def _recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
+        """Give how to ask the target, by a calibration where there was none; None when that failed."""
+        found: Recipe | RequestFailure | None = self._recipes.get(_key(load))
+        if found is None:
+            name, target = f"{load.id}/calibration", load.target
+            command = Calibrate(
+                name, target, load.prompt_tokens, load.output_tokens, load.seed, load.timeouts
+            )
+            found = await self._calibrate(command, pool)
+        if isinstance(found, RequestFailure):
+            self.say(Refused(load.id, found))
+            return None
+        return found
+
+    async def _load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
+        log = RunLog(load.id, load.run)
+        opened_before = len(pool.connect_ms)
+        client = self._client = LoadClient(
+            load,
+            pool,
+            recipe.form,
+            recipe.prompt,
+            log,
+            first_event_is_token=recipe.first_event_is_token,
+        )
+        if self._called_off:
+            client.cancel()
+        await client.prepare()
+        # What is there now is looked at no more: a collection in mid-run would be latency of our own making.
+        gc.collect()
+        gc.freeze()
+        flushing = _Flushing(self, log)
+        health = LoopHealth()
+        started_at = perf_counter()
+        try:
+            await client.run()
+        finally:
+            flushing.stop()
+            gc.unfreeze()
+            self._client = None
+        ended_at = perf_counter()
+        seen = health.stop(pool.connect_ms[opened_before:], log.most_in_flight)
+        for message in (log.flush(ended_at), *log.token_times()):
+            if message is not None:
+                self.say(message)
+        self.say(
+            RunFinished(
+                id=load.id,
+                run=load.run,
+                started_at=started_at,
+                ended_at=ended_at,
+                cancelled=client.cancelled,
+                warm_up=load.warm_up,
+                started=log.started,
+                ended=log.ended,
+                failed=log.failed,
+                tokens=log.tokens,
+                health=seen,
+            )
+        )
+
+    def unread_bytes(self) -> int:
+        """Give what the parent has left unread, beyond what the pipe holds."""
+        return self._out.get_write_buffer_size()
+
+    def _refuse_cancelled(self, command_id: str) -> RequestFailure:
+        failure = request_failure(CANCELLED, "called off before it began", perf_counter())
+        self.say(Refused(command_id, failure))
+        return failure
+
+
+class _Flushing:
+    """Tells what a log holds, `BATCHES_PER_S` times a second."""
+
+    def __init__(self, worker: Worker, log: RunLog) -> None:
+        self._worker = worker
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(1 / BATCHES_PER_S, self._flush)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _flush(self) -> None:
+        if self._worker.unread_bytes() < _MOST_UNREAD_BYTES:
+            batch = self._log.flush(perf_counter())
+            if batch is not None:
+                self._worker.say(batch)
+        self._timer = self._loop.call_later(1 / BATCHES_PER_S, self._flush)
+
+
+class _Out(asyncio.BaseProtocol):
+    """Notices that nobody reads any more."""
+
+    def __init__(self, gone: asyncio.Event) -> None:
+        self._gone = gone
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._gone.set()
+
+    def pause_writing(self) -> None:
+        """Nothing: what is unread is looked at before each batch."""
+
+    def resume_writing(self) -> None:
+        """Nothing, as above."""
+
+
+def _key(command: Calibrate | RunLoad) -> _RecipeKey:
+    return command.target, command.prompt_tokens, command.seed
+
+
+async def _listen(worker: Worker) -> None:
+    """Hear commands until there are no more."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_LONGEST_COMMAND)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    while line := await reader.readline():
+        command = decode_command(line)
+        if isinstance(command, Quit):
+            return
+        worker.take(command)
+
+
+async def _serve() -> None:
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    out, _ = await loop.connect_write_pipe(lambda: _Out(gone), sys.stdout.buffer)
+    most = raise_limit()
+    worker = Worker(out, most)
+    worker.say(Ready(os.getpid(), loop_name(), most))
+    parts = [
+        asyncio.create_task(_listen(worker)),
+        asyncio.create_task(worker.work()),
+        asyncio.create_task(gone.wait()),
+    ]
+    done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+    for part in parts:
+        part.cancel()
+    for part in done:
+        part.result()  # a programming error ends the process with its traceback
+
+
+def main() -> int:
+    """Serve until standard input ends or the parent dies."""
+    # The end of standard input covers a parent that died before this line.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    gc.set_threshold(*_GC_THRESHOLDS)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve())
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout = None  # closed with its pipe
+    sys.exit(status)

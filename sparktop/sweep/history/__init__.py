@@ -1,0 +1,1 @@
+"""All results that are kept: found, remarked, compared, deleted and brought back."""

@@ -1,0 +1,303 @@
+"""All results that are kept: our own sweeps and imported files, with remarks, deletion and undo.
+
+Reading a result takes milliseconds and there may be hundreds, so `look` and `read` are called in a thread, a
+few files at a time; `rows` gives what is known by then and reads no result.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from sparktop.errors import OutputError, SparktopError, UsageError
+from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.text import clean
+from sparktop.sweep.compare.imports.files import read_file
+from sparktop.sweep.compare.imports.reading import listed, words
+from sparktop.sweep.compare.imports.start_time import started_at
+from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.history.deleted import Deleted
+from sparktop.sweep.history.imported import FOLDER as IMPORTS
+from sparktop.sweep.history.imported import copy_in
+from sparktop.sweep.history.remarks import FILE_NAME, RemarkFile, tags_of
+from sparktop.sweep.history.rows import UNFINISHED, imported_row, stored_row
+from sparktop.sweep.result.file import read_json
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import StoredSweep, load, parse
+from sparktop.sweep.view.foreign import ForeignView
+from sparktop.sweep.view.stored import StoredView
+
+FRESH: Final = timedelta(minutes=15)
+"""A file without an end that was written within this may be of a sweep that runs: levels take minutes."""
+
+Stamp = tuple[int, int]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of a file, as long as it does not change."""
+
+    stamp: Stamp
+    """When it was written, in nanoseconds, and its bytes."""
+    row: HistoryRow
+    ended: bool
+    """False for a sweep that runs, or was killed while it ran."""
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """The results of one folder. A method may be called from any thread."""
+
+    folder: Path
+    wall: Callable[[], datetime] = _now
+    remarks: RemarkFile = field(init=False)
+    _deleted: Deleted = field(init=False)
+    _known: dict[str, _Known] = field(default_factory=dict, init=False)
+    _unread: list[tuple[str, Stamp]] = field(default_factory=list, init=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    _emptied: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.remarks = RemarkFile(self.folder / FILE_NAME)
+        self._deleted = Deleted(self.folder, self.wall)
+
+    # What there is
+
+    def look(self) -> int:
+        """See which files came, changed or went; gives how many are to be read."""
+        with self._lock:
+            if not self._emptied:
+                self._emptied = True
+                self._empty_deleted()
+            found = dict(self._files())
+            self._known = {key: known for key, known in self._known.items() if key in found}
+            changed = [
+                (key, stamp)
+                for key, stamp in found.items()
+                if key not in self._known or self._known[key].stamp != stamp
+            ]
+            # The newest last, so that it is taken first.
+            self._unread = sorted(changed, key=lambda one: one[1])
+            return len(self._unread)
+
+    def read(self, most: int = 8) -> int:
+        """Read some of the files that `look` found, the newest first; gives how many are left."""
+        for _ in range(most):
+            with self._lock:
+                if not self._unread:
+                    return 0
+                key, stamp = self._unread.pop()
+                self._known[key] = self._read_row(key, stamp)
+        return len(self._unread)
+
+    def rows(self) -> list[HistoryRow]:
+        """Give the rows of what was read, newest first; tags and notes as they are now."""
+        known, remarks, now = list(self._known.values()), self.remarks.all(), self.wall()
+        known.sort(key=_age, reverse=True)
+        rows = []
+        for one in known:
+            row, remark = one.row, remarks.get(one.row.key)
+            if not one.ended and now - _written(one.stamp) < FRESH:
+                row = replace(row, status=UNFINISHED, problem=None)
+            if remark is not None:
+                row = replace(row, tags=remark.tags, note=remark.note)
+            rows.append(row)
+        return rows
+
+    def path(self, key: str) -> Path:
+        """Give the file of a result."""
+        return self.folder / key
+
+    # What is in one
+
+    def result(self, key: str) -> SweepResult | None:
+        """Give a result of our own; None for another tool's.
+
+        Raises:
+            UsageError: the file cannot be read.
+        """
+        path = self.path(key)
+        if not _is_import(key):
+            return load(path)
+        data = read_json(path)
+        return parse(data, str(path)) if words(data, "schema") is not None else None
+
+    def series(self, key: str) -> list[Series]:
+        """Give the targets of a result for a comparison.
+
+        Raises:
+            UsageError: the file cannot be read, or no level of it is done.
+        """
+        result = self.result(key)
+        if result is None:
+            return read_file(self.path(key))
+        found = series_of(result, source=clean(self.path(key).name, 60))
+        if not found:
+            raise UsageError(f"{clean(key, 60)}: no level of that sweep is done: there is nothing to compare")
+        return found
+
+    def source(self, key: str) -> StoredView | ForeignView:
+        """Give a result as the full screen shows it.
+
+        Raises:
+            UsageError: the file cannot be read.
+        """
+        row = next((one for one in self.rows() if one.key == key), None)
+        title = key if row is None else title_of(row)
+        result = self.result(key)
+        if result is not None:
+            words_instead = None
+            if row is not None and row.status == UNFINISHED:
+                words_instead = "no end yet: it may be running in another sparktop; this is what is done"
+            return StoredView(result, title=title, words=words_instead)
+        path = self.path(key)
+        tool = "" if row is None else row.name
+        return ForeignView(read_file(path), title=tool, started_at=started_at(read_json(path)))
+
+    # What a person does
+
+    def remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> str | None:
+        """Write tags (words) or a note; None leaves what is there. Gives a line to be told, if any."""
+        try:
+            return self.remarks.write(key, tags=None if tags is None else tags_of(tags), note=note)
+        except OutputError as error:
+            return str(error)
+
+    def delete(self, keys: Iterable[str]) -> str:
+        """Move results aside; gives a line that says what was done."""
+        with self._lock:
+            rows = {row.key: row for row in self.rows()}
+            asked = [key for key in keys if key in rows]
+            free = [key for key in asked if rows[key].status != UNFINISHED]
+            moved = self._deleted.take(free) if free else None
+            for key in moved.keys if moved is not None else ():
+                self._known.pop(key, None)
+        parts = []
+        if moved is not None and moved.keys:
+            many = len(moved.keys)
+            what = title_of(rows[moved.keys[0]]) if many == 1 else f"{many} results"
+            parts.append(f"deleted {what}; u brings {'it' if many == 1 else 'them'} back")
+        parts += moved.problems[:1] if moved is not None else ()
+        if len(free) < len(asked):
+            parts.append("not deleted: its sweep may be running still")
+        return "; ".join(parts) or "nothing to delete"
+
+    def undo(self) -> tuple[str, str | None]:
+        """Bring the newest deletion back: a line that says so, and the key of one that came back."""
+        with self._lock:
+            moved = self._deleted.bring_back()
+            self.look()
+            self.read(len(moved.keys) + 1)
+        problems = moved.problems[:1]
+        if not moved.keys:
+            return "; ".join(problems) or "nothing to bring back", None
+        many = len(moved.keys)
+        what = f"{many} results are" if many > 1 else "1 result is"
+        return "; ".join((f"{what} back", *problems)), moved.keys[-1]
+
+    def import_file(self, path: Path) -> str:
+        """Copy a result of another tool, or of another sparktop, into the folder; gives its key.
+
+        "~" stands for a home.
+
+        Raises:
+            UsageError: it cannot be read, or no tool that we know wrote it.
+            OutputError: it cannot be kept.
+        """
+        with suppress(RuntimeError):  # nobody has that home: then there is no such file either
+            path = path.expanduser()
+        read_file(path)
+        copied = copy_in(path, self.folder / IMPORTS)
+        with self._lock:
+            key = copied.relative_to(self.folder).as_posix()
+            self._known[key] = self._read_row(key, _stamp(copied) or (0, 0))
+        return key
+
+    # Files
+
+    def _files(self) -> Iterator[tuple[str, Stamp]]:
+        for folder, prefix in ((self.folder, ""), (self.folder / IMPORTS, f"{IMPORTS}/")):
+            try:
+                paths = list(folder.iterdir())
+            except OSError:
+                continue
+            for path in paths:
+                if path.suffix == ".json" and not path.name.startswith("."):
+                    stamp = _stamp(path)
+                    if stamp is not None:
+                        yield f"{prefix}{path.name}", stamp
+
+    def _read_row(self, key: str, stamp: Stamp) -> _Known:
+        path = self.path(key)
+        try:
+            if _is_import(key):
+                return self._imported(key, path, stamp)
+            result = parse(_without_requests(read_json(path)), str(path))
+        except UsageError as error:
+            row = stored_row(StoredSweep(path, None, self.short(error)), key)
+            # An empty file is the place that a sweep reserves before its first level is done.
+            return _Known(stamp, row, ended=stamp[1] > 0)
+        return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=result.status is not None)
+
+    def _imported(self, key: str, path: Path, stamp: Stamp) -> _Known:
+        data = read_json(path)
+        if words(data, "schema") is not None:
+            result = parse(_without_requests(data), str(path))
+            return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=True)
+        return _Known(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
+
+    def short(self, error: SparktopError) -> str:
+        """Give what is wrong with a file without the folder, which is the same for all."""
+        return str(error).replace(f"{clean(self.folder)}/", "")
+
+    def _empty_deleted(self) -> None:
+        gone = self._deleted.empty()
+        with suppress(OutputError):  # remarks on files that are gone harm nobody
+            self.remarks.forget(gone)
+
+
+def title_of(row: HistoryRow) -> str:
+    """Give a result's name with its time: "quick 2026-03-22 18:04"."""
+    if row.started_at is None:
+        return clean(row.name, 40)
+    return f"{clean(row.name, 40)} {row.started_at.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _without_requests(data: object) -> object:
+    """Give a result without its single requests, of which a row shows nothing: they are most of its time."""
+    for target in listed(data, "targets"):
+        for level in listed(target, "levels"):
+            if isinstance(level, dict):
+                level.pop("each", None)
+    return data
+
+
+def _is_import(key: str) -> bool:
+    return key.startswith(f"{IMPORTS}/")
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _written(stamp: Stamp) -> datetime:
+    return datetime.fromtimestamp(stamp[0] / 1e9, UTC)
+
+
+def _age(known: _Known) -> tuple[float, str]:
+    """Give what the newest has most of: its start, or, where nobody tells, when its file was written."""
+    began = known.row.started_at
+    return (known.stamp[0] / 1e9 if began is None else began.timestamp()), known.row.key

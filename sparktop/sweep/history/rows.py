@@ -1,0 +1,108 @@
+"""Stored results as rows of the history, and the words by which they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.text import clean
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.store import StoredSweep
+from sparktop.sweep.view.result import status_of
+
+Remarks = Mapping[str, tuple[tuple[str, ...], str]]
+"""Tags and a note by the name of a file."""
+IMPORTED = "imported"
+"""The status of another tool's result: its file does not tell how the run ended."""
+UNFINISHED = "unfinished"
+"""The status of a file without an end that was written lately: its sweep may be running."""
+_NAME_LENGTH = 60
+
+
+def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) -> list[HistoryRow]:
+    """Give a row for each, newest first; a file that cannot be read is a row too."""
+    known = remarks or {}
+    rows = []
+    for one in stored:
+        tags, note = known.get(one.path.name, ((), ""))
+        rows.append(replace(stored_row(one), tags=tags, note=note))
+    return list(reversed(rows))
+
+
+def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
+    """Give the row of a result of our own, without remarks; its key is the file's name where not given."""
+    result, name = one.result, clean(one.path.stem, _NAME_LENGTH)
+    wanted = one.path.name if key is None else key
+    if result is None:
+        return HistoryRow(wanted, None, name, "unreadable", problem=one.problem)
+    levels = [level for target in result.targets for level in target.levels]
+    models = dict.fromkeys(target.model for target in result.targets if target.model is not None)
+    return HistoryRow(
+        key=wanted,
+        started_at=result.started_at,
+        name=result.plan.preset or name,
+        status=status_of(result).value,
+        targets=tuple(target.name for target in result.targets),
+        model=", ".join(models) or None,
+        levels=len(levels),
+        most_concurrency=max((level.concurrency for level in levels), default=None),
+        decode_tps=_best_decode(levels),
+        ttft_ms=_first_ttft(result),
+        doubtful=sum(bool(level.validity) for level in levels),
+        simulated=result.simulated,
+    )
+
+
+def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
+    """Give the row of another tool's result, without remarks."""
+    levels = [level for one in series for level in one.levels]
+    models = dict.fromkeys(one.model for one in series if one.model is not None)
+    rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
+    waits = [(level.load.concurrency, level.figures.get("ttft_ms")) for level in levels]
+    return HistoryRow(
+        key=key,
+        started_at=started_at,
+        name=" ".join(dict.fromkeys(one.tool for one in series)),
+        status=IMPORTED,
+        targets=tuple(one.name for one in series),
+        model=", ".join(models) or None,
+        levels=len(levels),
+        most_concurrency=max((level.load.concurrency for level in levels), default=None),
+        decode_tps=max((rate.mean for rate in rates if rate is not None), default=None),
+        ttft_ms=min(((at, wait.mean) for at, wait in waits if wait is not None), default=(0, None))[1],
+        doubtful=sum(bool(level.validity) for level in levels),
+        simulated=any(one.simulated for one in series),
+    )
+
+
+def _best_decode(levels: Sequence[LevelResult]) -> float | None:
+    rates = [level.sustained_tps or level.decode_tps for level in levels]
+    return max((rate.mean for rate in rates if rate is not None), default=None)
+
+
+def _first_ttft(result: SweepResult) -> float | None:
+    """Give the best mean time to first token under the lowest concurrency."""
+    known = [
+        (level.concurrency, level.ttft_ms.mean)
+        for target in result.targets
+        for level in target.levels
+        if level.ttft_ms is not None
+    ]
+    return min(known)[1] if known else None
+
+
+def found_rows(rows: Sequence[HistoryRow], query: str) -> list[HistoryRow]:
+    """Give the rows in whose name, targets, model, status, tags, note or day all words of `query` occur."""
+    words = query.casefold().split()
+    return [row for row in rows if all(word in _haystack(row) for word in words)]
+
+
+def _haystack(row: HistoryRow) -> str:
+    day = "" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
+    tags = (f"#{tag}" for tag in row.tags)
+    file = row.key.removesuffix(".json")
+    parts = (row.name, *row.targets, row.model or "", row.status, *tags, row.note, day, file)
+    return " ".join((*parts, "simulated" if row.simulated else "")).casefold()

@@ -1,0 +1,1 @@
+"""What a sweep is to do, and how it is chosen."""

@@ -1,0 +1,267 @@
+"""A sweep as somebody types it: texts of fields, what is wrong with them, and the plan that they make."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadMode
+from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.model.text import clean
+from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, Wishes, make_plan
+from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
+from sparktop.typed_numbers import number, whole_number, whole_numbers
+
+Value = TypeVar("Value")
+Word = TypeVar("Word", bound=StrEnum)
+
+WHOLE = "whole"
+"""Where `CheckedDraft.problems` holds what is wrong with no single field."""
+_OPTION = re.compile(r"--(\w+)")
+"""Errors name options of the command line; on the screen the same things are fields."""
+_MOST_HEADROOM_GIB = 1_000_000.0
+_MOST_GPU_C = 1000.0
+_LONGEST_MODEL = 200
+_BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
+"""What can end a burst level, with the word for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the fields of the editor hold; texts stand as they were typed."""
+
+    preset: str = DEFAULT
+    """The preset that the fields were filled from."""
+    targets: tuple[str, ...] = ()
+    """Names, in the order in which they are listed."""
+    concurrency: str = ""
+    pp: str = ""
+    """Prompt tokens, one number or several."""
+    tg: str = ""
+    runs: str = ""
+    duration: str = ""
+    """Seconds of each level."""
+    requests: str = ""
+    """Of each level."""
+    mode: str = LoadMode.BURST.value
+    order: str = Order.ASCENDING.value
+    api: str = Api.CHAT.value
+    warmup: bool = True
+    headroom: str = ""
+    """The guard's least GiB; empty: the usual limit on unified memory, 0: none."""
+    gpu: str = ""
+    """The guard's most °C; empty: the usual limit beside unified memory, 0: none."""
+    slo: str = ""
+    model: str = ""
+    """Empty: the server's only or first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDraft:
+    """A draft's plan, or what keeps it from being one."""
+
+    plan: Plan | None
+    problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """A line by the field of `Draft` that it is about, or `WHOLE`; empty exactly when there is a plan."""
+
+
+def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits) -> Draft:
+    """Give the fields as a preset fills them; what it leaves open stands there as the plan's own default."""
+    plan = Plan(())
+    steady = preset.mode == LoadMode.STEADY.value
+    duration_s = preset.duration_s
+    if steady and duration_s is None and preset.requests is None:
+        duration_s = STEADY_S
+    bounded = not steady and (duration_s is not None or preset.requests is not None)
+    return Draft(
+        preset=preset.name,
+        targets=targets,
+        concurrency=_listed(preset.concurrency or plan.concurrency),
+        pp=_listed(preset.prompt_lengths or plan.lengths),
+        tg=_shown(preset.tg or plan.tg),
+        runs="" if bounded else _shown(preset.runs or plan.runs),
+        duration=_shown(duration_s),
+        requests=_shown(preset.requests),
+        mode=preset.mode or plan.mode.value,
+        order=preset.order or plan.order.value,
+        headroom=_shown(guard.min_headroom_gib),
+        gpu=_shown(guard.max_gpu_c),
+    )
+
+
+def with_preset(draft: Draft, preset: SweepSettings, guard: GuardLimits, known: Collection[str]) -> Draft:
+    """Fill the fields from another preset; targets stay unless it names some that are `known`."""
+    named = tuple(name for name in preset.targets if name in known)
+    return replace(draft_of(preset, named or draft.targets, guard), model=draft.model, api=draft.api)
+
+
+def with_mode(draft: Draft, mode: str) -> Draft:
+    """Go to another mode and fill in what it cannot do without: a steady level needs a time."""
+    changed = replace(draft, mode=mode)
+    if mode == LoadMode.STEADY.value:
+        if not changed.duration.strip() and not changed.requests.strip():
+            changed = replace(changed, duration=_shown(STEADY_S))
+        return changed if changed.runs.strip() else replace(changed, runs="1")
+    if changed.runs.strip() and changed.duration.strip() == _shown(STEADY_S):
+        changed = replace(changed, duration="")
+    return changed
+
+
+def is_changed(draft: Draft, preset: SweepSettings | None, guard: GuardLimits) -> bool:
+    """Tell whether the fields are not as the preset fills them; which targets and model are no part of it."""
+    if preset is None:
+        return True
+    same = replace(draft_of(preset, draft.targets, guard), model=draft.model, api=draft.api)
+    return draft != same
+
+
+def checked(draft: Draft, targets: Sequence[SweepTarget], *, seed: int | None = None) -> CheckedDraft:
+    """Make a plan of a draft, or say what is wrong with it; without a seed its prompts are new ones."""
+    form = _Form(draft)
+    chosen = form.targets(targets)
+    settings = form.settings()
+    wishes = Wishes(
+        api=form.choice("api", Api),
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+        warmup=draft.warmup,
+        slo=form.slo(),
+    )
+    limits = form.guard()
+    form.check_bounds()
+    form.check_search()
+    if form.problems:
+        return CheckedDraft(None, form.problems)
+    try:
+        return CheckedDraft(make_plan(settings, chosen, wishes, guard=limits))
+    except UsageError as error:
+        return CheckedDraft(None, {WHOLE: _words(error)})
+
+
+class _Form:
+    """Reads the fields of a draft one by one and keeps what is wrong with each."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.problems: dict[str, str] = {}
+
+    def read(self, name: str, how: Callable[[str], Value], needs: str = "") -> Value | None:
+        """Read a field; None where it is empty, or wrong. `needs` says what an empty one wants."""
+        text = str(getattr(self.draft, name)).strip()
+        if not text:
+            if needs:
+                self.problems[name] = needs
+            return None
+        try:
+            return how(text)
+        except UsageError as error:
+            self.problems[name] = _words(error)
+            return None
+
+    def choice(self, name: str, kind: type[Word]) -> Word | None:
+        """Read a field that holds one of a few words."""
+        word = str(getattr(self.draft, name))
+        for member in kind:
+            if member.value == word:
+                return member
+        self.problems[name] = f"must be {' or '.join(member.value for member in kind)}"
+        return None
+
+    def targets(self, known: Sequence[SweepTarget]) -> list[SweepTarget]:
+        by_name = {one.name: one for one in known}
+        gone = [name for name in self.draft.targets if name not in by_name]
+        if not self.draft.targets:
+            self.problems["targets"] = "mark at least one"
+        elif gone:
+            self.problems["targets"] = f"{clean(gone[0], 40)} is not watched: take its mark away"
+        model = self.read("model", _model)
+        chosen = [by_name[name] for name in self.draft.targets if name in by_name]
+        return [replace(one, model=model) if model else one for one in chosen]
+
+    def settings(self) -> SweepSettings:
+        """Give what a preset could hold, too."""
+        mode, order = self.choice("mode", LoadMode), self.choice("order", Order)
+        return SweepSettings(
+            self.draft.preset,
+            concurrency=self.read(
+                "concurrency",
+                lambda text: whole_numbers(text, 1, MOST_CONCURRENCY),
+                "write one number or several, as in 1,4,16",
+            )
+            or (),
+            prompt_lengths=self.read(
+                "pp",
+                lambda text: whole_numbers(text, 1, MOST_TOKENS),
+                "write the tokens of a prompt, as in 128",
+            )
+            or (),
+            tg=self.read("tg", lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"),
+            runs=self.read("runs", lambda text: whole_number(text, 1, MOST_RUNS)),
+            mode=None if mode is None else mode.value,
+            duration_s=self.read("duration", lambda text: number(text, LEAST_S, MOST_S, " seconds")),
+            requests=self.read("requests", lambda text: whole_number(text, 1, MOST_TOKENS)),
+            order=None if order is None else order.value,
+        )
+
+    def slo(self) -> tuple[SloCondition, ...] | None:
+        from sparktop.sweep.plan.slo import parse_slo  # late: it loads the result files, a preset needs none
+
+        return self.read("slo", parse_slo)
+
+    def guard(self) -> GuardLimits:
+        return GuardLimits(
+            self.read("headroom", lambda text: number(text, 0.0, _MOST_HEADROOM_GIB, " GiB")),
+            self.read("gpu", lambda text: number(text, 0.0, _MOST_GPU_C, " °C")),
+        )
+
+    def check_bounds(self) -> None:
+        """Check what ends a level: the command line takes the last one said, here all stand side by side."""
+        given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
+        if self.draft.mode == LoadMode.STEADY.value:
+            if "runs" not in given:
+                self._tell("runs", "write how many, as in 3")
+            if given in ([], ["runs"]):
+                self._tell("duration", "steady load needs seconds or requests")
+            return
+        if not given:
+            self._tell("runs", "write how many, or give seconds or requests")
+        for name in given[1:]:
+            first, second = _BOUNDS[given[0]], _BOUNDS[name]
+            self._tell(name, f"a burst level ends by {first} or by {second}: empty one of them")
+
+    def check_search(self) -> None:
+        """Check what a search for the limit leaves out."""
+        if not self.draft.slo.strip() or "slo" in self.problems:
+            return
+        if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:
+            self._tell("slo", "looks for the limit under one prompt length: write one")
+        if self.draft.mode == LoadMode.BURST.value and not self.draft.runs.strip():
+            self._tell("slo", "makes as many runs as it takes: give runs, not seconds or requests")
+
+    def _tell(self, name: str, line: str) -> None:
+        self.problems.setdefault(name, line)
+
+
+def _model(text: str) -> str:
+    if clean(text, _LONGEST_MODEL) != text:
+        raise UsageError(f"must be 1 to {_LONGEST_MODEL} printable characters")
+    return text
+
+
+def _words(error: UsageError) -> str:
+    line = str(error).removeprefix("--slo: ")
+    return _OPTION.sub(lambda found: _BOUNDS.get(found[1], found[1]), line)
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ",".join(map(str, values))
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"

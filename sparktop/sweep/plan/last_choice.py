@@ -1,0 +1,84 @@
+"""What was last chosen in the editor of sweeps: the next one begins with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+from sparktop.logfile import log_path
+from sparktop.model.load import LoadMode
+from sparktop.model.text import clean
+from sparktop.sweep.plan.draft import Draft
+from sparktop.sweep.plan.plan import Api, Order
+from sparktop.sweep.plan.presets import DEFAULT
+
+_LONGEST = 400
+"""Of a field's text."""
+_MOST_TARGETS = 256
+_MOST_BYTES = 256 * 1024
+_WORDS: Mapping[str, frozenset[str]] = {
+    "mode": frozenset(one.value for one in LoadMode),
+    "order": frozenset(one.value for one in Order),
+    "api": frozenset(one.value for one in Api),
+}
+
+
+def choice_file(env: Mapping[str, str]) -> Path:
+    """Give the file: `sweep.json` beside the log, below `$XDG_STATE_HOME`."""
+    return log_path(env).with_name("sweep.json")
+
+
+def recall(path: Path) -> Draft | None:
+    """Give what was chosen last; None where nothing is kept, or nothing of it can be read."""
+    try:
+        with path.open("rb") as stream:
+            data = json.loads(stream.read(_MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    kept = {name: value for name, value in data.items() if isinstance(value, str)}
+    texts = {one.name: clean(kept[one.name], _LONGEST) for one in fields(Draft) if one.name in kept}
+    texts = {name: text for name, text in texts.items() if text in _WORDS.get(name, {text})}
+    texts.pop("targets", None)
+    texts.pop("warmup", None)
+    if "concurrency" not in texts:
+        return None
+    listed = data.get("targets")
+    names = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    warmup = data.get("warmup")
+    return replace(
+        Draft(**texts),  # type: ignore[arg-type]  # what is left are fields that hold texts
+        targets=tuple(dict.fromkeys(clean(name, _LONGEST) for name in names[:_MOST_TARGETS])),
+        warmup=warmup if isinstance(warmup, bool) else True,
+    )
+
+
+def still_there(draft: Draft, presets: Collection[str], targets: Collection[str]) -> Draft:
+    """Drop what no longer exists: a preset that is gone becomes the usual one, targets vanish."""
+    return replace(
+        draft,
+        preset=draft.preset if draft.preset in presets else DEFAULT,
+        targets=tuple(name for name in draft.targets if name in targets),
+    )
+
+
+def remember(path: Path, draft: Draft) -> str | None:
+    """Write `draft` atomically; gives what went wrong as words, None when all is well."""
+    import tempfile  # late: a start only reads, and this loads much
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sweep-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(asdict(draft), file)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return None

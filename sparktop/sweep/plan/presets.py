@@ -1,0 +1,131 @@
+"""Named sweeps, and plans made of them: what a preset leaves open the plan's own defaults fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadMode
+from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.model.text import clean
+from sparktop.nearest import did_you_mean
+from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
+
+DEFAULT = "quick"
+STEADY_S = 30.0
+"""Of a steady run where nobody says how long."""
+
+BUILT_IN = (
+    SweepSettings("quick", concurrency=(1, 4, 16), prompt_lengths=(128,), tg=64, runs=3),
+    SweepSettings("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
+    SweepSettings("arena", concurrency=(1, 2, 5, 10), prompt_lengths=(2048,), tg=128, runs=3),
+    SweepSettings(
+        "wide",
+        concurrency=(1, 2, 4, 5, 8, 10, 16, 32, 64, 128, 256),
+        prompt_lengths=(1024,),
+        tg=128,
+        runs=1,
+    ),
+    SweepSettings("interactive", concurrency=(1,), prompt_lengths=(105,), tg=256, runs=3),
+    SweepSettings("batch-scaling", concurrency=(1, 2, 4, 8, 16), prompt_lengths=(105,), tg=256, runs=3),
+    SweepSettings("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
+    SweepSettings("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
+)
+"""In the order in which they are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What somebody asks for beside a preset; None: as the preset says."""
+
+    concurrency: tuple[int, ...] | None = None
+    prompt_lengths: tuple[int, ...] | None = None
+    tg: int | None = None
+    runs: int | None = None
+    mode: LoadMode | None = None
+    duration_s: float | None = None
+    requests: int | None = None
+    order: Order | None = None
+    api: Api | None = None
+    seed: int | None = None
+    warmup: bool | None = None
+    slo: tuple[SloCondition, ...] | None = None
+    longest: bool | None = None
+    max_error_share: float | None = None
+
+
+def all_presets(configured: Iterable[SweepSettings] = ()) -> dict[str, SweepSettings]:
+    """Give every preset by name; one that the user named like a built-in one stands in its place."""
+    return {one.name: one for one in (*BUILT_IN, *configured)}
+
+
+def find_preset(name: str, configured: Iterable[SweepSettings] = ()) -> SweepSettings:
+    """Give the preset of that name.
+
+    Raises:
+        UsageError: there is none; names the nearest.
+    """
+    known = all_presets(configured)
+    if name not in known:
+        near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
+        raise UsageError(f"there is no preset '{clean(name, 40)}'{near}")
+    return known[name]
+
+
+def make_plan(
+    preset: SweepSettings,
+    targets: Sequence[SweepTarget],
+    wishes: Wishes | None = None,
+    *,
+    guard: GuardLimits | None = None,
+) -> Plan:
+    """Make a plan of a preset, what is asked for beside it, and the limits of the guard.
+
+    Raises:
+        UsageError: parts of it contradict each other.
+    """
+    plan = Plan(targets=tuple(targets), preset=preset.name)
+    plan = replace(plan, **_of_preset(preset))
+    asked = wishes or Wishes()
+    told = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
+    if "runs" in told and "requests" not in told:
+        told["requests"] = None
+    plan = replace(plan, **told)
+    if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
+        plan = replace(plan, duration_s=STEADY_S)
+    limits = guard or GuardLimits()
+    plan = replace(
+        plan,
+        pp=plan.lengths[0],
+        guard=Guard(min_headroom_gib=limits.min_headroom_gib, max_gpu_c=limits.max_gpu_c),
+    )
+    _check(plan)
+    return plan
+
+
+def _of_preset(preset: SweepSettings) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "concurrency": preset.concurrency,
+        "prompt_lengths": preset.prompt_lengths,
+        "tg": preset.tg,
+        "runs": preset.runs,
+        "mode": preset.mode and LoadMode(preset.mode),
+        "duration_s": preset.duration_s,
+        "requests": preset.requests,
+        "order": preset.order and Order(preset.order),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _check(plan: Plan) -> None:
+    names = [target.name for target in plan.targets]
+    if len(set(names)) < len(names):
+        raise UsageError("two targets have the same name: give others with --target NAME=URL")
+    if plan.order is Order.ABBA and plan.slo:
+        raise UsageError("--slo looks for each target's limit by itself: leave out --order abba")
+    if plan.order is Order.ABBA and plan.runs_of(1) is None:
+        raise UsageError("--order abba interleaves runs: say how many with --runs instead of --duration")
+    if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
+        raise UsageError("a burst level is bounded by --duration or by --requests, not by both")

@@ -1,0 +1,151 @@
+"""What a sweep can load of all that is watched, and which of it a panel means."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from sparktop.hardware.addresses import read_addresses
+from sparktop.model.router import RouterView
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.model.text import clean
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_TYPED = "arguments"
+"""`Watch.source` of what was typed: it stands in no configuration."""
+_GROUPS = frozenset({"balance", "evidence"})
+_NODES = frozenset({"node", "processes"})
+
+
+def watched_targets(
+    watch: Watch, snapshot: Snapshot, *, configured: Collection[str] | None = None
+) -> tuple[SweepTarget, ...]:
+    """Give all that is watched as targets: routers first, then backends, each in the order of the board.
+
+    Routers that only sweeps load come after the watched ones; beside typed targets there are none of these.
+    `watch` holds what was known at the start, with its keys; `snapshot` what was found since. `configured`
+    are the names that stand in the configuration: with None all of `watch`, unless that came from arguments.
+    """
+    typed = watch.source == _TYPED
+    asked = (*watch.routers, *(() if typed else watch.sweep_routers))
+    if configured is None:
+        names = {one.name for one in watch.backends} | {one.name for one in asked}
+        configured = () if typed else names
+    own = own_hosts()
+    backends = _backends(watch, snapshot)
+    routers = {one.name: one for one in asked}
+    views = {view.name: view for view in snapshot.routers}
+    made = []
+    for name in dict.fromkeys((*views, *routers)):
+        known = name in configured or is_here((routers.get(name) or views[name]).url, own)
+        made.append(_router(routers.get(name), views.get(name), backends, known=known))
+    for one in backends.values():
+        known = one.name in configured or is_here(one.url, own)
+        made.append(SweepTarget(one.name, one.url, api_key=one.api_key, nodes=one.nodes, known=known))
+    return tuple(made)
+
+
+def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, name: str) -> tuple[str, ...]:
+    """Give the names of the targets that a selected panel means; `kind` and `name` are of its `PanelKey`.
+
+    A backend or router means itself; a group its router, else its backends; a machine the backends on it. All
+    else, and what is no target, means all watched routers, or all backends where there are none.
+    """
+    # A router that nobody watches is meant only where it is named.
+    shown = {view.name for view in snapshot.routers}
+    routers = [one.name for one in targets if one.kind is TargetKind.ROUTER and one.name in shown]
+    engines = [one.name for one in targets if one.kind is TargetKind.ENGINE]
+    found: list[str] = []
+    if kind == "router":
+        found = [one for one in routers if one == name]
+    elif kind in _GROUPS:
+        found = [one for one in routers if one == name] or _of_group(engines, snapshot, name)
+    elif kind in _NODES:
+        placed = {view.name for view in snapshot.backends if name in view.nodes}
+        placed |= {one.name for one in targets if name in one.nodes}
+        found = [one for one in engines if one in placed]
+    elif name:
+        found = [one for one in engines if one == name]
+    return tuple(found or routers or engines)
+
+
+def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
+    """Give the backends of a group; a group of one server's lanes is called by that server's name."""
+    members = {view.name for view in snapshot.backends if view.group == group}
+    members |= {name for one in snapshot.balance if one.group == group for name in one.backends}
+    return [one for one in engines if one in members] or [one for one in engines if one == group]
+
+
+def _backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
+    """Give every backend that is watched, by name: those on the board, then those not shown yet."""
+    asked = {one.name: one for one in watch.backends}
+    shown = {view.name: _backend(asked.get(view.name), view) for view in snapshot.backends}
+    return shown | {name: one for name, one in asked.items() if name not in shown}
+
+
+def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
+    """Give a backend as it was asked for, or as it was found: nothing that wants a key is ever found."""
+    if asked is not None and asked.nodes:
+        return asked
+    key = asked.api_key if asked is not None else None
+    return BackendTarget(view.name, asked.url if asked else view.url, nodes=view.nodes, api_key=key)
+
+
+def _router(
+    asked: RouterTarget | None, view: RouterView | None, backends: Mapping[str, BackendTarget], *, known: bool
+) -> SweepTarget:
+    names = (*(asked.backends if asked else ()), *(view.backends if view else ()))
+    behind = [backends[name] for name in dict.fromkeys(names) if name in backends]
+    told = (view.deployments if view else None) or {}
+    deployments = {id_: name for id_, name in told.items() if name is not None}
+    return router_target(
+        asked or RouterTarget(view.name if view else "", view.url if view else ""),
+        behind,
+        deployments=deployments,
+        known=known,
+    )
+
+
+def router_target(
+    router: RouterTarget,
+    behind: Iterable[BackendTarget],
+    *,
+    deployments: Mapping[str, str] | None = None,
+    model: str | None = None,
+    known: bool,
+) -> SweepTarget:
+    """Give a router as a target, with the watched backends `behind` it and the machines that these run on.
+
+    `deployments` are those that it told of itself; what the configuration says of one goes before that.
+    """
+    servers = list(behind)
+    return SweepTarget(
+        router.name,
+        router.url,
+        TargetKind.ROUTER,
+        model=model,
+        api_key=router.api_key,
+        backends={one.name: one.url for one in servers},
+        deployments={**(deployments or {}), **router.deployments},
+        strategy=router.strategy,
+        nodes=tuple(dict.fromkeys(node for one in servers for node in one.nodes)),
+        known=known,
+    )
+
+
+def own_hosts() -> frozenset[str]:
+    """Give every host that is this machine, as URLs write it."""
+    return _LOOPBACK | {clean(socket.gethostname(), 64).lower() or "localhost"} | set(read_addresses())
+
+
+def is_here(url: str, own: frozenset[str]) -> bool:
+    """Tell whether a URL is of this machine."""
+    return (urlsplit(url).hostname or "").lower() in own
+
+
+def strangers(targets: Iterable[SweepTarget]) -> list[SweepTarget]:
+    """Give the targets that are neither on this machine nor in the configuration."""
+    return [one for one in targets if not one.known]

@@ -1,0 +1,133 @@
+"""Where results of sweeps are kept: one file a sweep, whole at any time, newest last."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sparktop.errors import OutputError, UsageError
+from sparktop.model.text import clean
+from sparktop.sweep.result.file import read_json
+from sparktop.sweep.result.results import SCHEMA, SweepResult
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+_MOST_SAME_TIME = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSweep:
+    """One file of the store, as a list of sweeps shows it."""
+
+    path: Path
+    result: SweepResult | None
+    problem: str | None = None
+    """Why it cannot be read, in one clean line; set exactly when there is no result."""
+
+
+def sweeps_folder(env: Mapping[str, str]) -> Path:
+    """Give the store's place: `$XDG_DATA_HOME/sparktop/sweeps`, by default below ~/.local/share."""
+    base = env.get("XDG_DATA_HOME", "")
+    # The base directory specification wants relative paths ignored.
+    data = Path(base) if base.startswith("/") else Path(env.get("HOME") or "/", ".local", "share")
+    return data / "sparktop" / "sweeps"
+
+
+def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
+    """Reserve a file of its own for a sweep that begins, so that two at the same moment never share one.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    word = _NOT_IN_NAMES.sub("-", label).strip("-")[:40] or "sweep"
+    stem = f"{started_at.astimezone(UTC):%Y%m%dT%H%M%SZ}-{word}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number in range(1, _MOST_SAME_TIME):
+            path = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return path
+    except OSError as error:
+        raise OutputError(f"{clean(folder)}: cannot keep results there: {_reason(error)}") from None
+    raise OutputError(f"{clean(folder)}: too many results of one moment; move some away")
+
+
+def save(path: Path, result: SweepResult) -> None:
+    """Write a result in place of the last one: at every moment the file is one or the other, whole.
+
+    Raises:
+        OutputError: it cannot be written; what was there before is still there.
+    """
+    text = json.dumps(result.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with part.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
+
+
+def load(path: Path) -> SweepResult:
+    """Read a result.
+
+    Raises:
+        UsageError: it cannot be read, or is no result of a sweep; says what and where in one line.
+    """
+    return parse(read_json(path), str(path))
+
+
+def parse(data: object, where: str) -> SweepResult:
+    """Take JSON values for a result; `where` names them in an error.
+
+    Raises:
+        UsageError: they are none.
+    """
+    name = clean(where)
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        told = f'its schema is "{clean(schema, 40)}"' if isinstance(schema, str) else "it names no schema"
+        raise UsageError(f"{name}: is no result of a sweep of this version: {told}, not {SCHEMA}")
+    try:
+        return SweepResult.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(clean(part, 40) for part in first["loc"])
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        message = clean(first["msg"], 120)
+        raise UsageError(
+            f"{name}: {place or 'top'}: {message}{more}; write it again with sparktop sweep"
+        ) from None
+
+
+def stored(folder: Path) -> list[StoredSweep]:
+    """Give all results of the store, oldest first; one that cannot be read is told, never left out."""
+    try:
+        paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
+    except OSError:
+        return []
+    found = []
+    for path in paths:
+        try:
+            found.append(StoredSweep(path, load(path)))
+        except UsageError as error:
+            found.append(StoredSweep(path, None, str(error)))
+    return found
+
+
+def _reason(error: OSError) -> str:
+    return clean(error.strerror or error)

@@ -1,0 +1,310 @@
+"""What a sweep will send and how long it will take, as far as earlier sweeps of the same targets tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sparktop.model.load import LoadMode
+from sparktop.model.text import clean
+from sparktop.sweep.plan.order import Load, loads
+from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
+from sparktop.sweep.plan.slo import runs_needed
+from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.run.validity import CUT_SHORT
+
+_GROWTH = 0.6
+"""A run's time grows about as the concurrency to this power, where two levels do not tell it (`estimate`)."""
+_STEEPEST = 1.0
+_PAUSE_S = 1.0
+"""Between two levels, where no earlier sweep tells: servers come to rest."""
+_BEGIN_S = 3.0
+"""Until the first level: the load generator starts, and each prompt length is tried."""
+_FINE_S, _COARSE_S = 30.0, 120.0
+"""Below the first an estimate is told to the second, below the other to 5 s, above to 10 s."""
+_HOUR_S, _MINUTE_S = 3600, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is to be expected of a plan."""
+
+    requests: int | None
+    """That are measured; None where only the time bounds them."""
+    warm_ups: int
+    """Requests ahead of the levels, beside `requests`."""
+    prompt_tokens: int | None
+    """Of the measured requests."""
+    output_tokens: int | None
+    seconds: float | None
+    """None where nobody knows."""
+    why: str
+    """From what `seconds` follows and how sure that is, or why it is unknown."""
+    at_least: bool = False
+    """The sweep goes on from there: it looks for a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A level that was made: what a run of it took, and the part of that until the first tokens."""
+
+    load: Load
+    output_tokens: int
+    run_s: float
+    first_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What one earlier sweep tells of a target."""
+
+    result: SweepResult
+    points: tuple[_Point, ...]
+    begin_s: float
+    pause_s: float
+
+    def run_s(self, load: Load, output_tokens: int) -> float:
+        """Give what a burst of this load takes: between the levels that were made, in logarithms of both."""
+        nearest = min(self.points, key=lambda one: _distance(one, load.prompt_tokens, output_tokens))
+        same = {
+            one.load.concurrency: _scaled(one, load.prompt_tokens, output_tokens)
+            for one in self.points
+            if (one.load.prompt_tokens, one.output_tokens)
+            == (nearest.load.prompt_tokens, nearest.output_tokens)
+        }
+        return _between(sorted(same.items()), load.concurrency)
+
+    def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
+        """Tell how near it comes: 0 each load was made, 1 other concurrencies, 2 other lengths."""
+        made = {(one.load, one.output_tokens) for one in self.points}
+        lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
+        asked = list(wanted)
+        if all((load, output_tokens) in made for load in asked):
+            return 0
+        return 1 if all((load.prompt_tokens, output_tokens) in lengths for load in asked) else 2
+
+
+def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
+    """Foretell a plan from `known` results, oldest first or in any order: the nearest and newest one counts.
+
+    A run's time is that of the same target under the same load; else between the two nearest concurrencies on
+    a line of the logarithms; other lengths stretch the time to the first tokens by the prompts and the rest
+    by the answers. What lay between the runs of that sweep is added for each level.
+    """
+    count = _measured(plan)
+    warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
+    seconds, why = _seconds(plan, known)
+    prompts = sum(load.prompt_tokens * (_requests(plan, load) or 0) for load in loads(plan))
+    return Forecast(
+        requests=count,
+        warm_ups=warm_ups,
+        prompt_tokens=None if count is None else prompts * len(plan.targets),
+        output_tokens=None if count is None else count * plan.tg,
+        seconds=seconds,
+        why=why,
+        at_least=bool(plan.slo),
+    )
+
+
+def _measured(plan: Plan) -> int | None:
+    each = [_requests(plan, load) for load in loads(plan)]
+    told = [count for count in each if count is not None]
+    return sum(told) * len(plan.targets) if len(told) == len(each) else None
+
+
+def _requests(plan: Plan, load: Load) -> int | None:
+    """Give the requests of a level; None where only the time bounds them."""
+    if plan.mode is LoadMode.STEADY:
+        return None if plan.requests is None else plan.requests * (_runs(plan, load) or plan.runs)
+    runs = _runs(plan, load)
+    return None if runs is None else runs * load.concurrency
+
+
+def _runs(plan: Plan, load: Load) -> int | None:
+    if plan.slo:
+        return runs_needed(plan, load.concurrency)
+    return plan.runs_of(load.concurrency)
+
+
+def _seconds(plan: Plan, known: Sequence[SweepResult]) -> tuple[float | None, str]:
+    found = {target.name: _earlier(target, plan, known) for target in plan.targets}
+    unknown = [name for name, one in found.items() if one is None]
+    if unknown:
+        first = f"the first sweep of {clean(', '.join(unknown), 80)}"
+        exact = _exact_s(plan)
+        if exact is None:
+            return None, f"unknown: {first}"
+        return exact, f"of load, and what lies between: {first}"
+    earlier = [one for one in found.values() if one is not None]
+    if not earlier:
+        return None, "unknown: no target"
+    seconds = max(one.begin_s for one in earlier)
+    for one in earlier:
+        seconds += sum(_level_s(plan, load, one) for load in loads(plan))
+        seconds += one.pause_s * _stints(plan)
+    return seconds, _told(earlier, plan)
+
+
+def _exact_s(plan: Plan) -> float | None:
+    """Give the time that the plan itself sets, warm-ups apart."""
+    if plan.duration_s is None or plan.slo:
+        return None
+    runs = plan.runs if plan.mode is LoadMode.STEADY else 1
+    return plan.duration_s * runs * len(loads(plan)) * len(plan.targets)
+
+
+def _level_s(plan: Plan, load: Load, earlier: _Earlier) -> float:
+    """Give what a level takes, its warm-up included."""
+    run_s = earlier.run_s(load, plan.tg)
+    total = run_s if plan.warmup else 0.0
+    if plan.mode is LoadMode.STEADY:
+        told = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
+        return total + (_runs(plan, load) or plan.runs) * min(told, default=0.0)
+    runs = _runs(plan, load)
+    if runs is not None:
+        return total + runs * run_s
+    # No run begins after the time is up; on the average the last one is half done then.
+    return total + max(run_s, (plan.duration_s or 0.0) + run_s / 2)
+
+
+def _steady_s(plan: Plan, load: Load, run_s: float) -> float | None:
+    return None if plan.requests is None else run_s * max(1.0, plan.requests / load.concurrency)
+
+
+def _stints(plan: Plan) -> int:
+    """Give how often a target's servers come to rest: after each of its turns."""
+    each = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
+    return len(loads(plan)) * each
+
+
+def _earlier(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> _Earlier | None:
+    """Give the sweep that tells most of a target: the nearest to the plan, of those the newest."""
+    asked = loads(plan)
+    found = []
+    for result in known:
+        for one in result.targets:
+            if one.url != target.url or (target.model or one.model) != one.model:
+                continue
+            points = tuple(point for level in one.levels if (point := _point(level, result)) is not None)
+            if points:
+                found.append(_Earlier(result, points, *_between_runs(result)))
+    ordered = sorted(found, key=lambda one: (-one.sure(asked, plan.tg), one.result.started_at))
+    return ordered[-1] if ordered else None
+
+
+def _point(level: LevelResult, result: SweepResult) -> _Point | None:
+    """Give what a level tells of a burst's time; None for one that failed, in part or whole."""
+    prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
+    cut = any(mark.code == CUT_SHORT for mark in level.validity)
+    if not prompt or not output or cut or level.requests.failed or not level.requests.ok:
+        return None
+    if result.plan.mode is LoadMode.STEADY:
+        run_s = level.e2e_ms.mean / 1000 if level.e2e_ms is not None else 0.0
+    else:
+        run_s = (level.duration_s or 0.0) / level.runs if level.runs else 0.0
+    if not run_s > 0:
+        return None
+    first_s = level.ttft_ms.mean / 1000 if level.ttft_ms is not None else 0.0
+    return _Point(Load(prompt, level.concurrency), output, run_s, min(first_s, run_s))
+
+
+def _between_runs(result: SweepResult) -> tuple[float, float]:
+    """Give the seconds until the first level of a sweep and those after each turn, but its runs' own."""
+    if result.status != "done" or result.finished_at is None or not result.ran:
+        return _BEGIN_S, _PAUSE_S
+    first = next((one.started_at for one in result.ran if one.started_at is not None), None)
+    if first is None:
+        return _BEGIN_S, _PAUSE_S
+    levels = [(one.name, level) for one in result.targets for level in one.levels]
+    made = {(name, level.concurrency) for name, level in levels}
+    if any((one.target, one.concurrency) not in made for one in result.ran):
+        return _BEGIN_S, _PAUSE_S  # what such a level took would look like a pause
+    warm_ups = {
+        (name, level.concurrency, level.pp): (level.duration_s or 0.0) / level.runs
+        for name, level in levels
+        if result.plan.warmup and level.runs and result.plan.mode is LoadMode.BURST
+    }
+    begin_s = (first - result.started_at).total_seconds()
+    begin_s -= next((s for key, s in warm_ups.items() if key[0] == result.ran[0].target), 0.0)
+    busy_s = sum(level.duration_s or 0.0 for _, level in levels) + sum(warm_ups.values())
+    turns = len(list(groupby(result.ran, key=lambda one: (one.target, one.concurrency))))
+    rest_s = (result.finished_at - result.started_at).total_seconds() - max(0.0, begin_s) - busy_s
+    return max(0.0, begin_s), max(0.0, rest_s / turns)
+
+
+def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
+    prompts = abs(math.log(point.load.prompt_tokens / prompt_tokens))
+    return prompts + abs(math.log(point.output_tokens / output_tokens))
+
+
+def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
+    """Stretch a run to other lengths: prefill by the prompts, the rest by the answers."""
+    prefill = point.first_s * prompt_tokens / point.load.prompt_tokens
+    return prefill + (point.run_s - point.first_s) * output_tokens / point.output_tokens
+
+
+def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
+    """Give the time at a concurrency, on lines through the points in logarithms of both."""
+    for at, seconds in points:
+        if at == concurrency:
+            return seconds
+    below = [one for one in points if one[0] < concurrency]
+    above = [one for one in points if one[0] > concurrency]
+    if below and above:
+        slope = _slope(below[-1], above[0])
+    else:
+        ends = points[-2:] if below else points[:2]
+        slope = min(_STEEPEST, max(0.0, _slope(*ends))) if len(ends) > 1 else _GROWTH
+    at, seconds = below[-1] if below else above[0]
+    return float(seconds * (concurrency / at) ** slope)
+
+
+def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
+    return math.log(high[1] / low[1]) / math.log(high[0] / low[0])
+
+
+def _told(earlier: Sequence[_Earlier], plan: Plan) -> str:
+    """Say which sweeps tell it, and how near they come."""
+    times = dict.fromkeys(
+        one.result.started_at for one in sorted(earlier, key=lambda one: one.result.started_at)
+    )
+    when = " and ".join(f"{time.astimezone():%-d %b %H:%M}" for time in list(times)[-2:])
+    named = f"your sweep{'s' if len(times) > 1 else ''} of {when}"
+    worst = max(one.sure(loads(plan), plan.tg) for one in earlier)
+    if worst == 0:
+        return f"by {named}"
+    if worst == 1:
+        return f"roughly, by other concurrencies in {named}"
+    return f"a guess, by other lengths in {named}"
+
+
+def time_words(seconds: float) -> str:
+    """Give a time as exactly as an estimate is told."""
+    step = 1 if seconds < _FINE_S else 5 if seconds < _COARSE_S else 10
+    whole = max(1, round(seconds / step) * step)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    hours, rest = divmod(whole, _HOUR_S)
+    minutes, left = divmod(rest, _MINUTE_S)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {left} s" if left else f"{minutes} min"
+
+
+def pieces(found: Forecast) -> tuple[str, str, str]:
+    """Give a forecast in words: requests, tokens, time; each piece stands by itself."""
+    least = "at least " if found.at_least else ""
+    warm = f" + {found.warm_ups:,} warm-up" if found.warm_ups else ""
+    noun = "request" if found.requests == 1 else "requests"
+    sent = (
+        f"{found.requests:,} {noun}" if found.requests is not None else f"as many {noun} as there is time for"
+    )
+    tokens = "tokens as they come"
+    if found.prompt_tokens is not None and found.output_tokens is not None:
+        tokens = f"{found.prompt_tokens:,} prompt + {found.output_tokens:,} output tokens"
+    time = f"time {found.why}"
+    if found.seconds is not None:
+        time = f"{least or 'about '}{time_words(found.seconds)} {found.why}"
+    return f"{least}{sent}{warm}", tokens, time

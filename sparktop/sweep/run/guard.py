@@ -1,0 +1,160 @@
+"""Where a running sweep stops itself: memory, heat, failures, and servers that no longer answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparktop.model.failure import Failure
+from sparktop.model.snapshot import NodeView
+from sparktop.model.text import clean
+from sparktop.sweep.plan.plan import Guard
+from sparktop.sweep.run.server_side import NodePoint
+from sparktop.sweep.terms.request_errors import (
+    DISCONNECTED,
+    REFUSED,
+    TIMEOUT_BETWEEN_TOKENS,
+    TIMEOUT_CONNECT,
+    TIMEOUT_FIRST_TOKEN,
+    TRUNCATED,
+    UNREACHABLE,
+)
+
+ENOUGH_ENDED = 10
+"""Requests of a level that must have ended before their failures are a share."""
+SILENT_S = 15.0
+"""A server whose page does not come and that sends no token for so long is gone. A full server may be slow
+with its page, and a long prompt may be silent; both together are not seen on one that lives."""
+LEAST_HEADROOM_GIB = 8.0
+"""Headroom of unified memory below which a sweep stops, unless another limit is set. Below it the kernel was
+seen to kill processes, or the machine to stop."""
+MOST_GPU_C = 92.0
+"""Temperature of a GPU beside unified memory above which a sweep stops, unless another limit is set."""
+_GIB = 2**30
+_GONE = frozenset(
+    {
+        REFUSED,
+        DISCONNECTED,
+        UNREACHABLE,
+        TIMEOUT_CONNECT,
+        TIMEOUT_FIRST_TOKEN,
+        TIMEOUT_BETWEEN_TOKENS,
+        TRUNCATED,
+    }
+)
+"""Words of failures that a server makes which is no longer there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimits:
+    """Where a sweep stops itself for the sake of one machine; None: not for that."""
+
+    min_headroom_gib: float | None = None
+    max_gpu_c: float | None = None
+
+    @property
+    def words(self) -> str | None:
+        """The limits in words; None where there is none."""
+        parts = []
+        if self.min_headroom_gib is not None:
+            parts.append(f"below {self.min_headroom_gib:g} GiB of headroom")
+        if self.max_gpu_c is not None:
+            parts.append(f"above {self.max_gpu_c:g} °C")
+        return " or ".join(parts) or None
+
+
+def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
+    """Return the limits for a machine: those set, else the usual ones on unified memory. 0 is off."""
+    least, most = guard.min_headroom_gib, guard.max_gpu_c
+    if unified:
+        least = LEAST_HEADROOM_GIB if least is None else least
+        most = MOST_GPU_C if most is None else most
+    return NodeLimits(least or None, most or None)
+
+
+def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Iterable[NodeView]) -> str:
+    """Return in one line what stops a sweep, on which machines, and what nothing guards.
+
+    `targets` holds the watched machines below each target.
+    """
+    if guard.min_headroom_gib == 0 and guard.max_gpu_c == 0:
+        return "no guard: it is switched off"
+    wanted = dict.fromkeys(name for names in targets.values() for name in names)
+    watched = list(nodes)
+    known = {view.name: view for view in watched if view.name in wanted}
+    if not known and not watched:
+        return "no guard: no node is watched"
+    guarded: dict[str, list[str]] = {}
+    without: list[str] = []
+    for name, view in known.items():
+        unified = view.sample is not None and view.sample.memory.unified is True
+        words = limits_of(guard, unified=unified).words
+        if view.sample is None:
+            without.append(f"{clean(name, 64)} (does not answer)")
+        elif words is None:
+            without.append(f"{clean(name, 64)} (no unified memory, and no limit is set)")
+        else:
+            guarded.setdefault(words, []).append(clean(name, 64))
+    without += [
+        f"{clean(name, 64)} (no node of it is watched)" for name, below in targets.items() if not below
+    ]
+    stops = "; ".join(f"{words} on {', '.join(names)}" for words, names in guarded.items())
+    if not stops:
+        return f"no guard: {', '.join(without)}"
+    return f"guard: stops {stops}" + (f"; not guarded: {', '.join(without)}" if without else "")
+
+
+class GuardWatch:
+    """Holds the limits; each look gives the reason to stop, or None."""
+
+    def __init__(self, guard: Guard) -> None:
+        """Take the limits."""
+        self._guard = guard
+        self._silent: set[str] = set()
+        """Machines that do not answer at present."""
+
+    def look_at_node(self, name: str, point: NodePoint) -> str | None:
+        """Look at a machine that the load reaches."""
+        self._silent.discard(name)
+        limits = limits_of(self._guard, unified=point.unified)
+        least = limits.min_headroom_gib
+        if least is not None and point.headroom_bytes is not None and point.headroom_bytes < least * _GIB:
+            left = point.headroom_bytes / _GIB
+            return f"{clean(name, 64)} has {left:.1f} GiB of memory left, the limit is {least:g} GiB"
+        most = limits.max_gpu_c
+        if most is not None and point.gpu_c is not None and point.gpu_c > most:
+            return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {most:g} °C"
+        return None
+
+    def look_at_failure(self, name: str, failure: Failure) -> str | None:
+        """Return once that a machine which the load reaches does not answer: until then nothing guards it."""
+        if name in self._silent:
+            return None
+        self._silent.add(name)
+        return f"{clean(name, 64)} is not guarded until it answers again: {failure.message}"
+
+    def look_at_requests(self, target: str, ended: int, failed: int, reason: str) -> str | None:
+        """Look at how the requests of the present level ended; `reason` is the newest failure's."""
+        limit = self._guard.max_error_share
+        if ended < ENOUGH_ENDED or failed <= limit * ended:
+            return None
+        return f"{failed} of {ended} requests to {target} failed, the limit is {limit:.0%}: {reason}"
+
+    def look_at_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
+        """Look at a finished run: one without a single answer, for want of a server, is the last one."""
+        told = list(words)
+        if ok or not told or not _GONE.issuperset(told):
+            return None
+        return f"{target} stopped answering: {reason}"
+
+    def look_at_silence(
+        self, target: str, silence: tuple[float, Failure] | None, heard_at: float, now: float
+    ) -> str | None:
+        """Look at a server whose page does not come; `heard_at` is when its stream last gave a sign."""
+        if silence is None:
+            return None
+        since, failure = silence
+        quiet_s = now - max(since, heard_at)
+        if quiet_s < SILENT_S:
+            return None
+        return f"{target} has not answered for {quiet_s:.0f} s: {failure.message}"

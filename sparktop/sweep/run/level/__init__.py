@@ -1,0 +1,1 @@
+"""The runs of one level: made and recorded."""

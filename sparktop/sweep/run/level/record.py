@@ -1,0 +1,356 @@
+"""One level of one target while it is made: its runs, what the servers counted, and in the end its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import JsonValue
+
+from sparktop.model.load import Level, LoadEvent, RequestEnded
+from sparktop.model.targets import ModelFacts
+from sparktop.sweep.generator.wire.messages import ClientHealth
+from sparktop.sweep.plan.plan import Plan, TargetKind
+from sparktop.sweep.result.level import level_result, run_starts, uncounted
+from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
+from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.run.load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.router_side import backend_errors, router_side
+from sparktop.sweep.run.server_side import (
+    Counters,
+    ServerLog,
+    ServerPoint,
+    Span,
+    in_flight,
+    node_side,
+)
+from sparktop.sweep.run.validity import Asked, LevelFacts, judge
+
+_PERCENT = 100.0
+
+
+@dataclass(slots=True, eq=False)
+class LevelRecord:
+    """Collects; `result` may be asked for at any time."""
+
+    plan: Plan
+    prepared: PreparedTarget
+    level: Level
+    events: list[LoadEvent] = field(default_factory=list)
+    """Of measured runs, with every token's time."""
+    partial: list[LoadEvent] = field(default_factory=list)
+    """Of a measured run that was called off or broke off."""
+    spans: list[Span] = field(default_factory=list)
+    """Of measured runs, whole or not."""
+    run_s: list[float] = field(default_factory=list)
+    health: list[ClientHealth] = field(default_factory=list)
+    health_entered: int = 0
+    """Of those, how many the result knows already."""
+    asked: Asked = field(default_factory=Asked)
+    growth: dict[str, Counters] = field(default_factory=dict)
+    """Of each server, the stints added up, the warm-up included: what is held against everything asked."""
+    measured: dict[str, Counters] = field(default_factory=dict)
+    """The same of the measured runs alone: what figures of the level are made of."""
+    run_finished: list[dict[str, int]] = field(default_factory=list)
+    """The same run by run, of runs after which the servers came to rest."""
+    fell: bool = False
+    unsettled: str | None = None
+    cut_short: str | None = None
+
+    @property
+    def runs(self) -> int:
+        """Measured runs that were made to their end."""
+        return len(self.run_s)
+
+    def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
+        """Take in a run, whole or not; `events` are its own with backends by their names."""
+        self.asked = self.asked.plus(asked_of(events, self.level.output_tokens))
+        if warm_up:
+            return
+        end = record.finished
+        if end is not None:
+            self.spans.append((end.started_at, end.ended_at))
+            self.health.append(end.health)
+        if end is not None and not end.cancelled:
+            self.events += events
+            self.run_s.append(end.ended_at - end.started_at)
+        else:
+            self.partial += events
+
+    def add_growth(
+        self,
+        before: Mapping[str, ServerPoint],
+        warm: Mapping[str, ServerPoint],
+        after: Mapping[str, ServerPoint],
+    ) -> None:
+        """Take in how the servers' counters grew over a stint; `warm` is how they stood after its warm-up."""
+        for name in self.prepared.backends:
+            first, middle, last = before.get(name), warm.get(name), after.get(name)
+            if first is None or middle is None or last is None:
+                continue
+            grown = last.counters.since(first.counters)
+            anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
+            measured = last.counters.since(middle.counters)
+            self.fell |= anew or grown.fell() or measured.fell()
+            _add(self.growth, name, grown)
+            _add(self.measured, name, measured)
+
+    def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
+        """Take in how many requests each server finished in one measured run."""
+        grown = {
+            name: after[name].counters.since(before[name].counters).finished
+            for name in self.prepared.backends
+            if name in before and name in after
+        }
+        known = {name: round(count) for name, count in grown.items() if count is not None and count >= 0}
+        if len(known) == len(self.prepared.backends):
+            self.run_finished.append({name: count for name, count in known.items() if count})
+
+    def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
+        """Give the level's figures with everything that was seen beside them."""
+        # A run that was broken off counts only where there is no whole one: its windows are cut.
+        events = self.events if self.runs else self.partial
+        made = level_result(self.level, events)
+        if self.runs and self.partial:
+            made = _with_partial(made, level_result(self.level, self.partial))
+            made = made.model_copy(update={"uncounted": self._uncounted()})
+        facts = self.facts(log)
+        served = dict(made.served_by)
+        if not served and self.prepared.target.kind is TargetKind.ROUTER:
+            counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
+            served = {name: round(count) for name, count in counts.items() if count > 0}
+            if served and len(self.run_finished) == self.runs:
+                made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
+        made = made.model_copy(
+            update={
+                "served_by": served,
+                "busy_batch": self._busy_batches(log),
+                "server": self._server(log),
+                "backends": self._backends(log),
+                "hardware": facts.hardware,
+                "padding_percent": self._padding(models),
+                "roofline_percent": self._roofline(made),
+                "balance": self._balance(log, events, made),
+            }
+        )
+        return made.model_copy(update={"validity": judge(self.plan, made, facts)})
+
+    def traces(self) -> list[RequestTrace]:
+        """Give the requests of whole runs."""
+        return collect(self.events)
+
+    def facts(self, log: ServerLog) -> LevelFacts:
+        """Give what is known beside the figures."""
+        loaded = in_flight((one.start, one.end) for one in self._requests())
+        nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
+        return LevelFacts(
+            asked=self.asked,
+            growth=self._sum(self.growth),
+            measured=self._sum(self.measured),
+            unsettled=self.unsettled,
+            fell=self.fell,
+            queues=self._queues(log),
+            health=tuple(self.health),
+            hardware={name: node_side(points) for name, points in nodes.items() if points},
+            mdns=self.prepared.mdns,
+            run_s=tuple(self.run_s),
+            cut_short=self.cut_short,
+        )
+
+    def _requests(self) -> list[RequestTrace]:
+        """Return every measured request, those of broken-off runs included."""
+        return collect([*self.events, *self.partial])
+
+    def _queues(self, log: ServerLog) -> tuple[BackendQueue, ...]:
+        """Return what shows of each server whether requests queued there."""
+        names, slots = self.prepared.backends, self.prepared.slots
+        spans: dict[str, list[Span]] = {}
+        for one in self._requests():
+            name = one.served_by if len(names) > 1 else next(iter(names), None)
+            if name is not None:
+                spans.setdefault(name, []).append((one.start, one.end))
+        at_once = {name: InFlight(spans.get(name, ())).most if spans else None for name in names}
+        return tuple(
+            backend_queue(name, log.servers(name, self.spans), slots.get(name), at_once[name])
+            for name in names
+        )
+
+    def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
+        """Return the growth over all servers; None where one of them does not tell."""
+        names = self.prepared.backends
+        if not names or any(name not in growth for name in names):
+            return None
+        first, *others = (growth[name] for name in names)
+        for one in others:
+            first = first.plus(one)
+        return first
+
+    def _server(self, log: ServerLog) -> ServerSide | None:
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        if not looks:
+            return None
+        points = [point for told in looks.values() for point in told]
+        fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
+        flying = InFlight((one.start, one.end) for one in self._requests())
+        grown = (None if self.fell else self._sum(self.measured)) or Counters()
+        return ServerSide(
+            running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
+            waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
+            kv_cache_max_percent=_kv_max(looks),
+            kv_fullest_percent=max(fullest, default=None),
+            preemptions=grown.preemptions,
+            generation_tokens=grown.generation_tokens,
+            prompt_tokens=grown.prompt_tokens,
+            prefix_cache_hit_percent=_hit_percent(grown),
+        )
+
+    def _backends(self, log: ServerLog) -> dict[str, BackendSide]:
+        """Give what each server did, of those that told something."""
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        return {name: self._backend(name, points) for name, points in looks.items() if points}
+
+    def _backend(self, name: str, points: list[ServerPoint]) -> BackendSide:
+        running = [one.running for one in points if one.running is not None]
+        grown = None if self.fell else self.measured.get(name)
+        prefill_ms = None
+        if grown is not None and grown.prefill_s is not None and grown.prefills:
+            prefill_ms = 1000 * grown.prefill_s / grown.prefills
+        return BackendSide(
+            running_mean=sum(running) / len(running) if running else None,
+            running_max=max(running, default=None),
+            waiting_max=max((one.waiting for one in points if one.waiting is not None), default=None),
+            kv_cache_max_percent=_kv_max({name: points}),
+            prefill_ms=prefill_ms,
+        )
+
+    def _busy_batches(self, log: ServerLog) -> dict[str, float]:
+        """Return the mean batch of each server while it computed anything, where that is known."""
+        found = {
+            name: busy_batch(log.servers(name, self.spans), None if self.fell else self.measured.get(name))
+            for name in self.prepared.backends
+        }
+        return {name: batch for name, batch in found.items() if batch is not None}
+
+    def _uncounted(self) -> UncountedRequests | None:
+        """Give what no latency counts: failures of whole runs, and all of a run that was broken off."""
+        whole, cut = collect(self.events), collect(self.partial)
+        return uncounted([*(one for one in whole if not one.ok), *cut], run_starts([*whole, *cut]))
+
+    def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
+        """Return the padding of a batch of c in percent; None where the captured graphs are unknown.
+
+        A batch runs in the smallest graph that holds it, one beyond the largest in none. What is known of the
+        server itself goes before what is known of its model: two recipes of one model capture other batches.
+        """
+        facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
+        if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):
+            return None
+        if sizes == ():
+            return 0.0
+        if sizes is None:
+            sizes = () if facts is None else facts.cudagraph_capture_sizes
+        wanted = self.level.concurrency
+        graph = min((size for size in sizes if size >= wanted), default=None)
+        return None if graph is None else _PERCENT * (graph - wanted) / graph
+
+    def _roofline(self, made: LevelResult) -> float | None:
+        """Decode of one request alone over what the memory bandwidth allows it."""
+        limit = self.prepared.roofline_tps
+        if self.level.concurrency != 1 or made.decode_tps is None or not limit:
+            return None
+        return _PERCENT * made.decode_tps.mean / limit
+
+    def _balance(
+        self, log: ServerLog, events: list[LoadEvent], made: LevelResult
+    ) -> dict[str, JsonValue] | None:
+        if self.prepared.target.kind is not TargetKind.ROUTER:
+            return None
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        life_ms = made.e2e_ms.p50 if made.e2e_ms is not None else None
+        return router_side(
+            self.prepared.target.name,
+            events,
+            looks,
+            e2e_s=None if life_ms is None else life_ms / 1000,
+            until=self.spans[-1][1] if self.spans else None,
+            strategy=self.prepared.target.strategy,
+            errors=backend_errors(
+                self.prepared.backends, events, {} if self.fell else self.measured, self._routed_failures(log)
+            ),
+        )
+
+    def _routed_failures(self, log: ServerLog) -> dict[str, float] | None:
+        """Return the failed answers of each server as its router counted them; None where it does not."""
+        names = self.prepared.names
+        told = log.router_failures(self.prepared.target.name, self.spans[0][0]) if self.spans else None
+        if told is None or names is None:
+            return None
+        counts: dict[str, float] = {}
+        for deployment, count in told.items():
+            name = names.name(deployment) or deployment
+            counts[name] = counts.get(name, 0.0) + count
+        return counts
+
+
+def asked_of(events: list[LoadEvent], output_tokens: int) -> Asked:
+    """Give what the requests of a run asked for and got."""
+    traces = collect(events)
+    whole = [trace for trace in traces if trace.ok]
+    broken = [trace for trace in traces if not trace.ok]
+    prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
+    known = [count for count in prompts if count is not None]
+    came = sum(trace.tokens for trace in broken)
+    return Asked(
+        generated=sum(trace.tokens for trace in whole) + came,
+        prompt=sum(known) if len(known) == len(prompts) else None,
+        most=output_tokens * len(traces),
+        open=max(0, output_tokens * len(broken) - came),
+        open_requests=len(broken),
+    )
+
+
+def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
+    """Give events with the backends' watched names in place of the router's words."""
+    names = prepared.names
+    if names is None:
+        return events
+    return [
+        replace(event, served_by=names.name(event.served_by))
+        if isinstance(event, RequestEnded) and event.served_by is not None
+        else event
+        for event in events
+    ]
+
+
+def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
+    """Add the requests of a run that was broken off to those that are counted, apart."""
+    mine, other = made.requests, partial.requests
+    errors = dict(mine.errors)
+    for word, count in other.errors.items():
+        errors[word] = errors.get(word, 0) + count
+    requests = mine.model_copy(
+        update={
+            "failed": mine.failed + other.failed,
+            "cancelled": mine.cancelled + other.cancelled,
+            "errors": errors,
+        }
+    )
+    return made.model_copy(update={"requests": requests})
+
+
+def _kv_max(looks: Mapping[str, list[ServerPoint]]) -> float | None:
+    shares = (point.kv_cache_percent for points in looks.values() for point in points)
+    return max((share for share in shares if share is not None), default=None)
+
+
+def _hit_percent(grown: Counters) -> float | None:
+    if not grown.cache_queries or grown.cache_hits is None:
+        return None
+    return _PERCENT * grown.cache_hits / grown.cache_queries
+
+
+def _add(growth: dict[str, Counters], name: str, more: Counters) -> None:
+    known = growth.get(name)
+    growth[name] = more if known is None else known.plus(more)

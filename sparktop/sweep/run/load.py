@@ -1,0 +1,152 @@
+"""How a level's load lay on its servers: what ran at the same moment, in which batch, and what queued."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from sparktop.sweep.run.server_side import Counters, ServerPoint, Span
+
+SAME_MOMENT_S = 0.25
+"""Looks at several servers up to this far apart count as one moment, where hardly a request moved between."""
+MOST_MOVED = 0.05
+"""Share of the sum that may have started or ended between them."""
+FULL_PERCENT = 98.0
+"""KV cache usage from which on requests wait for memory."""
+
+Of = Callable[[ServerPoint], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendQueue:
+    """What shows whether requests of a level had to queue at one server."""
+
+    name: str
+    looks: int = 0
+    """Looks that reported how many requests wait."""
+    looks_waiting: int = 0
+    """Of those, with at least one request that waited."""
+    waiting_max: float | None = None
+    running_max: float | None = None
+    kv_fullest_percent: float | None = None
+    """Of its fullest lane."""
+    slots: int | None = None
+    saturated: bool = False
+    """True where a look saw requests wait while every slot was taken."""
+    at_once: int | None = None
+    """Most requests of the level that were at this server at once; None where nobody named who served."""
+
+
+class InFlight:
+    """How many requests were in flight at any time, from their starts and ends."""
+
+    def __init__(self, requests: Iterable[Span]) -> None:
+        """Take the (start, end) of each request, in monotonic seconds."""
+        changes = sorted((at, step) for start, end in requests for at, step in ((start, 1), (end, -1)))
+        self._times = [at for at, _ in changes]
+        self._counts = list(accumulate(step for _, step in changes))
+
+    @property
+    def most(self) -> int:
+        """The largest number in flight at once."""
+        return max(self._counts, default=0)
+
+    def most_between(self, begin: float, end: float) -> int:
+        """Return the largest number in flight from `begin` to `end`."""
+        first, last = bisect_right(self._times, begin), bisect_right(self._times, end)
+        return max(self._counts[max(0, first - 1) : last], default=0) if last else 0
+
+    def moved_between(self, begin: float, end: float) -> int:
+        """Return how many requests started or ended from `begin` to `end`."""
+        return bisect_right(self._times, end) - bisect_left(self._times, begin)
+
+
+def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
+    """Return the sums of a figure over all servers, one for each moment at which all were looked at.
+
+    Looks at different moments would count a burst twice that was at one server first and then at another. Nor
+    can the servers together run more of ours than was in flight, which bounds each sum.
+    """
+    known = {name: [one for one in points if of(one) is not None] for name, points in looks.items()}
+    if not known or not all(known.values()):
+        return []
+    if len(known) == 1:
+        (points,) = known.values()
+        return [value for one in points if (value := of(one)) is not None]
+    first, *others = sorted(known.values(), key=len)
+    times = [[one.at for one in points] for points in others]
+    sums = []
+    for look in first:
+        group = [look, *(points[_nearest(at, look.at)] for points, at in zip(others, times, strict=True))]
+        begin, end = min(one.at for one in group), max(one.at for one in group)
+        total = sum(of(one) or 0.0 for one in group)
+        if end - begin <= SAME_MOMENT_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
+            sums.append(min(total, float(in_flight.most_between(begin, end))))
+    return sums
+
+
+def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float | None:
+    """Return the mean batch of a server while it computed anything; None where that is unknown.
+
+    Exact where the server counts its steps: each step brings every request of its batch one token, beside
+    those that speculative decoding adds. Else the mean of the looks that saw requests run.
+    """
+    made = None if grown is None else grown.generation_tokens
+    if grown is not None and grown.steps and made:
+        # A step that computes only a part of a long prompt brings no token, and is still one of a request.
+        return max(1.0, (made - (grown.spec_accepted_tokens or 0.0)) / grown.steps)
+    busy = [one.running for one in points if one.running]
+    return sum(busy) / len(busy) if busy else None
+
+
+def backend_queue(
+    name: str, points: Sequence[ServerPoint], slots: int | None, at_once: int | None
+) -> BackendQueue:
+    """Return what the looks at one server show of a queue."""
+    waiting = [one.waiting for one in points if one.waiting is not None]
+    running_max = max((one.running for one in points if one.running is not None), default=None)
+    if slots is not None and (running_max or 0.0) > slots:
+        slots = None  # it ran more: the number is not its limit
+    kv = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
+    return BackendQueue(
+        name=name,
+        looks=len(waiting),
+        looks_waiting=sum(one > 0 for one in waiting),
+        waiting_max=max(waiting, default=None),
+        running_max=running_max,
+        kv_fullest_percent=max(kv, default=None),
+        slots=slots,
+        saturated=slots is not None
+        and any((one.waiting or 0.0) > 0 and (one.running or 0.0) >= slots for one in points),
+        at_once=at_once,
+    )
+
+
+def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
+    """Return why requests queued at a server, for its slots or its KV cache; None where they did not.
+
+    Those of a burst wait for each other's prompts as well, on any server. That is not a queue where all of
+    them were seen running at once, or where the slots are known to suffice and the cache is not full.
+    """
+    slots, wanted = queue.slots, concurrency if queue.at_once is None else queue.at_once
+    beyond = slots is not None and (queue.saturated or (queue.at_once is not None and wanted > slots))
+    if not queue.looks_waiting and (queue.looks or not beyond):
+        return None
+    full = (queue.kv_fullest_percent or 0.0) >= FULL_PERCENT
+    all_ran = queue.running_max is not None and queue.running_max >= wanted
+    if (all_ran or slots is not None) and not beyond and not full:
+        return None
+    seen = f"up to {queue.waiting_max or 0:.0f} requests waited"
+    seen += f" ({queue.looks_waiting} of {queue.looks} looks)" if queue.looks else ""
+    if beyond and queue.at_once is not None:
+        return f"{seen}: {wanted} requests at once exceed its {slots} slots"
+    if beyond:
+        return f"{seen} while all of its {slots} slots were taken"
+    return f"{seen}: its KV cache is full" if full else seen
+
+
+def _nearest(times: Sequence[float], at: float) -> int:
+    index = bisect_left(times, at)
+    return min(range(max(0, index - 1), min(len(times), index + 1)), key=lambda one: abs(times[one] - at))

@@ -1,0 +1,309 @@
+"""Before load is put on a target: is it there, which model, how long prompts come out, what may go wrong."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparktop.model.load import TokenSource
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.text import clean
+from sparktop.sweep.generator.body import CACHE_SALT
+from sparktop.sweep.generator.wire.messages import (
+    TRIED_TOKENS,
+    Calibrate,
+    Calibrated,
+    Refused,
+    WorkerEnded,
+    WorkerTarget,
+)
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.run.context_length import (
+    LongestPrompt,
+    beyond_context,
+    is_refusal,
+    longest_prompt,
+    reported_context,
+)
+from sparktop.sweep.run.served_by import BackendNames
+from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.request_errors import RequestFailure
+
+_SALTED_ENGINE = "vllm"
+
+
+class WorkerGoneError(Exception):
+    """The load generator's process ended by itself; holds what is known of it."""
+
+    def __init__(self, failure: RequestFailure | None) -> None:
+        """Take the failure."""
+        super().__init__(failure.message if failure else "the load generator's process is gone")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTarget:
+    """A target with all that is known before the first level."""
+
+    target: SweepTarget
+    asks: WorkerTarget
+    """How the load generator asks it."""
+    model: str | None = None
+    """Clean, for people."""
+    engine: str | None = None
+    version: str | None = None
+    backends: tuple[str, ...] = ()
+    """Watched servers that the load reaches."""
+    nodes: tuple[str, ...] = ()
+    """Watched machines that it reaches."""
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """Requests that each of them runs at once, of those where that is known."""
+    capture_sizes: tuple[int, ...] | None = None
+    """Batches for which its one server captured a CUDA graph, where that is known of this server."""
+    roofline_tps: float | None = None
+    """What the memory bandwidth allows one request alone."""
+    names: BackendNames | None = None
+    """Of a router: who answered."""
+    token_source: TokenSource | None = None
+    mdns: bool = False
+    takes_salt: bool = False
+    """A salt of its own keeps each run's prompts apart from what was cached before."""
+    notes: tuple[str, ...] = ()
+    """What a person should know before the first level, a line each."""
+    error: str | None = None
+    """Why no load can be put on it."""
+    lengths: Mapping[int, Calibrated] = field(default_factory=dict)
+    """What each prompt length gave."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Prompt lengths of the plan that it does not take, with its words."""
+    extra_lengths: tuple[int, ...] = ()
+    """Prompt lengths that are measured beside those of the plan."""
+
+
+@dataclass(slots=True)
+class _Lengths:
+    """What a target says to each prompt length of a plan."""
+
+    found: dict[int, Calibrated] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    """Why it does not take them."""
+    model: str | None = None
+    """As the server calls it: unclean."""
+    error: str | None = None
+    """Why it cannot be asked at all."""
+
+
+async def prepare(
+    plan: Plan,
+    target: SweepTarget,
+    worker: SweepWorker,
+    snapshot: Callable[[], Snapshot],
+    busy: Collection[str] = (),
+) -> PreparedTarget:
+    """Ask a target one request for each prompt length and look at what its servers tell.
+
+    `snapshot` gives the newest picture of them; `busy` are those that ran requests before our first one.
+
+    Raises:
+        WorkerGoneError: the load generator ended.
+    """
+    asks = WorkerTarget(
+        target.url, target.model, plan.api, target.api_key, router=target.kind is TargetKind.ROUTER
+    )
+    asked = _Lengths()
+    await _ask_lengths(plan, asks, asked, _views(target, snapshot()), worker)
+    if asked.error is not None:
+        return PreparedTarget(target, asks, model=_shown(asked.model), error=asked.error)
+    # Servers may have reported their context since the first question.
+    views = _views(target, snapshot())
+    for length in list(asked.found):
+        if (why := beyond_context(length, plan.tg, views)) is not None:
+            asked.refused[length] = why
+            del asked.found[length]
+    longest: LongestPrompt | None = None
+    if plan.longest and asked.refused:
+        longest = await _longest(plan, asks, asked, views, worker)
+    found = asked.found if longest is None else {**asked.found, longest.tokens: longest.found}
+    if not found:
+        error = next(iter(asked.refused.values()))
+        return PreparedTarget(target, asks, model=_shown(asked.model), error=error)
+    prepared = _with_servers(plan, target, asks, found, snapshot())
+    prepared = _with_refused(prepared, plan, asked.refused, longest)
+    foreign = [name for name in prepared.backends if name in busy]
+    if foreign:
+        note = f"{target.name}: waits for requests of somebody else to end on {', '.join(foreign)}"
+        prepared = replace(prepared, notes=(*prepared.notes, note))
+    return prepared
+
+
+async def _ask_lengths(
+    plan: Plan, asks: WorkerTarget, asked: _Lengths, views: Sequence[BackendView], worker: SweepWorker
+) -> None:
+    """Ask for a prompt of each length, but for those that servers are known not to take."""
+    for length in plan.lengths:
+        if (why := beyond_context(length, plan.tg, views)) is not None:
+            asked.refused[length] = why
+            continue
+        calibrated = await _calibrate(plan, asks, length, worker)
+        failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
+        if isinstance(calibrated, Calibrated):
+            asked.model = calibrated.model
+            if failure is None:
+                asked.found[length] = calibrated
+        if failure is not None and not is_refusal(failure):
+            asked.error = failure.message
+            return
+        if failure is not None:
+            asked.refused[length] = failure.message
+
+
+async def _calibrate(
+    plan: Plan, asks: WorkerTarget, length: int, worker: SweepWorker
+) -> Calibrated | RequestFailure:
+    command_id = f"calibration-{secrets.token_hex(4)}"
+    command = Calibrate(command_id, asks, length, plan.tg, plan.seed, plan.timeouts)
+    await worker.send(command)
+    async for message in worker.messages():
+        match message:
+            case Calibrated() if message.id == command_id:
+                return message
+            case Refused() if message.id == command_id:
+                return message.failure
+            case WorkerEnded():
+                raise WorkerGoneError(message.failure)
+            case _:
+                pass
+    raise WorkerGoneError(None)
+
+
+def _with_servers(
+    plan: Plan,
+    target: SweepTarget,
+    asks: WorkerTarget,
+    found: Mapping[int, Calibrated],
+    snapshot: Snapshot,
+) -> PreparedTarget:
+    views = _views(target, snapshot)
+    first = next(iter(found.values()))
+    kinds = {view.kind for view in snapshot.routers if view.url == target.url}
+    engines = sorted({view.engine for view in views if view.engine})
+    return PreparedTarget(
+        target=target,
+        asks=asks,
+        model=_shown(first.model),
+        engine=next(iter(kinds or engines), None) if asks.router else next(iter(engines), None),
+        version=next((view.version for view in views if view.version), None),
+        backends=watched_backends(target, snapshot),
+        nodes=watched_nodes(target, snapshot),
+        slots={view.name: view.slots for view in views if view.slots is not None},
+        capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
+        roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
+        names=_names(target, snapshot) if asks.router else None,
+        token_source=first.token_source,
+        mdns=is_mdns(target.url),
+        takes_salt=_takes_salt(found, views),
+        notes=tuple(_notes(plan, target, found, views)),
+        lengths=dict(found),
+    )
+
+
+def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
+    deployments = dict(target.deployments)
+    for view in snapshot.routers:
+        if view.url == target.url:
+            told = view.deployments or {}
+            deployments = {id_: name for id_, name in told.items() if name is not None} | deployments
+    urls = {view.name: view.url for view in snapshot.backends}
+    return BackendNames(router_url=target.url, backends=urls | dict(target.backends), deployments=deployments)
+
+
+def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
+    """Tell whether cache_salt works: vLLM knows it, others may take it for a field to pass over."""
+    refused = any(CACHE_SALT in one.dropped_fields for one in found.values())
+    return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
+
+
+def _with_refused(
+    prepared: PreparedTarget, plan: Plan, refused: Mapping[int, str], longest: LongestPrompt | None
+) -> PreparedTarget:
+    """Enter the lengths that were refused, and the largest that fits where it was looked for."""
+    if not refused:
+        return prepared
+    more = ""
+    if longest is not None:
+        more = f"; {longest.words}"
+    elif plan.longest:
+        more = "; the largest that fits was not found: the server does not count prompts, or takes none"
+    words = {length: f"{why}{more}" for length, why in refused.items()}
+    name = clean(prepared.target.name, 64)
+    notes = (f"{name}: prompts of {length} tokens are left out: {why}" for length, why in words.items())
+    extra = () if longest is None or longest.tokens in plan.lengths else (longest.tokens,)
+    return replace(prepared, refused=words, extra_lengths=extra, notes=(*prepared.notes, *notes))
+
+
+async def _longest(
+    plan: Plan,
+    asks: WorkerTarget,
+    asked: _Lengths,
+    views: Sequence[BackendView],
+    worker: SweepWorker,
+) -> LongestPrompt | None:
+    """Look for the largest prompt that fits beside an answer of the plan's length."""
+    high = min(asked.refused)
+    low = max((length for length in asked.found if length < high), default=0)
+    # A calibration asks for fewer tokens than a level does: the prompt makes up for them.
+    missing = max(0, plan.tg - TRIED_TOKENS)
+
+    async def ask(length: int) -> Calibrated | RequestFailure:
+        whole = await _calibrate(plan, asks, length + missing, worker)
+        fits = isinstance(whole, Calibrated) and whole.failure is None
+        return await _calibrate(plan, asks, length, worker) if fits else whole
+
+    context = reported_context(views, asked.refused.values())
+    return await longest_prompt(low, high, plan.tg, context, ask)
+
+
+def _views(target: SweepTarget, snapshot: Snapshot) -> list[BackendView]:
+    names = watched_backends(target, snapshot)
+    return [view for view in snapshot.backends if view.name in names]
+
+
+def _notes(
+    plan: Plan, target: SweepTarget, found: Mapping[int, Calibrated], views: list[BackendView]
+) -> Iterator[str]:
+    name = clean(target.name, 64)
+    if is_mdns(target.url):
+        yield f"{name}: its .local name is looked up by multicast, which fails at times; use an address"
+    first = next(iter(found.values()))
+    if len(first.models) > 1 and target.model is None:
+        chosen = f"{_shown(first.model)} is asked (--model names another)"
+        yield f"{name}: serves {len(first.models)} models; {chosen}"
+    for field_name, words in first.dropped_fields.items():
+        yield f"{name}: refuses {clean(field_name, 40)} and is asked without it ({clean(words, 120)})"
+    for length, one in found.items():
+        prompt = one.prompt
+        if prompt is not None and not prompt.exact:
+            got = "nobody counts them" if prompt.got_tokens is None else f"{prompt.got_tokens} came"
+            yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
+    if first.token_source is TokenSource.CHUNKS:
+        yield f"{name}: tells no token counts: each chunk is taken for one token"
+    yield from _capacity(plan, name, max(found), views)
+
+
+def _capacity(plan: Plan, name: str, longest: int, views: list[BackendView]) -> Iterator[str]:
+    most = max(plan.concurrency, default=1)
+    slots = [view.slots for view in views if view.slots is not None]
+    if slots and len(slots) == len(views) and most > sum(slots):
+        yield f"{name}: c = {most} exceeds its {sum(slots)} slots: the rest waits, and latencies hold that"
+    tokens = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
+    needed = most * (longest + plan.tg)
+    if tokens and len(tokens) == len(views) and needed > sum(tokens):
+        yield (
+            f"{name}: c = {most} needs {needed} tokens of KV cache, it has {sum(tokens):.0f}: "
+            "requests will wait or be preempted"
+        )
+
+
+def _shown(model: str | None) -> str | None:
+    return None if model is None else clean(model)

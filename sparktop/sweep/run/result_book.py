@@ -1,0 +1,201 @@
+"""The result of a sweep as it grows: plan, targets, levels, and how the generator fared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import Literal
+
+from sparktop import __version__
+from sparktop.model.load import TokenSource
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.generator.wire.messages import ClientHealth
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan, TargetKind
+from sparktop.sweep.plan.slo import words_of
+from sparktop.sweep.result.results import (
+    ClientResult,
+    Holds,
+    LevelResult,
+    LoopLag,
+    PlanResult,
+    RanRun,
+    SloResult,
+    SweepResult,
+    TargetResult,
+)
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.router_side import direct_overhead_ms
+from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.run.validity import CLIENT_LAG, with_clock_shifts
+
+Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
+
+
+class ResultBook:
+    """Keeps the newest result; each entry makes a new one."""
+
+    def __init__(self, plan: Plan, started_at: datetime, *, simulated: bool = False) -> None:
+        """Begin with the plan alone."""
+        self._plan = plan
+        self._health: list[ClientHealth] = []
+        self.result = SweepResult(
+            started_at=started_at.astimezone(UTC),
+            sparktop=__version__,
+            simulated=simulated,
+            plan=_plan_result(plan),
+            targets=tuple(
+                TargetResult(name=one.name, url=one.url, kind=one.kind, model=one.model)
+                for one in plan.targets
+            ),
+        )
+
+    def prepared(self, prepared: PreparedTarget) -> None:
+        """Enter what was found out about a target."""
+        target = self.result.target(prepared.target.name)
+        assert target is not None  # noqa: S101 - every target of the plan is entered above
+        found = target.model_copy(
+            update={
+                "engine": prepared.engine,
+                "model": prepared.model,
+                "error": prepared.error,
+                "fresh_by": "cache_salt" if prepared.takes_salt else "nonce" if prepared.lengths else None,
+            }
+        )
+        self._change(simulated=self.result.simulated or "simulated" in (prepared.version or ""))
+        self.result = self.result.with_target(found)
+
+    def guarded(self, words: str) -> None:
+        """Enter what stops the sweep."""
+        self._change(guard=words)
+
+    def seen(self, *, simulated: bool) -> None:
+        """Enter whether a watched server or machine says that it is simulated."""
+        self._change(simulated=self.result.simulated or simulated)
+
+    def target_failed(self, name: str, error: str) -> None:
+        """Enter why a target was not measured to the end."""
+        target = self.result.target(name)
+        if target is not None:
+            self.result = self.result.with_target(target.model_copy(update={"error": error}))
+
+    def ran(self, target: str, load: Load, run: int, started_at: datetime) -> None:
+        """Enter a run in the order in which it was made."""
+        run_entry = RanRun(
+            target=target, concurrency=load.concurrency, run=run, started_at=started_at.astimezone(UTC)
+        )
+        self._change(ran=(*self.result.ran, run_entry))
+
+    def level(self, target: str, level: LevelResult, health: Iterable[ClientHealth]) -> LevelResult:
+        """Enter a level; give it as it stands there, beside all others."""
+        self._health += health
+        result = self.result.with_level(target, level)
+        targets = with_clock_shifts(self._with_overheads(result.targets))
+        sources = [one.tokens_from for each in targets for one in each.levels if one.tokens_from is not None]
+        worst = max(sources, key=list(TokenSource).index, default=None)
+        plan = result.plan.model_copy(update={"tokens_from": worst})
+        self.result = result.model_copy(
+            update={"targets": targets, "plan": plan, "client": self._client(targets)}
+        )
+        entered = self.result.target(target)
+        assert entered is not None  # noqa: S101 - `with_level` raises for a target that is not there
+        load = (level.concurrency, level.pp, level.tg)
+        return next(one for one in entered.levels if (one.concurrency, one.pp, one.tg) == load)
+
+    def slo(self, target: str, search: SloSearch) -> None:
+        """Enter how far the conditions hold, as far as it is known."""
+        before = self.result.slo
+        holds = dict(before.holds_to) if before is not None else {}
+        holds[target] = Holds(
+            concurrency=search.holds_to,
+            interval=search.interval,
+            from_concurrency=search.holds_from,
+            from_interval=search.from_interval,
+        )
+        conditions = tuple(words_of(one) for one in self._plan.slo)
+        self._change(slo=SloResult(conditions=conditions, holds_to=holds))
+
+    def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
+        """Enter the end."""
+        self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
+        series = [one for one in series_of(self.result) if one.levels]
+        if len(series) > 1:
+            self._change(comparison=compare(series))
+        return self.result
+
+    def _change(self, **parts: object) -> None:
+        self.result = self.result.model_copy(update=parts)
+
+    def _with_overheads(self, targets: Sequence[TargetResult]) -> tuple[TargetResult, ...]:
+        asked = {one.name: one for one in self._plan.targets}
+        urls = {name: one.url for name, one in asked.items()}
+        by_name = {one.name: one for one in targets}
+        changed = []
+        for target in targets:
+            if target.kind is not TargetKind.ROUTER:
+                changed.append(target)
+                continue
+            levels = tuple(
+                one
+                if one.router_overhead_from == "router"
+                else _with_overhead(one, direct_overhead_ms(asked[target.name], one, by_name, urls))
+                for one in target.levels
+            )
+            changed.append(target.model_copy(update={"levels": levels}))
+        return tuple(changed)
+
+    def _client(self, targets: Sequence[TargetResult]) -> ClientResult:
+        """Give the worst that any run saw of the generator: one bad run is a reason to doubt."""
+        health = self._health
+        if not health:
+            return ClientResult()
+        lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
+        connects = [one.connect_ms for one in health if one.connect_ms is not None]
+        reasons = tuple(
+            f"{target.name}, c = {level.concurrency}: {one.message}"
+            for target in targets
+            for level in target.levels
+            for one in level.validity
+            if one.code == CLIENT_LAG
+        )
+        return ClientResult(
+            loop="uvloop" if health[-1].loop == "uvloop" else "asyncio",
+            cpu_percent=max(one.cpu_percent for one in health),
+            loop_lag_ms=LoopLag(
+                mean=max(lag.mean for lag in lags),
+                p50=max(lag.p50 for lag in lags),
+                p99=max(lag.p99 for lag in lags),
+                max=max(lag.max for lag in lags),
+            )
+            if lags
+            else None,
+            connect_ms=fmean(connects) if connects else None,
+            trustworthy=not reasons,
+            reasons=reasons,
+        )
+
+
+def _with_overhead(level: LevelResult, direct_ms: float | None) -> LevelResult:
+    source = None if direct_ms is None else "direct"
+    return level.model_copy(update={"router_overhead_ms": direct_ms, "router_overhead_from": source})
+
+
+def _plan_result(plan: Plan) -> PlanResult:
+    lengths = plan.lengths
+    return PlanResult(
+        targets=tuple(one.name for one in plan.targets),
+        concurrency=plan.concurrency,
+        pp=lengths[0] if len(lengths) == 1 else None,
+        tg=plan.tg,
+        runs=plan.runs_of(max(plan.concurrency, default=1)),
+        mode=plan.mode,
+        duration_s=plan.duration_s,
+        requests=plan.requests,
+        order=plan.order,
+        api=plan.api,
+        seed=plan.seed,
+        warmup=plan.warmup,
+        preset=plan.preset,
+    )

@@ -1,0 +1,196 @@
+"""What a router did with a level: the order in which it chose backends, and how evenly they were loaded."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from pydantic import JsonValue
+
+from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.request_shares import request_shares, weigh_requests
+from sparktop.model.balance import Balance
+from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
+from sparktop.store.load_log import ABORTS_THAT_COUNT
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.run.served_by import RoutingTest, routing_test
+from sparktop.sweep.run.server_side import Counters, ServerPoint
+
+
+def assignments(events: Iterable[LoadEvent]) -> list[str]:
+    """Give the backends that answered, in the order in which requests started."""
+    starts: list[tuple[float, str]] = []
+    served: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, RequestStarted):
+            starts.append((event.at, event.request_id))
+        elif isinstance(event, RequestEnded) and event.served_by is not None:
+            served[event.request_id] = event.served_by
+    # Sorting keeps the order of those that started in the same moment.
+    starts.sort(key=lambda start: start[0])
+    return [served[request_id] for _, request_id in starts if request_id in served]
+
+
+def router_side(
+    name: str,
+    events: Iterable[LoadEvent],
+    looks: Mapping[str, Sequence[ServerPoint]],
+    *,
+    e2e_s: float | None,
+    until: float | None,
+    strategy: str | None = None,
+    errors: Mapping[str, float | None] | None = None,
+) -> dict[str, JsonValue]:
+    """Give a level's balance as a snapshot has it, with the test of the order of choices beside it.
+
+    `looks` are those at the backends; `e2e_s` is the life of a request, `until` the end of the last run,
+    `strategy` how the router says that it chooses, `errors` what failed at each backend.
+    """
+    order = assignments(events)
+    found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
+    if len(looks) > 1 and until is not None:
+        failed = errors or {}
+        tracks = [_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
+        load = GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0, strategy=strategy, router=name)
+        judged = judge(load, until)
+        shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
+        found |= _balance_json(weigh_requests(judged, shares, all_told=True))
+    return found
+
+
+def direct_overhead_ms(
+    target: SweepTarget, level: LevelResult, others: Mapping[str, TargetResult], urls: Mapping[str, str]
+) -> float | None:
+    """Return a router's median TTFT at c = 1 less that of its backends at c = 1 in the same sweep.
+
+    With more requests at once the difference is mostly how evenly the router spreads them, not what it takes
+    itself: None there, and where no backend was measured at c = 1. `others` are the targets by name, `urls`
+    where each stands.
+    """
+    behind = set(target.backends.values())
+    if target.kind is not TargetKind.ROUTER or level.concurrency != 1:
+        return None
+    if level.ttft_ms is None or level.ttft_ms.p50 is None:
+        return None
+    direct = [
+        one.ttft_ms.p50
+        for name, result in others.items()
+        if urls.get(name) in behind
+        for one in result.levels
+        if (one.concurrency, one.pp, one.tg) == (1, level.pp, level.tg)
+        and one.ttft_ms is not None
+        and one.ttft_ms.p50 is not None
+    ]
+    return level.ttft_ms.p50 - fmean(direct) if direct else None
+
+
+def backend_errors(
+    backends: Iterable[str],
+    events: Iterable[LoadEvent],
+    grown: Mapping[str, Counters],
+    routed: Mapping[str, float] | None,
+) -> dict[str, float | None]:
+    """Return the failed requests of each backend in a level: the largest of all counts of them.
+
+    Those counts are the server's own, ours of answers that name it, and the router's (`routed`). A router
+    retries elsewhere what failed, so where it does not count, no failure seen is not the same as none: None.
+    """
+    ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
+    ours = Counter(end.served_by for end in ends)
+    found: dict[str, float | None] = {}
+    for name in backends:
+        own = _own_errors(grown.get(name))
+        most = max(own, ours[name], (routed or {}).get(name, 0.0))
+        found[name] = most if most > 0 or routed is not None else None
+    return found
+
+
+def _own_errors(grown: Counters | None) -> float:
+    """Return the failures that a server counts; aborted requests are among them where they are many."""
+    if grown is None:
+        return 0.0
+    aborted = grown.aborted or 0.0
+    many = aborted >= ABORTS_THAT_COUNT * (grown.finished or 0.0)
+    return max(0.0, grown.failed or 0.0) + (max(0.0, aborted) if many else 0.0)
+
+
+def _track(name: str, points: Sequence[ServerPoint], errors: float | None) -> LoadTrack:
+    waiting = [_number(one.waiting) for one in points]
+    return LoadTrack(
+        name=name,
+        times_s=[one.at for one in points],
+        running=[_number(one.running) for one in points],
+        waiting=None if all(map(math.isnan, waiting)) else waiting,
+        generation_tps=_rates(points),
+        errors=None if errors is None else round(errors),
+        arrived=_arrived(points),
+    )
+
+
+def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
+    """Give what ended and what is there at each look; None where the server does not count what ended."""
+    ended = [_number(one.counters.finished) for one in points]
+    if all(map(math.isnan, ended)):
+        return None
+    return [
+        count + sum(part for part in (one.running, one.waiting) if part is not None)
+        for count, one in zip(ended, points, strict=True)
+    ]
+
+
+def _rates(points: Sequence[ServerPoint]) -> list[float]:
+    """Give tokens per second since the look before; NaN for the first."""
+    rates = [math.nan] if points else []
+    for before, now in pairwise(points):
+        made = now.counters.since(before.counters).generation_tokens
+        step_s = now.at - before.at
+        rates.append(math.nan if made is None or made < 0 or step_s <= 0 else made / step_s)
+    return rates
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _test_json(test: RoutingTest) -> dict[str, JsonValue]:
+    return {
+        "word": test.word,
+        "requests": test.requests,
+        "runs": test.runs,
+        "expected_runs": test.expected_runs,
+        "runs_p": test.runs_p,
+        "totals_p": test.totals_p,
+        "sentence": test.sentence,
+    }
+
+
+def _balance_json(judged: Balance) -> dict[str, JsonValue]:
+    return {
+        "group": judged.group,
+        "backends": list(judged.backends),
+        "verdict": judged.word.value,
+        "also": [word.value for word in judged.also],
+        "confidence": judged.confidence,
+        "since": None,
+        "window_s": judged.window_s,
+        "needed_s": judged.needed_s,
+        "samples_percent": judged.samples_percent,
+        "sample_hz": judged.sample_hz,
+        "dispersion_z": judged.dispersion_z,
+        "period_s": judged.period_s,
+        "lead_changes_per_min": judged.lead_changes_per_min,
+        "starved_percent": dict(judged.starved_percent),
+        "mean_total": judged.mean_total,
+        "mean_load": dict(judged.mean_load),
+        "requests_share": dict(judged.requests_share),
+        "requests_chance": judged.requests_chance,
+        "lost_percent": judged.lost_percent,
+        "reasons": list(judged.reasons),
+        "cause": judged.cause,
+        "hint": judged.hint,
+    }

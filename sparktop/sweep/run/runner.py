@@ -1,0 +1,395 @@
+"""The sweep: targets are prepared, levels made one after the other, judged, and kept as they come.
+
+It reads nothing itself: samples of servers and machines come from whoever watches them anyway. It knows no
+screen: whoever wants to see it listens to its events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+
+from sparktop.errors import SparktopError, UsageError
+from sparktop.model.failure import Failure
+from sparktop.model.node import NodeSample
+from sparktop.model.targets import ModelFacts
+from sparktop.store import Reading, SourceKey
+from sparktop.store.keys import SourceKind
+from sparktop.sweep.generator.descriptors import limit_message
+from sparktop.sweep.plan.order import Load, Stint, numbers, stints
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
+from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.run.brake import Brake
+from sparktop.sweep.run.estimate import Estimate
+from sparktop.sweep.run.guard import GuardWatch, guard_words
+from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
+from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError, prepare
+from sparktop.sweep.run.progress import (
+    GuardSet,
+    LevelMeasured,
+    Notice,
+    Phase,
+    PhaseChanged,
+    SweepEnded,
+    SweepEvent,
+)
+from sparktop.sweep.run.result_book import ResultBook
+from sparktop.sweep.run.sample_feed import SampleFeed
+from sparktop.sweep.run.server_side import ServerLog, node_point, watched_backends, watched_nodes
+from sparktop.sweep.run.slo.judgement import Verdict, judge_level
+from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.run.worker_process import SweepWorker
+
+FIRST_WORD_S = 5.0
+"""How long watched servers and machines get to tell something before the first request."""
+_VERDICT_WORDS = {Verdict.HOLDS: "holds", Verdict.UNSURE: "may hold", Verdict.FAILS: "does not hold"}
+
+
+class SweepRunner:
+    """One sweep; `run` makes it, once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        feed: SampleFeed,
+        *,
+        models: Mapping[str, ModelFacts] | None = None,
+        save: Callable[[SweepResult], None] | None = None,
+        simulated: bool = False,
+        start_worker: Callable[[], Awaitable[SweepWorker]] = SweepWorker.start,
+        clock: Callable[[], float] = monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Take the plan and whoever watches; nothing happens before `run`.
+
+        `save` is called with the result after each level and at the end. What it raises as a `SparktopError`
+        becomes a notice, and the sweep goes on.
+        """
+        self._plan = plan
+        self._feed = feed
+        self._models = models or {}
+        self._save = save
+        self._start_worker = start_worker
+        self._clock = clock
+        self._now = now
+        self._log = ServerLog(clock=clock)
+        self._brake = Brake()
+        self._guard = GuardWatch(plan.guard)
+        self._estimate = Estimate(plan)
+        self._book = ResultBook(plan, now(), simulated=simulated)
+        self._maker: LevelMaker | None = None
+        self._listeners: list[Callable[[SweepEvent], None]] = []
+        self._todo: list[Stint] = []
+        """The present stint and all that follow."""
+        self._calling_off: asyncio.Task[None] | None = None
+
+    @property
+    def result(self) -> SweepResult:
+        """The result so far."""
+        return self._book.result
+
+    def listen(self, hear: Callable[[SweepEvent], None]) -> None:
+        """Have `hear` called with each event, on the event loop; it must not raise or take long."""
+        self._listeners.append(hear)
+
+    async def events(self) -> AsyncIterator[SweepEvent]:
+        """Give each event from now on; the last one is `SweepEnded`."""
+        told: asyncio.Queue[SweepEvent] = asyncio.Queue()
+        self.listen(told.put_nowait)
+        while True:
+            event = await told.get()
+            yield event
+            if isinstance(event, SweepEnded):
+                return
+
+    def cancel(self, reason: str = "called off") -> None:
+        """Call off the sweep: requests in flight end within half a second, and what is done is kept."""
+        self._brake.pull("cancelled", reason)
+
+    async def run(self) -> SweepResult:
+        """Make the sweep; whatever goes wrong outside is in the result.
+
+        Raises:
+            UsageError: this machine's limits do not allow as many connections.
+            SparktopError: the load generator did not start.
+        """
+        end_listening = self._feed.listen(self._hear)
+        try:
+            worker = await self._start_worker()
+            self._brake.on_pull = lambda: self._call_off(worker)
+            async with worker:
+                self._check_limits(worker)
+                if self._brake.pulled:
+                    self._call_off(worker)
+                await self._make_all(worker)
+                if self._calling_off is not None:
+                    await self._calling_off
+        except WorkerGoneError as error:
+            self._brake.pull("failed", str(error))
+        finally:
+            end_listening()
+        return self._finish()
+
+    def _check_limits(self, worker: SweepWorker) -> None:
+        """Refuse what would fail at its last level: the limit of open files is known before the first."""
+        most = max(self._plan.concurrency, default=1)
+        fit = worker.ready.most_connections if worker.ready is not None else None
+        if fit is not None and most > fit:
+            raise UsageError(limit_message(most, fit))
+
+    async def _make_all(self, worker: SweepWorker) -> None:
+        prepared = await self._prepare(worker)
+        targets = {one.target.name: one for one in prepared if one.error is None}
+        if not targets or self._brake.pulled:
+            return
+        maker = self._maker = self._new_maker(worker)
+        self._tell(PhaseChanged(Phase.SETTLING))
+        for one in targets.values():
+            why = await maker.settle(one.backends)
+            if why is not None and not self._stopped():
+                self._tell(Notice(f"{one.target.name}: {why}; somebody else's load is in these figures"))
+        if self._plan.slo:
+            for one in targets.values():
+                await self._search(maker, one, worker)
+        else:
+            await self._make_levels(maker, targets)
+
+    async def _prepare(self, worker: SweepWorker) -> list[PreparedTarget]:
+        await self._log.wait_for(lambda: self._brake.pulled or self._have_told(), FIRST_WORD_S)
+        prepared = []
+        busy = {view.name for view in self._feed.snapshot().backends if view.running}
+        for target in self._plan.targets:
+            if self._stopped():
+                break
+            self._tell(PhaseChanged(Phase.PREPARING, target.name))
+            found = await prepare(self._plan, target, worker, self._feed.snapshot, busy)
+            if self._stopped():
+                break
+            busy -= set(found.backends)  # what is waited for is said once
+            self._book.prepared(found)
+            for note in found.notes:
+                self._tell(Notice(note))
+            if found.error is not None:
+                self._tell(Notice(f"{target.name} is left out: {found.error}"))
+            prepared.append(found)
+        seen = self._feed.snapshot()
+        self._book.seen(simulated=seen.simulated)
+        below = {one.target.name: one.nodes for one in prepared if one.error is None}
+        if below:
+            words = guard_words(self._plan.guard, below, seen.nodes)
+            self._book.guarded(words)
+            self._tell(GuardSet(words))
+        return prepared
+
+    def _new_maker(self, worker: SweepWorker) -> LevelMaker:
+        return LevelMaker(
+            plan=self._plan,
+            worker=worker,
+            log=self._log,
+            brake=self._brake,
+            guard=self._guard,
+            estimate=self._estimate,
+            tell=self._tell,
+            note_run=lambda target, load, run: self._book.ran(target, load, run, self._now()),
+            # Prompts are made from it: two sweeps never send the same.
+            sweep_id=secrets.token_hex(4),
+            interval_s=self._feed.snapshot().interval_s,
+            eta_s=self._eta_s,
+            clock=self._clock,
+        )
+
+    async def _make_levels(self, maker: LevelMaker, targets: dict[str, PreparedTarget]) -> None:
+        self._todo = list(self._stints(targets))
+        records: dict[tuple[str, Load], LevelRecord] = {}
+        while self._todo and not self._brake.pulled:
+            stint = self._todo[0]
+            name = stint.target.name
+            if (words := targets[name].refused.get(stint.load.prompt_tokens)) is not None:
+                await self._refused(stint, words)
+                continue
+            record = records.setdefault((name, stint.load), self._record(targets[name], stint))
+            try:
+                await self._make(maker, stint, record)
+            except TargetFailedError as error:
+                self._book.target_failed(name, str(error))
+                self._tell(Notice(f"{name} is left out: {error}"))
+                self._todo = [one for one in self._todo if one.target.name != name]
+                continue
+            except LevelRefusedError as error:
+                await self._refused(stint, str(error))
+                continue
+            self._todo.pop(0)
+            if stint.last:
+                del records[name, stint.load]
+                self._log.forget(
+                    min((one.spans[0][0] for one in records.values() if one.spans), default=self._clock())
+                )
+
+    def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
+        """Return all that is to be done: the plan's, then the lengths that were found to fit instead."""
+        plan = self._plan
+        yield from stints(plan, [one.target for one in targets.values()])
+        for one in targets.values():
+            for length in one.extra_lengths:
+                for load in (Load(length, concurrency) for concurrency in plan.concurrency):
+                    yield Stint(one.target, load, numbers(plan, load))
+
+    async def _refused(self, stint: Stint, words: str) -> None:
+        """Enter a level that the server refuses to serve, and go on with the next one."""
+        name, load = stint.target.name, stint.load
+        made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
+        level = self._book.level(name, made, ())
+        self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
+        await self._keep()
+        self._tell(LevelMeasured(name, level, self.result))
+
+    async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
+        """Look for the most concurrency under which the conditions hold."""
+        plan, name = self._plan, prepared.target.name
+        fit = worker.ready.most_connections if worker.ready is not None else None
+        most = min(MOST_CONCURRENCY, fit or MOST_CONCURRENCY)
+        falls, rises = any_falls(plan.slo), any_rises(plan.slo)
+        search = SloSearch(plan.concurrency, most, falls=falls, rises=rises)
+        if plan.runs < LEAST_RUNS:
+            self._tell(
+                Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
+            )
+        while (concurrency := search.next()) is not None and not self._brake.pulled:
+            load = Load(plan.pp, concurrency)
+            runs = runs_needed(plan, concurrency)
+            stint = Stint(prepared.target, load, tuple(range(runs)))
+            record = self._record(prepared, stint)
+            record.level = replace(record.level, runs=runs)
+            try:
+                level = await self._make(maker, stint, record)
+            except (TargetFailedError, LevelRefusedError) as error:
+                self._book.target_failed(name, str(error))
+                return
+            if self._brake.pulled or level is None:
+                return
+            found = judge_level(plan.slo, level, record.traces(), plan.max_error_share)
+            search.add(concurrency, found)
+            self._book.slo(name, search)
+            word = _VERDICT_WORDS[found.both]
+            self._tell(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
+
+    async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
+        """Make a stint, enter its level as far as it is made, and save."""
+        try:
+            await maker.make(stint, record)
+        except WorkerGoneError as error:
+            self._brake.pull("failed", str(error))
+        if self._brake.pulled:
+            record.cut_short = f"the sweep ended within this level: {self._brake.reason}"
+        if not (record.runs or record.partial):
+            return None
+        # In a thread: a hundred thousand tokens take a while, and somebody may be looking at a screen.
+        made = await asyncio.to_thread(record.result, self._log, self._models)
+        health, record.health_entered = record.health[record.health_entered :], len(record.health)
+        level = self._book.level(stint.target.name, made, health)
+        await self._keep()
+        if stint.last or self._stopped():
+            self._tell(LevelMeasured(stint.target.name, level, self.result))
+        return level
+
+    def _record(self, prepared: PreparedTarget, stint: Stint) -> LevelRecord:
+        load = stint.load
+        level = self._plan.level(stint.target, load.concurrency, load.prompt_tokens)
+        return LevelRecord(self._plan, prepared, level)
+
+    def _finish(self) -> SweepResult:
+        brake = self._brake
+        reachable = [one for one in self.result.targets if one.error is None]
+        if brake.status is not None:
+            self._book.finish(brake.status, brake.reason, self._now())
+        elif not reachable:
+            errors = "; ".join(f"{one.name}: {one.error}" for one in self.result.targets)
+            self._book.finish("failed", f"no target could be measured: {errors}", self._now())
+        else:
+            self._book.finish("done", None, self._now())
+        self._book.seen(simulated=self._feed.snapshot().simulated)
+        self._save_now()
+        self._tell(SweepEnded(self.result))
+        return self.result
+
+    async def _keep(self) -> None:
+        await asyncio.to_thread(self._save_now)
+
+    def _save_now(self) -> None:
+        if self._save is None:
+            return
+        try:
+            self._save(self.result)
+        except SparktopError as error:
+            self._tell(Notice(str(error)))
+
+    def _stopped(self) -> bool:
+        return self._brake.pulled
+
+    def _call_off(self, worker: SweepWorker) -> None:
+        self._calling_off = asyncio.get_running_loop().create_task(worker.cancel())
+        self._log.wake()
+
+    def _eta_s(self, made: int) -> float | None:
+        if self._plan.slo or not self._todo:
+            return None
+        present, *others = self._todo
+        runs = None if present.runs is None else present.runs[made:]
+        return self._estimate.left_s([replace(present, runs=runs, first=present.first and not made), *others])
+
+    def _tell(self, event: SweepEvent) -> None:
+        for hear in self._listeners:
+            hear(event)
+
+    def _hear(self, key: SourceKey, reading: Reading) -> None:
+        """Take a reading of whoever watches, and stop where it says so."""
+        self._log.hear(key, reading)
+        maker = self._maker
+        if maker is None or maker.present is None or self._brake.pulled:
+            return
+        reason: str | None = None
+        if isinstance(reading, NodeSample) and key.name in maker.present.nodes:
+            reason = self._guard.look_at_node(key.name, node_point(reading))
+        elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in maker.present.nodes:
+            words = self._guard.look_at_failure(key.name, reading)
+            if words is not None:
+                self._tell(Notice(words))
+        elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
+            reason = self._look_at_silence(maker, maker.present)
+        if reason is not None:
+            self._brake.pull("stopped_by_guard", reason)
+
+    def _look_at_silence(self, maker: LevelMaker, present: PreparedTarget) -> str | None:
+        """Stop where none of the servers behind a target answers any more, and no token comes."""
+        silences = [self._log.silence(name) for name in present.backends]
+        told = [one for one in silences if one is not None]
+        if not told or len(told) < len(silences):
+            return None
+        newest = max(told, key=lambda one: one[0])
+        return self._guard.look_at_silence(present.target.name, newest, maker.heard_at, self._clock())
+
+    def _have_told(self) -> bool:
+        """Tell whether all that the load will reach has told something, or failed.
+
+        A server must have told this sweep: what it counts from are looks that it has heard itself.
+        """
+        snapshot = self._feed.snapshot()
+        backends, nodes = set(), set()
+        for target in self._plan.targets:
+            backends |= set(watched_backends(target, snapshot))
+            nodes |= set(watched_nodes(target, snapshot))
+        urls = {one.url for one in self._plan.targets}
+        servers = [one for one in snapshot.backends if one.name in backends and one.failure is None]
+        if any(self._log.newest(one.name) is None and self._log.silence(one.name) is None for one in servers):
+            return False
+        failed_or_told = [
+            *((one.failure, one.age_s) for one in snapshot.nodes if one.name in nodes),
+            *((one.failure, one.age_s) for one in snapshot.routers if one.url in urls),
+        ]
+        return all(failure is not None or age_s is not None for failure, age_s in failed_or_told)

@@ -1,0 +1,1 @@
+"""Conditions on a level's figures, judged and searched."""

@@ -1,0 +1,163 @@
+"""Whether a level of a search meets its conditions, judged by 95 % intervals with runs as replicates.
+
+Requests of one run share batch, heat and clock: ten thousand of them say little about the next run. So each
+figure has one value a run, and its interval is Student's t over runs. A quantile is taken within each run, or
+within groups of consecutive runs where one run has too few requests for it; its values are compared on a
+logarithmic scale, where their spread is even. The interval assumes that runs are independent and alike; it
+holds for any distribution of the requests within a run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sparktop.sweep.plan.plan import SloCondition
+from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of
+from sparktop.sweep.result.results import RATES, LevelResult
+from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.terms.statistics import least_values, rate_figure, unbiased_quantile
+
+_BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
+    "ttfr": lambda trace: _ms(trace.ttfr_s),
+    "ttft": lambda trace: _ms(trace.ttft_s),
+    "first_answer": lambda trace: _ms(trace.first_answer_s),
+    "tpot": lambda trace: _ms(trace.tpot_s),
+    "e2e": lambda trace: _ms(trace.e2e_s),
+    STREAM: lambda trace: trace.stream_tps,
+}
+
+
+class Verdict(IntEnum):
+    """What a level's intervals say of conditions."""
+
+    FAILS = 0
+    """The optimistic end of some interval misses its limit, or too many requests failed."""
+    UNSURE = 1
+    """Some limit lies inside its interval, or there is no interval."""
+    HOLDS = 2
+    """The pessimistic end of every interval meets its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a level says of conditions."""
+
+    falling: Verdict
+    """Of those that get worse as concurrency grows; HOLDS where there is none."""
+    rising: Verdict
+    """Of those that get better as concurrency grows; HOLDS where there is none."""
+    why: str = ""
+    """Each condition with its interval."""
+    reached: float | None = None
+    """Least share of a rising condition's limit that the mean reached; None without such a condition."""
+
+    @property
+    def both(self) -> Verdict:
+        """The worse of the two."""
+        return min(self.falling, self.rising)
+
+
+def judge_level(
+    conditions: Sequence[SloCondition],
+    level: LevelResult,
+    traces: Sequence[RequestTrace],
+    max_error_share: float,
+) -> Judgement:
+    """Judge a level by its requests and rates."""
+    ended = level.requests.ok + level.requests.failed
+    falling = rising = Verdict.HOLDS
+    words = []
+    if not level.requests.ok or level.requests.failed > max_error_share * ended:
+        falling = Verdict.FAILS
+        words.append(f"{level.requests.failed} of {ended} requests failed")
+    shares = []
+    for condition in conditions:
+        found = condition_interval(condition, level, traces)
+        verdict = _verdict(condition, found)
+        if rises(condition):
+            rising = min(rising, verdict)
+            rate = level.rate(condition.figure)
+            shares.append(rate.mean / condition.limit if rate is not None else 0.0)
+        else:
+            falling = min(falling, verdict)
+        words.append(_words(condition, verdict, found, level, ended))
+    return Judgement(falling, rising, "; ".join(words), min(shares, default=None))
+
+
+def _verdict(condition: SloCondition, interval: tuple[float, float] | None) -> Verdict:
+    if interval is None:
+        return Verdict.UNSURE
+    low, high = interval
+    if low >= condition.limit if condition.at_least else high <= condition.limit:
+        return Verdict.HOLDS
+    fails = high < condition.limit if condition.at_least else low > condition.limit
+    return Verdict.FAILS if fails else Verdict.UNSURE
+
+
+def _words(
+    condition: SloCondition,
+    verdict: Verdict,
+    interval: tuple[float, float] | None,
+    level: LevelResult,
+    ended: int,
+) -> str:
+    if interval is None:
+        few = f"{level.runs} run{'' if level.runs == 1 else 's'}, {ended} requests"
+        return f"{words_of(condition)} cannot be judged: {few} give no interval"
+    word = {Verdict.HOLDS: "holds", Verdict.UNSURE: "is not sure", Verdict.FAILS: "fails"}[verdict]
+    return f"{words_of(condition)} {word} ({interval[0]:.4g} to {interval[1]:.4g})"
+
+
+def condition_interval(
+    condition: SloCondition, level: LevelResult, traces: Sequence[RequestTrace]
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of a condition's figure over runs; None for fewer than two runs."""
+    name, word = parts_of(condition.figure)
+    if name in RATES:
+        rate = level.rate(name)
+        return None if rate is None else rate.ci95
+    of = _BY_TRACE[name]
+    by_run: dict[int, list[float]] = {}
+    for trace in traces:
+        if trace.ok and (value := of(trace)) is not None:
+            by_run.setdefault(trace.run, []).append(value)
+    runs = [by_run[run] for run in sorted(by_run)]
+    if word != "mean":
+        if sum(map(len, runs)) < requests_needed([condition]):
+            return None
+        return quantile_interval(runs, SHARES[word])
+    figure = rate_figure([math.fsum(run) / len(run) for run in runs])
+    return None if figure is None else figure.ci95
+
+
+def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[float, float] | None:
+    """Return the 95 % interval of a quantile from the values of each run.
+
+    None for fewer than `LEAST_RUNS` groups of runs that are large enough for the quantile, and for values
+    of 0 and below.
+    """
+    least, groups = least_values(share), []
+    group: list[float] = []
+    for run in runs:
+        group += run
+        if len(group) >= least:
+            groups.append(sorted(group))
+            group = []
+    if group and groups:
+        groups[-1] = sorted([*groups[-1], *group])
+    if len(groups) < LEAST_RUNS or min(one[0] for one in groups) <= 0:
+        return None
+    figure = rate_figure([math.log(unbiased_quantile(one, share)) for one in groups])
+    if figure is None or figure.ci95 is None:
+        return None
+    return math.exp(figure.ci95[0]), math.exp(min(figure.ci95[1], _LARGEST_LOG))
+
+
+_LARGEST_LOG = 700.0
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds

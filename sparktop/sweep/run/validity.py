@@ -1,0 +1,282 @@
+"""The reasons not to believe a level, each with a code that scripts match and a sentence with its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparktop.model.load import LoadMode
+from sparktop.sweep.generator.wire.messages import ClientHealth
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
+from sparktop.sweep.run.load import BackendQueue, queue_reason
+from sparktop.sweep.run.server_side import Counters
+
+CLIENT_LAG, QUEUE_LIMITED, CACHE_HITS = "client_lag", "queue_limited", "cache_hits"
+FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismatch", "short_output"
+TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
+ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
+HIDDEN_TOKENS = "hidden_tokens"
+
+MOST_LAG_MS = 10.0
+"""p99 of the generator's own event loop."""
+MOST_LAG_SHARE = 0.05
+"""Mean lag over the median TPOT."""
+MOST_CPU_PERCENT = 80.0
+MOST_HIT_SHARE = 0.01
+MOST_MISMATCH = 0.01
+LEAST_OUTPUT_SHARE = 0.95
+LEAST_S = 10.0
+LEAST_LIFETIMES = 3
+LEAST_RUNS = 3
+MOST_THROTTLED_PERCENT = 1.0
+MOST_CLOCK_SHIFT = 0.03
+
+_BY_TOKEN = (
+    *(("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("tpot_ms", "TPOT")),
+    *(("decode_tps", "decode"), ("pure_decode_tps", "pure decode"), ("sustained_tps", "sustained")),
+)
+"""Figures that need the times of single tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Tokens that requests asked for and gave, the warm-up's too."""
+
+    generated: int = 0
+    """Tokens that came."""
+    prompt: int | None = 0
+    """Prompt tokens of the requests that gave a token; None when one of them does not tell."""
+    most: int = 0
+    """Tokens that all requests together may have made the server generate."""
+    open: int = 0
+    """Tokens that requests which were called off or broke off may have made beyond those that came."""
+    open_requests: int = 0
+
+    def plus(self, other: Asked) -> Asked:
+        """Give the sum."""
+        prompt = None if self.prompt is None or other.prompt is None else self.prompt + other.prompt
+        return Asked(
+            self.generated + other.generated,
+            prompt,
+            self.most + other.most,
+            self.open + other.open,
+            self.open_requests + other.open_requests,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFacts:
+    """What is known of a level beside its figures."""
+
+    asked: Asked = Asked()
+    growth: Counters | None = None
+    """Of the servers' counters from rest to rest, the warm-up included; None where nobody counts."""
+    measured: Counters | None = None
+    """The same of the measured runs alone."""
+    unsettled: str | None = None
+    """Why the counters were not read at rest."""
+    fell: bool = False
+    """A server's counters went back, or it started anew."""
+    queues: Sequence[BackendQueue] = ()
+    """Of each server behind the target, what shows whether requests queued there."""
+    health: Sequence[ClientHealth] = ()
+    hardware: Mapping[str, NodeSide] = field(default_factory=dict)
+    mdns: bool = False
+    run_s: Sequence[float] = ()
+    """Length of each measured run."""
+    cut_short: str | None = None
+    """Why the level was not made to its end."""
+
+
+def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
+    """Give every reason that holds, in the order of measuring."""
+    found = (
+        *_client(level, facts),
+        *_queue(facts, level),
+        *_cache(facts),
+        *_counts(facts),
+        *_hidden(plan, level),
+        *_output(plan, level),
+        *_length(plan, level, facts),
+        *_machines(facts),
+        *_requests(level),
+    )
+    more = [Validity(code=CUT_SHORT, message=facts.cut_short)] if facts.cut_short else []
+    if facts.mdns:
+        message = "the target is a .local name: multicast lookups fail for seconds at a time; use an address"
+        more.append(Validity(code=MDNS_TARGET, message=message))
+    return (*found, *more)
+
+
+def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+    reasons = []
+    lags = [one.loop_lag_ms for one in facts.health if one.loop_lag_ms is not None]
+    p99 = max((lag.p99 for lag in lags), default=0.0)
+    if p99 > MOST_LAG_MS:
+        reasons.append(f"p99 of its loop's lag is {p99:.1f} ms")
+    mean = max((lag.mean for lag in lags), default=0.0)
+    tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
+    if tpot and mean > MOST_LAG_SHARE * tpot:
+        reasons.append(f"its mean lag of {mean:.2f} ms is {mean / tpot:.0%} of the median TPOT")
+    cpu = max((one.cpu_percent for one in facts.health), default=0.0)
+    if cpu > MOST_CPU_PERCENT:
+        reasons.append(f"it took {cpu:.0f} % of a core")
+    if reasons:
+        yield Validity(code=CLIENT_LAG, message=f"the generator was too slow: {', '.join(reasons)}")
+
+
+def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
+    """Mark requests that waited for a slot or for KV cache at any of the servers."""
+    several = len(facts.queues) > 1
+    found = [(one.name, queue_reason(one, level.concurrency)) for one in facts.queues]
+    told = [f"{name}: {why}" if several else why for name, why in found if why is not None]
+    if told:
+        yield Validity(code=QUEUE_LIMITED, message=f"{'; '.join(told)}; latencies include queueing")
+
+
+def _cache(facts: LevelFacts) -> Iterator[Validity]:
+    growth = facts.measured
+    if growth is None or not growth.cache_queries or growth.cache_hits is None or facts.fell:
+        return
+    share = growth.cache_hits / growth.cache_queries
+    if share > MOST_HIT_SHARE:
+        yield Validity(
+            code=CACHE_HITS,
+            message=f"{share:.0%} of the prompt tokens came from the prefix cache: prefill looks too fast",
+        )
+
+
+def _counts(facts: LevelFacts) -> Iterator[Validity]:
+    """Hold our tokens against the servers' counters; what was called off counts as "may be"."""
+    if facts.fell:
+        yield Validity(
+            code=RESTARTED, message="a server's counters went back: it started anew during the level"
+        )
+        return
+    growth, asked = facts.growth, facts.asked
+    if facts.unsettled:
+        yield Validity(code=FOREIGN_TRAFFIC, message=facts.unsettled)
+    if growth is None:
+        return
+    made, taken = growth.generation_tokens, growth.prompt_tokens
+    if made is not None and made > asked.most:
+        over = made - asked.most
+        message = f"the server generated {made:.0f} tokens, {over:.0f} more than were asked for"
+        yield Validity(code=FOREIGN_TRAFFIC, message=message)
+    elif taken is not None and asked.prompt and not asked.open_requests:
+        over = taken - asked.prompt
+        if over > MOST_MISMATCH * asked.prompt:
+            yield Validity(
+                code=FOREIGN_TRAFFIC,
+                message=f"the server took in {taken:.0f} prompt tokens, {over:.0f} more than were sent",
+            )
+    if made is None or facts.unsettled:
+        return
+    low, high = asked.generated * (1 - MOST_MISMATCH), (asked.generated + asked.open) * (1 + MOST_MISMATCH)
+    if not low <= made <= high:
+        apart = f" ({asked.open_requests} called off or broken off)" if asked.open_requests else ""
+        yield Validity(
+            code=COUNT_MISMATCH,
+            message=f"{asked.generated} tokens came{apart}, the server counted {made:.0f}",
+        )
+
+
+def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
+    """Tokens that the server counted and that no chunk shows.
+
+    A few requests that are left out of latencies, as with half a character at the wrong place, are no reason.
+    """
+    hidden, requests = level.tokens.hidden, level.tokens.hidden_requests
+    if not hidden or not requests:
+        return
+    of_tokens = "" if level.tokens.generated is None else f" of {level.tokens.generated}"
+    other_mode = "decode_tps" if plan.mode is LoadMode.STEADY else "sustained_tps"
+    withheld = [title for name, title in _BY_TOKEN if name != other_mode and getattr(level, name) is None]
+    if not withheld and requests <= MOST_MISMATCH * level.requests.ok:
+        return
+    cost = f"{', '.join(withheld)} cannot be measured" if withheld else "latencies leave those requests out"
+    which = f"{requests} of {level.requests.ok} requests"
+    message = f"no chunk shows {hidden}{of_tokens} tokens ({which}): {cost}"
+    yield Validity(code=HIDDEN_TOKENS, message=message)
+
+
+def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
+    told = level.tokens.generated
+    each = level.each.generated_tokens if level.each is not None else ()
+    known = [count for count in each if count is not None]
+    if known:
+        mean = sum(known) / len(known)
+    elif told is not None and level.requests.ok and not level.requests.failed + level.requests.cancelled:
+        mean = told / level.requests.ok
+    else:
+        return
+    asked = level.tg or plan.tg
+    if mean < LEAST_OUTPUT_SHARE * asked:
+        yield Validity(
+            code=SHORT_OUTPUT, message=f"requests gave {mean:.1f} tokens on average, {asked} were asked for"
+        )
+
+
+def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+    if plan.mode is LoadMode.STEADY:
+        shortest = min(facts.run_s, default=0.0)
+        life = (level.e2e_ms.p50 or 0.0) / 1000 if level.e2e_ms is not None else 0.0
+        needed = max(LEAST_S, LEAST_LIFETIMES * life)
+        if shortest < needed:
+            message = f"the window is {shortest:.1f} s; it takes {needed:.0f} s (10 s, and three lifetimes)"
+            yield Validity(code=TOO_SHORT, message=message)
+    elif (level.duration_s or 0.0) < LEAST_S:
+        yield Validity(
+            code=TOO_SHORT,
+            message=f"all runs together lasted {level.duration_s or 0.0:.1f} s, it takes {LEAST_S:.0f} s",
+        )
+    if level.runs < LEAST_RUNS:
+        few = "a single run has" if level.runs == 1 else f"{level.runs} runs have"
+        yield Validity(code=FEW_RUNS, message=f"{few} no interval worth its name; make {LEAST_RUNS}")
+
+
+def _machines(facts: LevelFacts) -> Iterator[Validity]:
+    for name, side in facts.hardware.items():
+        share = side.throttled_percent
+        if share is not None and share > MOST_THROTTLED_PERCENT:
+            yield Validity(code=THROTTLED, message=f"{name} was throttled {share:.0f} % of the time")
+
+
+def _requests(level: LevelResult) -> Iterator[Validity]:
+    failed = level.requests.failed
+    if failed:
+        kinds = ", ".join(f"{word} {count}" for word, count in sorted(level.requests.errors.items()))
+        total = failed + level.requests.ok
+        yield Validity(code=ERRORS, message=f"{failed} of {total} requests failed ({kinds})")
+
+
+def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
+    """Mark the levels under one load whose machines ran at clocks that differ."""
+    told = list(targets)
+    clocks: dict[tuple[int, int | None, int | None], list[float]] = {}
+    for target in told:
+        for level in target.levels:
+            clock = _clock(level)
+            if clock is not None:
+                clocks.setdefault((level.concurrency, level.pp, level.tg), []).append(clock)
+    return tuple(
+        target.model_copy(update={"levels": tuple(_with_shift(level, clocks) for level in target.levels)})
+        for target in told
+    )
+
+
+def _with_shift(
+    level: LevelResult, clocks: Mapping[tuple[int, int | None, int | None], Sequence[float]]
+) -> LevelResult:
+    others = clocks.get((level.concurrency, level.pp, level.tg), ())
+    kept = tuple(one for one in level.validity if one.code != CLOCK_SHIFT)
+    if _clock(level) is not None and max(others) - min(others) > MOST_CLOCK_SHIFT * min(others):
+        message = f"SM clocks of the compared levels differ: {min(others):.0f} and {max(others):.0f} MHz"
+        kept = (*kept, Validity(code=CLOCK_SHIFT, message=message))
+    return level if kept == level.validity else level.model_copy(update={"validity": kept})
+
+
+def _clock(level: LevelResult) -> float | None:
+    known = [side.sm_clock_mhz_mean for side in level.hardware.values() if side.sm_clock_mhz_mean is not None]
+    return sum(known) / len(known) if known else None

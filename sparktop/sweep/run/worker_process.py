@@ -1,0 +1,228 @@
+"""The parent's side of the load generator's process: starts it, talks with it and sees it end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from sparktop.errors import SparktopError
+from sparktop.model.failure import FailureKind
+from sparktop.model.text import clean
+from sparktop.sweep.generator.wire.lines import WorkerProtocolError, decode_message, encode_command
+from sparktop.sweep.generator.wire.messages import (
+    Calibrated,
+    Cancel,
+    Command,
+    Quit,
+    Ready,
+    Refused,
+    RunFinished,
+    RunLoad,
+    WorkerEnded,
+    WorkerMessage,
+)
+from sparktop.sweep.terms.request_errors import RequestFailure
+
+_START_S = 30.0
+"""A cold start takes a third of a second; a busy machine many times that."""
+_CANCEL_S = 2.0
+"""A run that was called off is over within half a second; a process silent for so long is ended."""
+_LEAVING_S = 1.0
+_LONGEST_LINE = 64 << 20
+"""The token times of one request of a million tokens are 11 MB."""
+_LAST_WORDS_BYTES = 4096
+
+
+class SweepWorker:
+    """A running load generator; an async context that ends it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        """Take over a process with three pipes; `start` makes one."""
+        self._process = process
+        self._messages: asyncio.Queue[WorkerMessage] = asyncio.Queue()
+        self._closing = False
+        self._ended = False
+        self._working: set[str] = set()
+        """Runs and calibrations without their last message."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._last_words = b""
+        loop = asyncio.get_running_loop()
+        self._listening = loop.create_task(self._listen())
+        self._reading_words = loop.create_task(self._read_words())
+        self.ready: Ready | None = None
+        """What it said of itself; set by `start`."""
+
+    @classmethod
+    async def start(cls) -> Self:
+        """Start the process, in a session of its own so that the terminal's signals pass it by.
+
+        Raises:
+            SparktopError: it did not start.
+        """
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "sparktop.sweep.generator.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=_LONGEST_LINE,
+        )
+        worker = cls(process)
+        try:
+            async with asyncio.timeout(_START_S):
+                message = await worker._messages.get()
+        except TimeoutError:
+            message = None
+        except BaseException:
+            await worker.close()
+            raise
+        if isinstance(message, Ready):
+            worker.ready = message
+            return worker
+        await worker.close()
+        failure = message.failure if isinstance(message, WorkerEnded) else None
+        why = failure.message if failure else f"no word for {_START_S:.0f} s"
+        raise SparktopError(f"the load generator did not start: {why}")
+
+    async def __aenter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process."""
+        await self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    async def send(self, command: Command) -> None:
+        """Give it a command; one that has ended takes it in silence: `messages` tells of its end."""
+        if isinstance(command, Quit):
+            self._closing = True
+        elif not isinstance(command, Cancel):
+            self._working.add(command.id)
+            self._idle.clear()
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - opened as a pipe by `start`
+        with suppress(OSError, RuntimeError):  # broken pipe, or a transport that is closed
+            stdin.write(encode_command(command))
+            await stdin.drain()
+
+    async def messages(self) -> AsyncIterator[WorkerMessage]:
+        """Give what it says; the last message is `WorkerEnded`."""
+        while True:
+            message = await self._messages.get()
+            yield message
+            if isinstance(message, WorkerEnded):
+                self._messages.put_nowait(message)  # for whoever asks again
+                return
+
+    async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
+        """Send a run and give all that is said up to its last message: `RunFinished`, `Refused`, the end."""
+        await self.send(command)
+        async for message in self.messages():
+            yield message
+            if isinstance(message, RunFinished | Refused) and message.id == command.id:
+                return
+
+    async def cancel(self) -> None:
+        """Call off what is in flight and wait until it is over; a process that does not answer is ended."""
+        if self._ended:
+            return
+        await self.send(Cancel())
+        try:
+            async with asyncio.timeout(_CANCEL_S):
+                await self._idle.wait()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            await self._process.wait()
+
+    async def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._closing = True
+        stdin = self._process.stdin
+        if stdin is not None:
+            stdin.close()
+        try:
+            async with asyncio.timeout(_LEAVING_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            await self._process.wait()
+        await asyncio.gather(self._listening, self._reading_words)
+        # The pipes' transports are closed by the loop a step after the process is seen to end.
+        await asyncio.sleep(0)
+
+    async def _listen(self) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - opened as a pipe by `start`
+        broken: str | None = None
+        while True:
+            try:
+                line = await stdout.readline()
+                if not line:
+                    break
+                message = decode_message(line)
+            except (WorkerProtocolError, ValueError) as error:
+                broken = clean(error)
+                self._signal(signal.SIGKILL)
+                break
+            if isinstance(message, Calibrated | Refused | RunFinished):
+                self._done_with(message.id)
+            self._messages.put_nowait(message)
+        returncode = await self._process.wait()
+        await self._reading_words
+        self._ended = True
+        self._working.clear()
+        self._idle.set()
+        failure = None if self._closing else self._ending(returncode, broken)
+        self._messages.put_nowait(WorkerEnded(returncode, failure))
+
+    def _done_with(self, command_id: str) -> None:
+        self._working.discard(command_id)
+        if not self._working:
+            self._idle.set()
+
+    def _ending(self, returncode: int, broken: str | None) -> RequestFailure:
+        if broken is not None:
+            why = f"it said something that is no message: {broken}"
+        elif returncode < 0:
+            why = f"it was ended by {_signal_name(-returncode)}"
+        else:
+            words = clean(self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2])
+            why = f"it left with exit code {returncode}" + (f": {words}" if words else "")
+        message = f"the load generator's process is gone: {why}"
+        return RequestFailure(FailureKind.ENDED, message, time.monotonic(), "generator_ended")
+
+    async def _read_words(self) -> None:
+        stderr = self._process.stderr
+        assert stderr is not None  # noqa: S101 - opened as a pipe by `start`
+        while data := await stderr.read(_LAST_WORDS_BYTES):
+            self._last_words = (self._last_words + data)[-_LAST_WORDS_BYTES:]
+
+    def _signal(self, signum: int) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signum)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,1 @@
+"""What a screen and a report show of a sweep, as values."""

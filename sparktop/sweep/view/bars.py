@@ -1,0 +1,176 @@
+"""The requests of each level as bars, put together while they run: starts, first tokens, ends, who served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
+from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
+from sparktop.sweep.result.results import EachRequest, LevelResult, UncountedRequests
+
+MOST_BARS = 5000
+"""Of a run: more are no picture any more."""
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """One request as far as it is told; monotonic seconds."""
+
+    start: float
+    first_token: float | None = None
+    end: float | None = None
+    backend: str | None = None
+    ok: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class BarLedger:
+    """Keeps the requests of measured runs by level and run."""
+
+    _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)
+
+    def take(self, key: LevelKey, event: LoadEvent, only: str | None) -> float | None:
+        """Take in an event; give the time to first token in milliseconds where it brings one.
+
+        `only` is the server of requests of which nobody names another.
+        """
+        runs = self._runs.setdefault(key, {})
+        match event:
+            case RequestStarted():
+                bars = runs.setdefault(event.run, {})
+                if len(bars) < MOST_BARS:
+                    bars[event.request_id] = _Open(event.at, backend=only)
+            case FirstToken():
+                bar = self._find(runs, event.request_id)
+                if bar is not None and bar.first_token is None:
+                    bar.first_token = event.at
+                    return 1000 * (event.at - bar.start)
+            case RequestEnded():
+                bar = self._find(runs, event.request_id)
+                if bar is not None:
+                    bar.end, bar.ok = event.at, event.ok
+                    bar.backend = event.served_by or bar.backend
+            case _:
+                pass
+        return None
+
+    def _find(self, runs: dict[int, dict[str, _Open]], request_id: str) -> _Open | None:
+        for bars in reversed(runs.values()):  # the newest run has it, except for stragglers
+            if request_id in bars:
+                return bars[request_id]
+        return None
+
+    def timelines(
+        self, key: LevelKey, now: float | None, prefill_s: Mapping[str, float]
+    ) -> tuple[Timeline, ...]:
+        """Give a timeline for each run of a level; requests that still run end at `now`.
+
+        `prefill_s` is the mean prefill of each server by its own word: what a time to first token has beyond
+        that is taken for waiting.
+        """
+        runs = self._runs.get(key, {})
+        # Of all runs, so that a server keeps its letter.
+        served = {one.backend for bars in runs.values() for one in bars.values() if one.backend is not None}
+        named = tuple(sorted(served | set(prefill_s)))
+        return tuple(
+            _timeline(key, run, list(bars.values()), now, prefill_s, named)
+            for run, bars in sorted(runs.items())
+            if bars
+        )
+
+
+def _timeline(
+    key: LevelKey,
+    run: int,
+    told: list[_Open],
+    now: float | None,
+    prefill_s: Mapping[str, float],
+    named: tuple[str, ...],
+) -> Timeline:
+    told.sort(key=lambda one: one.start)
+    began = told[0].start
+    running = any(one.end is None for one in told)
+    ends = [one.end for one in told if one.end is not None]
+    until = now if running and now is not None else max(ends, default=told[-1].start)
+    bars = tuple(_bar(one, began, prefill_s) for one in told)
+    notes = []
+    if prefill_s:
+        means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
+        notes.append(
+            "waiting is estimated: what the time to first token has beyond the server's mean prefill "
+            f"({means})"
+        )
+    else:
+        notes.append("no server tells its prefill time: waiting and prefill are one here")
+    if len(told) >= MOST_BARS:
+        notes.append(f"the first {MOST_BARS} requests of the run")
+    return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))
+
+
+def _bar(one: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
+    prefill = prefill_s.get(one.backend) if one.backend is not None else None
+    queue = None
+    if prefill is not None and one.first_token is not None:
+        queue = max(0.0, one.first_token - one.start - prefill)
+    return RequestBar(
+        start_s=one.start - began,
+        first_token_s=None if one.first_token is None else one.first_token - began,
+        end_s=None if one.end is None else one.end - began,
+        queue_s=queue,
+        backend=one.backend,
+        ok=one.ok,
+    )
+
+
+def stored_prefill_s(level: LevelResult) -> dict[str, float]:
+    """Give each server's mean prefill over a level, of those that tell."""
+    sides = level.backends.items()
+    return {name: side.prefill_ms / 1000 for name, side in sides if side.prefill_ms is not None}
+
+
+def stored_timelines(
+    key: LevelKey, level: LevelResult, *, only: str | None = None, burst: bool = True
+) -> tuple[Timeline, ...]:
+    """Give the timelines of a level from its file; none where it is older and the requests no burst.
+
+    `only` is the server of requests of which nobody names another.
+    """
+    runs: dict[int, list[_Open]] = {}
+    for part in (level.each, level.uncounted):
+        for run, one in () if part is None else _stored(part, only):
+            runs.setdefault(run, []).append(one)
+    if not runs:
+        return _bursts(key, level.each) if burst and level.each is not None else ()
+    prefill_s = stored_prefill_s(level)
+    served = {one.backend for told in runs.values() for one in told if one.backend is not None}
+    named = tuple(sorted(served | set(prefill_s)))
+    return tuple(_timeline(key, run, told, None, prefill_s, named) for run, told in sorted(runs.items()))
+
+
+def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator[tuple[int, _Open]]:
+    """Give the requests of a file with their runs, in seconds from the beginning of each."""
+    oks = part.ok if isinstance(part, UncountedRequests) else (True,) * len(part.run)
+    places = part.served_by or repeat(None)
+    told = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
+    for run, start_ms, ttft_ms, e2e_ms, place, ok in told:
+        if start_ms is None:
+            continue
+        start = start_ms / 1000
+        named = part.backends[place] if place is not None and 0 <= place < len(part.backends) else only
+        first = None if ttft_ms is None else start + ttft_ms / 1000
+        yield run, _Open(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
+
+
+def _bursts(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
+    """Give the timelines of a burst from a file that keeps neither starts nor who served."""
+    note = "the file keeps no starts: every request is drawn from the burst's beginning"
+    runs: dict[int, list[RequestBar]] = {}
+    for run, ttft, e2e in zip(each.run, each.ttft_ms, each.e2e_ms, strict=False):
+        bar = RequestBar(0.0, None if ttft is None else ttft / 1000, None if e2e is None else e2e / 1000)
+        runs.setdefault(run, []).append(bar)
+    return tuple(
+        Timeline(key, run, tuple(bars), max((bar.end_s or 0.0 for bar in bars), default=0.0), (), (note,))
+        for run, bars in sorted(runs.items())
+    )

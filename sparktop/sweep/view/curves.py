@@ -1,0 +1,123 @@
+"""Figures over concurrency as curves: targets with intervals, references, and limits to hold them against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, series_of
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.validity import FEW_RUNS, TOO_SHORT
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.interval import over_runs
+
+CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
+"""Metrics that are drawn, in this order."""
+_ROOFLINE_AT = 1
+"""The concurrency for which the memory's limit is known: one request reads all weights for each token."""
+_MILD = frozenset({FEW_RUNS, TOO_SHORT})
+"""Marks that the interval, or its absence, already tells."""
+_CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0-9.e+]+)")
+
+
+def curve_plots(
+    series: Sequence[Series], references: Iterable[Reference] = (), limits: Sequence[LimitLine] = ()
+) -> tuple[CurvePlot, ...]:
+    """Give a plot for each metric that one of the series has under some concurrency.
+
+    A reference's series are laid over it where it has the same metric.
+    """
+    others = [one for reference in references for one in reference.series]
+    plots = []
+    for name in CURVES:
+        lines = [line for one in series if (line := _line(one, name, reference=False)) is not None]
+        if not lines:
+            continue
+        lines += [line for one in others if (line := _line(one, name, reference=True)) is not None]
+        metric = METRICS[name]
+        plots.append(
+            CurvePlot(
+                metric=name,
+                title=metric.title,
+                unit=metric.unit,
+                definition=metric.definition,
+                more_is_better=metric.more_is_better,
+                lines=tuple(lines),
+                limits=tuple(limit for limit in limits if limit.metric == name),
+            )
+        )
+    return tuple(plots)
+
+
+def measured(figure: Figure) -> Measured:
+    """Give a figure with the interval over its runs."""
+    if figure.span is not None:
+        return Measured(figure.mean, *figure.span)
+    over = over_runs(figure.values)
+    if over is None:
+        return Measured(figure.mean, std=figure.std)
+    return replace(over, mean=figure.mean, std=over.std if figure.std is None else figure.std)
+
+
+def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
+    points: dict[int, CurvePoint] = {}
+    for level in series.levels:
+        figure = level.figures.get(metric)
+        if figure is not None:
+            # Of several prompt lengths under one concurrency, the first.
+            points.setdefault(level.load.concurrency, _point(level, figure))
+    if not points:
+        return None
+    ordered = tuple(points[concurrency] for concurrency in sorted(points))
+    definition = series.definitions.get(metric)
+    return CurveLine(series.name, ordered, series.source if reference else None, definition)
+
+
+def _point(level: SeriesLevel, figure: Figure) -> CurvePoint:
+    return CurvePoint(level.load.concurrency, measured(figure), doubtful=bool(set(level.validity) - _MILD))
+
+
+def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
+    """Give the lines that a sweep's own figures are held against: roofline, conditions, what holds to."""
+    return (*_roofline(result), *_conditions(result))
+
+
+def _roofline(result: SweepResult) -> Iterable[LimitLine]:
+    """Give what the memory bandwidth allows one request, from the share of it that a level reached."""
+    seen: set[int] = set()
+    for target in result.targets:
+        for level in target.levels:
+            rate, share = level.decode_tps, level.roofline_percent
+            if level.concurrency != _ROOFLINE_AT or rate is None or not share:
+                continue
+            limit = 100 * rate.mean / share
+            if round(limit) not in seen:
+                seen.add(round(limit))
+                words = f"memory bandwidth allows one request {limit:.0f}"
+                yield LimitLine("decode_tps", words, limit)
+
+
+def _conditions(result: SweepResult) -> Iterable[LimitLine]:
+    slo = result.slo
+    if slo is None:
+        return
+    for text in slo.conditions:
+        found = _CONDITION.fullmatch(text)
+        if found is not None and found["figure"].startswith("ttft"):
+            yield LimitLine("ttft_ms", f"wanted: {text}", float(found["limit"]))
+        elif found is not None and found["figure"] in METRICS:
+            yield LimitLine(found["figure"], f"wanted: {text}", float(found["limit"]))
+    for name, holds in slo.holds_to.items():
+        for word, concurrency in (("from", holds.from_concurrency), ("to", holds.concurrency)):
+            if concurrency is not None:
+                for metric in CURVES:
+                    words = f"{name} holds {word} c = {concurrency}"
+                    yield LimitLine(metric, words, concurrency, upright=True)
+
+
+def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:
+    """Give the curves of a sweep."""
+    return curve_plots(series_of(result), references, limits_of(result))

@@ -1,0 +1,161 @@
+"""Two results of the history against each other: what changed, how sure that is, and one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparktop.model.sweep_comparison import Difference, DifferenceRow
+from sparktop.sweep.compare.advice import NO_DIFFERENCE, signed
+from sparktop.sweep.compare.alignment import aligned, order
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.findable import could_show_words
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.curves import measured
+
+SHOWN = ("decode_tps", "sustained_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
+"""Figures that are laid side by side."""
+_DECIDING = ("sustained_tps", "decode_tps")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One of two results that are laid side by side."""
+
+    title: str
+    """Which result, in a few words: its name and time."""
+    series: tuple[Series, ...]
+    """Its targets, one at least."""
+
+
+def labelled(before: Compared, first: Series, after: Compared, second: Series) -> Difference:
+    """Give the difference of a target of each, named by target and result."""
+    labels = (f"{first.name}, {before.title}", f"{second.name}, {after.title}")
+    return difference(first, second, labels=labels)
+
+
+def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
+    """Give which targets of two results belong together: those of the same name, then all others crosswise.
+
+    So the first pair is the most telling one, and every target that has no namesake is reached too.
+    """
+    names = {one.name for one in before} & {one.name for one in after}
+    by_name = {one.name: one for one in after}
+    pairs = [(one, by_name[one.name]) for one in before if one.name in names]
+    others = [one for one in after if one.name not in names]
+    return pairs + [(one, other) for one in before if one.name not in names for other in others]
+
+
+def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
+    """Give `after` against `before`, level by level, as far as both have them.
+
+    Their names may be equal: they are the same target at two times. `labels` are shown instead of them.
+    """
+    names = _apart(*(labels or (before.name, after.name)))
+    pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]
+    compared = compare(pair, baseline=names[0])
+    changes = {(row.metric, _load(row)): row.changes.get(names[1]) for row in compared.rows}
+    first, second = aligned(pair)
+    rows = []
+    for name in SHOWN:
+        for load in sorted(first.keys() | second.keys(), key=order):
+            one, other = (_figure(levels, load, name) for levels in (first, second))
+            if one is not None or other is not None:
+                rows.append(_row(name, load, one, other, changes.get((name, load)) or Change()))
+    return Difference(
+        before=names[0],
+        after=names[1],
+        rows=tuple(rows),
+        verdict=_verdict(rows, compared.could_show),
+        notes=(*compared.notes, *_rule(compared)),
+    )
+
+
+def _rule(compared: ComparisonResult) -> Iterator[str]:
+    """Return why an interval of one row alone may leave out 0 while no change is shown."""
+    if compared.error_rate_percent is not None and any(row.significant is False for row in compared.rows):
+        yield (
+            f"a change is shown at one error rate for the whole table: of pairs of equal sweeps at most "
+            f"{compared.error_rate_percent:.0f} % show one; intervals are those of single rows"
+        )
+
+
+def _renamed(series: Series, name: str) -> Series:
+    """Return a series of that name with only the figures that are laid side by side."""
+    levels = tuple(
+        replace(level, figures={one: level.figures[one] for one in SHOWN if one in level.figures})
+        for level in series.levels
+    )
+    return replace(series, name=name, levels=levels, address=None)
+
+
+def _load(row: ComparisonRow) -> Load:
+    return Load(row.concurrency, row.pp, row.tg)
+
+
+def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Figure | None:
+    level = levels.get(load)
+    return None if level is None else level.figures.get(metric)
+
+
+def _apart(before: str, after: str) -> tuple[str, str]:
+    return (before, after) if before != after else (f"{before} before", f"{after} after")
+
+
+def _row(name: str, load: Load, before: Figure | None, after: Figure | None, change: Change) -> DifferenceRow:
+    metric = METRICS[name]
+    low, high = change.ratio_ci95 or (None, None)
+    return DifferenceRow(
+        title=metric.title,
+        unit=metric.unit,
+        more_is_better=metric.more_is_better,
+        concurrency=load.concurrency,
+        before=None if before is None else measured(before),
+        after=None if after is None else measured(after),
+        percent=change.percent,
+        low_percent=None if low is None else 100 * (low - 1),
+        high_percent=None if high is None else 100 * (high - 1),
+        significant=change.significant,
+        decimals=metric.decimals,
+    )
+
+
+def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow]) -> str:
+    """Return in a sentence what the rate of tokens did; where nothing is shown, what the runs could show."""
+    both = [row for row in rows if row.percent is not None]
+    if not both:
+        return "the two have no level in common"
+    titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
+    chosen = next(one for title in titles if (one := [row for row in both if row.title == title]))
+    if all(row.significant is None for row in chosen):
+        spans = _span([row.percent or 0.0 for row in chosen])
+        return f"{chosen[0].title.lower()} {spans}: single runs, no test possible"
+    better = [row for row in chosen if row.better is True]
+    worse = [row for row in chosen if row.better is False]
+    parts = [
+        f"{word} at {_where(found)} ({_span([row.percent or 0.0 for row in found])})"
+        for word, found in (("faster", better), ("slower", worse))
+        if found
+    ]
+    rest = len(chosen) - len(better) - len(worse)
+    if not parts:
+        elsewhere = [row for row in both if row.better is not None]
+        also = f"; but {elsewhere[0].title} changed at {_where(elsewhere)}" if elsewhere else ""
+        limit = next(
+            (one for name, one in could_show.items() if METRICS[name].title == chosen[0].title), None
+        )
+        found = "" if limit is None or limit.percent is None else f" ({could_show_words(limit)})"
+        return f"{chosen[0].title.lower()}: {NO_DIFFERENCE} at {len(chosen)} levels{found}{also}"
+    end = f", {NO_DIFFERENCE} at {rest} more" if rest else ""
+    return f"{chosen[0].title.lower()}: {', '.join(parts)}{end}"
+
+
+def _where(rows: Sequence[DifferenceRow]) -> str:
+    return ", ".join(dict.fromkeys(f"c{row.concurrency}" for row in rows))
+
+
+def _span(percents: Sequence[float]) -> str:
+    low, high = sorted((min(percents), max(percents)), key=abs)
+    return signed(low) if round(low) == round(high) else f"{signed(low)} to {signed(high)}"

@@ -1,0 +1,215 @@
+"""Why a level is as it is: its figures in words, who did what, and its requests one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparktop.graphics import numbers
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.load import LoadMode
+from sparktop.model.sweep_view import BackendShare, LevelEvidence, LevelKey, ResultRow
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.results import BackendSide, Latency, LevelResult, NodeSide, Rate, SweepResult
+from sparktop.sweep.result.run_split import level_split, split_words
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.bars import stored_timelines
+from sparktop.sweep.view.levels import result_key
+from sparktop.sweep.view.marks import balance_reasons, balance_word
+from sparktop.sweep.view.rows import result_rows
+
+_RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
+_LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
+_MOST_RUNS = 8
+"""Runs whose split is written out."""
+
+
+def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
+    """Give a level of a result."""
+    target = result.target(key.target)
+    levels = () if target is None else target.levels
+    return next((one for one in levels if result_key(key.target, one, result.plan.pp) == key), None)
+
+
+def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
+    """Give what a file keeps of a level; None where it has no such level."""
+    level = level_of(result, key)
+    if level is None:
+        return None
+    row = next(one for one in result_rows(result) if one.key == key)
+    timelines = stored_timelines(
+        key, level, only=_only(result, key, level), burst=result.plan.mode is LoadMode.BURST
+    )
+    why = None
+    if level.error is not None:
+        why = "the server refused its requests"
+    elif not timelines:
+        why = (
+            "the file is older than this picture: it keeps no starts of requests"
+            if level.each is not None
+            else "too many requests to keep"
+        )
+    return LevelEvidence(
+        row=row,
+        facts=tuple(level_facts(level)),
+        shares=_shares(level),
+        balance=level_balance(level),
+        balance_word=balance_word(level),
+        balance_reasons=balance_reasons(level),
+        timelines=timelines,
+        why_no_timeline=why,
+    )
+
+
+def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
+    """Give the one server that a level's load reached; None where there are several or none known."""
+    if level.backends:
+        return next(iter(level.backends)) if len(level.backends) == 1 else None
+    target = result.target(key.target)
+    return key.target if target is not None and target.kind is TargetKind.ENGINE else None
+
+
+def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
+    """Give what each server did, as far as the file tells."""
+    names = level.known_servers
+    sides = {name: level.backends.get(name) or BackendSide() for name in names}
+    return tuple(
+        BackendShare(
+            name=name,
+            requests=level.served_by.get(name),
+            busy_batch=level.busy_batch.get(name),
+            running_max=side.running_max,
+            waiting_max=side.waiting_max,
+            kv_cache_max_percent=side.kv_cache_max_percent,
+        )
+        for name, side in sides.items()
+    )
+
+
+def level_balance(level: LevelResult) -> Balance | None:
+    """Give what was judged of a level alone; None where nobody did, or by a word that is unknown here."""
+    kept = level.balance or {}
+    word = next((one for one in BalanceWord if one.value == kept.get("verdict")), None)
+    if word is None:
+        return None
+    group, backends = kept.get("group"), kept.get("backends")
+    cause, hint = kept.get("cause"), kept.get("hint")
+    return Balance(
+        group=group if isinstance(group, str) else "",
+        # A sweep's level has a balance only where a router was its target.
+        router=group if isinstance(group, str) else "",
+        backends=tuple(one for one in backends if isinstance(one, str)) if isinstance(backends, list) else (),
+        word=word,
+        word_now=word,
+        reasons=balance_reasons(level),
+        cause=cause if isinstance(cause, str) else None,
+        hint=hint if isinstance(hint, str) else None,
+    )
+
+
+def bare_row(key: LevelKey) -> ResultRow:
+    """Give the row of a level that has no figures yet."""
+    return ResultRow(key, {}, complete=False)
+
+
+def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Return the figures of a level as name and words, the most telling first; none of a refused one."""
+    if level.error is not None:
+        return
+    yield from _own_facts(level)
+    if (overhead := overhead_words(level)) is not None:
+        yield "Router adds", overhead
+    if (server := _server_words(level)) is not None:
+        yield "Server", server
+    for name, side in level.hardware.items():
+        yield name, _node_words(side)
+    if level.roofline_percent is not None:
+        yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
+    if level.padding_percent is not None:
+        yield "Padding", f"{level.padding_percent:.1f} % of the batch"
+
+
+def overhead_words(level: LevelResult) -> str | None:
+    """Return what the router adds and how that is known; None where it is not."""
+    added_ms = level.own_overhead_ms
+    if added_ms is None:
+        return None
+    if level.router_overhead_from == "router":
+        return f"{added_ms:.0f} ms by its own count"
+    return f"{added_ms:+.0f} ms to the median TTFT".replace("-", "−")
+
+
+def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Give what the load generator saw."""
+    for name in _RATES:
+        if (rate := level.rate(name)) is not None:
+            yield METRICS[name].title, _rate_words(name, rate)
+    for name in _LATENCIES:
+        if (latency := level.latency(name)) is not None:
+            yield METRICS[name].title, _latency_words(name, latency)
+    if level.stream_tps is not None and level.stream_tps.p50 is not None:
+        slow = level.stream_tps.p10
+        words = f"p50 {level.stream_tps.p50:.1f} tok/s"
+        yield "Each stream", words if slow is None else f"{words}, p10 {slow:.1f}"
+    asked = level.requests
+    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} called off"
+    yield from _split_facts(level)
+
+
+def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Return who served: in all, and run by run where that differs from the totals."""
+    if not level.served_by:
+        return
+    total = ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
+    yield "Served by", total
+    if (words := split_words(level)) is not None:
+        runs = level_split(level)
+        names = level.known_servers
+        each = ", ".join(":".join(str(one.get(name, 0)) for name in names) for one in runs[:_MOST_RUNS])
+        more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
+        yield "Run by run", f"{words}; {':'.join(names)} = {each}{more}"
+
+
+def _rate_words(name: str, rate: Rate) -> str:
+    metric = METRICS[name]
+    words = f"{metric.text(rate.mean)} {metric.unit}"
+    if rate.ci95 is None:
+        return f"{words}, a single run"
+    return f"{words} ({metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}, {len(rate.values)} runs)"
+
+
+def _latency_words(name: str, latency: Latency) -> str:
+    metric = METRICS[name]
+    parts = [("mean", latency.mean), ("p50", latency.p50), ("p95", latency.p95), ("max", latency.max)]
+    told = ", ".join(f"{word} {metric.text(value)}" for word, value in parts if value is not None)
+    return f"{told} ms"
+
+
+def _server_words(level: LevelResult) -> str | None:
+    server = level.server
+    if server is None:
+        return None
+    figures = (
+        ("ran at most", server.running_max),
+        ("waited at most", server.waiting_max),
+        ("preemptions", server.preemptions),
+    )
+    parts = [f"{word} {value:.0f}" for word, value in figures if value is not None]
+    for word, share in (("KV", server.kv_cache_max_percent), ("cache hits", server.prefix_cache_hit_percent)):
+        if share is not None:
+            parts.append(f"{word} {numbers.percent(share).strip()}")
+    return ", ".join(parts) or None
+
+
+def _node_words(side: NodeSide) -> str:
+    parts = []
+    if side.gpu_c_max is not None:
+        parts.append(f"to {side.gpu_c_max:.0f} °C")
+    if side.power_w_mean is not None:
+        parts.append(f"{side.power_w_mean:.0f} W")
+    if side.sm_clock_mhz_mean is not None:
+        parts.append(f"{side.sm_clock_mhz_mean:.0f} MHz")
+    if side.throttled_percent:
+        parts.append(f"throttled {side.throttled_percent:.0f} %")
+    if side.headroom_min_bytes is not None:
+        parts.append(f"headroom {numbers.data(side.headroom_min_bytes, 9).strip()}")
+    return ", ".join(parts) or numbers.UNKNOWN

@@ -1,0 +1,193 @@
+"""Another tool's result as the full screen takes it: rows, curves; what its file does not tell is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from sparktop.model.sweep_comparison import Topologies
+from sparktop.model.sweep_view import (
+    LevelEvidence,
+    LevelKey,
+    LevelState,
+    Mark,
+    PlannedLevel,
+    Rank,
+    ResultRow,
+    SweepStatus,
+    SweepView,
+    SweptTarget,
+)
+from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT, compare
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.compare.series import Figure, Series, SeriesLevel
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.curves import curve_plots, measured
+from sparktop.sweep.view.rows import RANKED
+from sparktop.sweep.view.topologies import topologies
+
+_PAIR = 2
+_MOST_TOLD = 4
+"""Levels whose figures are told in sentences where the table has no column for them."""
+_IN_TABLE = frozenset(RANKED)
+_FAILED = Mark("errors", "errors", "requests of this level failed, as its tool told")
+_NO_TIMELINE = "of another tool's file figures are kept, no single requests"
+
+
+@dataclass(slots=True, eq=False)
+class ForeignView:
+    """The picture of another tool's result, of one target or several."""
+
+    series: Sequence[Series]
+    title: str = ""
+    started_at: datetime | None = None
+    _levels: dict[LevelKey, tuple[Series, SeriesLevel]] = field(init=False)
+    _view: SweepView = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._levels = {}
+        for one in self.series:
+            for level in one.levels:
+                # A table has one row for a concurrency and a prompt length: the first output length of them.
+                key = LevelKey(one.name, level.load.concurrency, level.load.pp)
+                self._levels.setdefault(key, (one, level))
+        self._view = self._made()
+
+    @property
+    def result(self) -> SweepResult | None:
+        """Nothing: it is no sweep of ours."""
+        return None
+
+    def view(self) -> SweepView:
+        """Give the view: the same until other references are asked for."""
+        return self._view
+
+    def evidence(self, key: LevelKey) -> LevelEvidence | None:
+        """Give all that the file tells of a level; None where it has no such level."""
+        row = next((one for one in self._view.rows if one.key == key), None)
+        if row is None:
+            return None
+        return LevelEvidence(row=row, facts=tuple(self._facts(key)), why_no_timeline=_NO_TIMELINE)
+
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Lay published tables over the curves; none takes them off."""
+        self._view = replace(self._view, plots=curve_plots(self.series, references))
+
+    def _made(self) -> SweepView:
+        rows = self._rows()
+        tools = " and ".join(dict.fromkeys(one.tool for one in self.series))
+        many = len(self._levels)
+        return SweepView(
+            title=self.title or tools,
+            status=SweepStatus.DONE,
+            words=f"imported from {tools}{self._when()}: {many} level{'' if many == 1 else 's'}",
+            plan_words=", ".join(_plan_words(self.series)),
+            started_at=self.started_at,
+            simulated=any(one.simulated for one in self.series),
+            targets=tuple(SweptTarget(one.name, "imported", one.model) for one in self.series),
+            levels=tuple(
+                PlannedLevel(key, LevelState.DONE, level.runs or 0, level.runs, 1.0)
+                for key, (_, level) in self._levels.items()
+            ),
+            rows=rows,
+            plots=curve_plots(self.series),
+            topologies=self._topologies(),
+            verdict=tuple(self._verdict()),
+        )
+
+    def _when(self) -> str:
+        return "" if self.started_at is None else f", of {self.started_at.astimezone():%Y-%m-%d %H:%M}"
+
+    def _topologies(self) -> Topologies | None:
+        if len(self.series) < _PAIR:
+            return None
+        return topologies(compare(self.series), self.series)
+
+    def _rows(self) -> tuple[ResultRow, ...]:
+        rows = [
+            ResultRow(
+                key=key,
+                figures={name: measured(figure) for name, figure in level.figures.items()},
+                runs=level.runs or 0,
+                marks=(_FAILED,) if "errors" in level.validity else (),
+                ranks=self._ranks(key, level),
+            )
+            for key, (_, level) in self._levels.items()
+        ]
+        return tuple(rows)
+
+    def _ranks(self, key: LevelKey, level: SeriesLevel) -> dict[str, Rank]:
+        """Tell in which columns a level is the best of its prompt length, or cannot be told from it."""
+        alike = [one for other, (_, one) in self._levels.items() if other.prompt_tokens == key.prompt_tokens]
+        ranks: dict[str, Rank] = {}
+        for metric in RANKED:
+            figures = [one.figures[metric] for one in alike if metric in one.figures]
+            own = level.figures.get(metric)
+            if own is None or len(figures) < _PAIR:
+                continue
+            choose = max if METRICS[metric].more_is_better else min
+            best = choose(figures, key=lambda figure: figure.mean)
+            if own is best:
+                ranks[metric] = Rank.BEST
+            elif (ratio := ratio_of(own, best)) and ratio.significant(NOISE_FLOOR_PERCENT) is False:
+                ranks[metric] = Rank.LEVEL
+        return ranks
+
+    def _verdict(self) -> Iterator[str]:
+        """Tell the figures that the table has no column for, then what its source says of itself."""
+        several = len(self.series) > 1
+        told = [
+            (key, figures)
+            for key, (_, level) in self._levels.items()
+            if (figures := {name: one for name, one in level.figures.items() if name not in _IN_TABLE})
+            or "ttft_ms" in level.figures
+        ]
+        for key, figures in told[:_MOST_TOLD]:
+            level = self._levels[key][1]
+            shown = {**figures, **{name: one for name, one in level.figures.items() if name == "ttft_ms"}}
+            where = f"{key.target} c{key.concurrency}" if several else f"c{key.concurrency}"
+            yield f"{where}: {', '.join(_words(name, shown[name]) for name in METRICS if name in shown)}"
+        if len(told) > _MOST_TOLD:
+            yield f"{len(told) - _MOST_TOLD} more levels: enter on a level tells its figures"
+        yield from dict.fromkeys(note for one in self.series for note in one.notes)
+
+    def _facts(self, key: LevelKey) -> Iterator[tuple[str, str]]:
+        series, level = self._levels[key]
+        for name, metric in METRICS.items():
+            if name not in level.figures:
+                continue
+            words = _words(name, level.figures[name]).removeprefix(f"{metric.title} ")
+            meant = series.definitions.get(name)
+            yield metric.title, words if meant is None else f"{words}: {meant}"
+        load = level.load
+        if load.pp is not None or load.tg is not None:
+            yield "Tokens", f"{_count(load.pp)} of the prompt, {_count(load.tg)} generated, each request"
+        yield "Runs", "not told" if level.runs is None else str(level.runs)
+        if level.label:
+            yield "Called", level.label
+        yield "From", f"{series.source}, {series.tool}"
+
+
+def _plan_words(series: Sequence[Series]) -> Iterator[str]:
+    loads = {(level.load.pp, level.load.tg) for one in series for level in one.levels}
+    if len(loads) == 1:
+        prompt, output = loads.pop()
+        if prompt is not None or output is not None:
+            yield f"{_count(prompt)} → {_count(output)} tokens"
+    shapes = dict.fromkeys(one.shape.value.partition(":")[0] for one in series if one.shape is not None)
+    yield from shapes
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _words(name: str, figure: Figure) -> str:
+    metric, value = METRICS[name], measured(figure)
+    words = f"{metric.title} {metric.text(value.mean)} {metric.unit}"
+    if value.low is None or value.high is None:
+        return words
+    return f"{words} ({metric.text(value.low)} to {metric.text(value.high)})"

@@ -1,0 +1,358 @@
+"""A running sweep as the screen's view: what it tells and what servers and machines told, folded as it comes.
+
+Nothing here waits or reads. Taking in an event costs the same however long the sweep goes on; what the levels
+say together is made anew only when one of them is done.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import monotonic
+
+from sparktop.model.load import LevelEnded, LevelStarted, RequestEnded
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import (
+    LevelEvidence,
+    LevelKey,
+    Moment,
+    SweepStatus,
+    SweepView,
+    SweptTarget,
+)
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.results import PlanResult, SweepResult
+from sparktop.sweep.run.progress import (
+    RATE_WINDOW_S,
+    GuardSet,
+    LevelMeasured,
+    LoadTold,
+    Notice,
+    Phase,
+    PhaseChanged,
+    RunTold,
+    SweepEnded,
+    SweepEvent,
+)
+from sparktop.sweep.run.server_side import watched_backends, watched_nodes
+from sparktop.sweep.view.bars import BarLedger, stored_prefill_s
+from sparktop.sweep.view.evidence import bare_row, level_balance, level_facts, level_of
+from sparktop.sweep.view.grid import TimeGrid
+from sparktop.sweep.view.levels import PlanLedger, key_of
+from sparktop.sweep.view.looks import LevelLooks
+from sparktop.sweep.view.marks import balance_reasons, balance_word
+from sparktop.sweep.view.result import Findings, end_words, findings, plan_words, status_of
+from sparktop.sweep.view.series import SweepCurves
+
+MOST_NOTICES = 200
+
+
+@dataclass(slots=True, eq=False)
+class _Present:
+    """The level that has load on it, since it began or since its warm-up ended."""
+
+    key: LevelKey | None = None
+    ttfts_ms: list[float] = field(default_factory=list)
+    """Ascending."""
+    ended: int = 0
+    ended_in_run: int = 0
+    failed: int = 0
+    tokens: int = 0
+    in_flight: int = 0
+    measuring: bool = False
+    """False in a warm-up."""
+
+    @property
+    def p50_ms(self) -> float | None:
+        """The median so far."""
+        known, half = self.ttfts_ms, len(self.ttfts_ms) // 2
+        if not known:
+            return None
+        return known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2
+
+
+Digest = Callable[[Callable[[], Findings], Callable[[Findings], None]], None]
+"""Has findings made, then taken over."""
+
+
+def at_once(make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
+    """Make and take over, here and now."""
+    adopt(make())
+
+
+class LiveView:
+    """Hears a sweep's events, looks at snapshots, and gives the view of the moment."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        references: Sequence[Reference] = (),
+        clock: Callable[[], float] = monotonic,
+        digest: Digest = at_once,
+    ) -> None:
+        """Begin now; `clock` is the monotonic clock of events and snapshots.
+
+        What all levels say together is made by `digest`, which may take its time.
+        """
+        self._plan = plan
+        self._references = references
+        self._clock = clock
+        self._digest = digest
+        self._digests = 0
+        self._began = clock()
+        self._ended_at: float | None = None
+        self._curves = SweepCurves(TimeGrid(self._began))
+        self._bars = BarLedger()
+        self._ledger = PlanLedger(plan)
+        self._looks: dict[LevelKey, LevelLooks] = {}
+        self._backends: dict[str, tuple[str, ...]] = {}
+        """Watched servers that the load on each target reaches."""
+        self._present = _Present()
+        self._phase = PhaseChanged(Phase.STARTING)
+        self._phase_at = self._began
+        self._notices: list[str] = []
+        self._guard: str | None = None
+        self._result: SweepResult | None = None
+        self._found = Findings(targets=tuple(map(_target, plan.targets)))
+
+    @property
+    def result(self) -> SweepResult | None:
+        """The result as of the newest level; None before the first."""
+        return self._result
+
+    def grow(self, plan: Plan) -> None:
+        """Go on with a plan that has more to it: of a run whose plan nobody tells ahead."""
+        self._plan = self._ledger.plan = plan
+        if self._result is None:
+            self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
+
+    def take(self, event: SweepEvent) -> None:
+        """Take in what the sweep tells."""
+        match event:
+            case LoadTold():
+                self._load(event)
+            case PhaseChanged():
+                self._change(event)
+            case RunTold():
+                self._ledger.run_over(event)
+            case LevelMeasured():
+                self._ledger.measured(event)
+                self._find(event.result)
+            case Notice():
+                self._notices.append(event.message)
+                del self._notices[:-MOST_NOTICES]
+            case GuardSet():
+                self._guard = event.words
+            case SweepEnded():
+                self._end(event.result)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Take over what servers and machines told since the last look."""
+        for target in self._plan.targets:
+            names = watched_backends(target, snapshot)
+            self._backends[target.name] = names
+            self._curves.watch(names, watched_nodes(target, snapshot))
+        self._curves.look(snapshot)
+        present = self._present
+        if present.key is not None and present.measuring and present.in_flight:
+            looks = self._looks.setdefault(present.key, LevelLooks())
+            looks.look(snapshot, self._backends.get(present.key.target, ()))
+
+    def view(self, now: float | None = None) -> SweepView:
+        """Give the picture of the moment."""
+        at = self._clock() if now is None else now
+        if self._ended_at is not None:
+            at = self._ended_at
+        found, result = self._found, self._result
+        status = self._status()
+        over = status.over and result is not None
+        return SweepView(
+            title=self._plan.preset or "sweep",
+            status=status,
+            words=end_words(status, result) if over and result is not None else self._words(),
+            plan_words=self._plan_words(),
+            guard=self._guard if result is None else result.guard,
+            started_at=None if result is None else result.started_at,
+            elapsed_s=max(0.0, at - self._began),
+            left_s=self._left_s(at),
+            simulated=found.simulated,
+            targets=found.targets,
+            levels=self._ledger.levels(at, self._present.ended_in_run),
+            moment=None if over else self._moment(at),
+            live=self._curves.series(at),
+            rows=found.rows,
+            plots=found.plots,
+            topologies=found.topologies,
+            slo=found.slo,
+            notices=tuple(self._notices),
+            doubts=found.doubts,
+            verdict=found.verdict,
+        )
+
+    def evidence(self, key: LevelKey, now: float | None = None) -> LevelEvidence | None:
+        """Give what is known of a level, running or done; None where it has not begun."""
+        looks = self._looks.get(key, LevelLooks())
+        level = None if self._result is None else level_of(self._result, key)
+        # Once a level is measured, with the figures of its file: an opened one shows the same picture.
+        prefill_s = looks.prefill_s() if level is None else stored_prefill_s(level) or looks.prefill_s()
+        timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
+        if level is None and not timelines and key != self._present.key:
+            return None
+        row = next((one for one in self._found.rows if one.key == key), bare_row(key))
+        # A snapshot's balance reaches back into what was before: of a level that is done its own counts.
+        runs = level is None or (key == self._present.key and self._present.measuring)
+        judged = None if runs else level
+        return LevelEvidence(
+            row=row,
+            facts=tuple(level_facts(level)) if level is not None else (),
+            shares=looks.shares(level),
+            balance=looks.balance_of(key.target) if judged is None else level_balance(judged),
+            balance_word=None if judged is None else balance_word(judged),
+            balance_reasons=() if judged is None else balance_reasons(judged),
+            timelines=timelines,
+            why_no_timeline=None if timelines else "no request of it has begun",
+            slot_s=looks.slot_s,
+        )
+
+    def refer(self, references: Sequence[Reference]) -> None:
+        """Lay these references over the curves from now on."""
+        self._references = references
+        if self._result is not None:
+            self._adopter()(self._making(self._result)())
+
+    def _load(self, told: LoadTold) -> None:
+        key, present = key_of(told.target, told.load), self._present
+        only = self._only(told.target)
+        for event in told.events:
+            if isinstance(event, LevelStarted):
+                self._curves.begin_level(event.at, key)
+            elif isinstance(event, LevelEnded):
+                self._curves.end_level(event.at)
+                present.in_flight = 0
+            elif not told.warm_up:
+                ttft_ms = self._bars.take(key, event, only)
+                if ttft_ms is not None:
+                    insort(present.ttfts_ms, ttft_ms)
+                    self._curves.first_token(event.at, ttft_ms)
+                if isinstance(event, RequestEnded):
+                    present.ended += 1
+                    present.ended_in_run += 1
+                    present.failed += event.error is not None
+        for one in told.bins:
+            self._curves.tokens(one, only)
+            present.tokens += 0 if told.warm_up else one.tokens
+        if told.at is not None:
+            present.in_flight = told.in_flight
+            self._curves.load(told.at, told.in_flight, None if told.warm_up else present.p50_ms)
+
+    def _only(self, target: str) -> str | None:
+        """Give the one server that a target's load can reach; None where there are several or none known."""
+        names = self._backends.get(target, ())
+        if names:
+            return names[0] if len(names) == 1 else None
+        found = next((one for one in self._plan.targets if one.name == target), None)
+        return target if found is not None and found.kind is TargetKind.ENGINE else None
+
+    def _change(self, event: PhaseChanged) -> None:
+        now = self._clock()
+        key = None if event.target is None or event.load is None else key_of(event.target, event.load)
+        measuring = event.phase is Phase.RUNNING
+        began = key != self._present.key or (measuring and not self._present.measuring and event.run == 0)
+        if began:
+            self._present = _Present(key)
+        self._present.measuring = measuring
+        if measuring:
+            self._present.ended_in_run = 0
+        self._phase, self._phase_at = event, now
+        self._ledger.change(event, now)
+
+    def _find(self, result: SweepResult) -> None:
+        """Make anew what all levels say together."""
+        self._result = result
+        self._digest(self._making(result), self._adopter())
+        for target in result.targets:
+            if target.error is not None:
+                self._ledger.left_out(target.name)
+
+    def _adopter(self) -> Callable[[Findings], None]:
+        """Give what takes over findings, unless newer ones have been asked for since."""
+        self._digests += 1
+        number = self._digests
+
+        def adopt(found: Findings) -> None:
+            if number == self._digests:
+                self._found = found
+
+        return adopt
+
+    def _making(self, result: SweepResult) -> Callable[[], Findings]:
+        unfinished = [level.key for level in self._ledger.levels(self._phase_at, 0) if level.share != 1.0]
+        return partial(
+            findings,
+            result,
+            references=self._references,
+            unfinished=() if result.status is not None else unfinished,
+        )
+
+    def _end(self, result: SweepResult) -> None:
+        self._ended_at = self._clock()
+        self._phase = PhaseChanged(Phase.ENDED)
+        self._present = _Present()
+        self._ledger.ended(result)
+        self._find(result)
+
+    def _status(self) -> SweepStatus:
+        if self._ended_at is not None and self._result is not None:
+            return status_of(self._result)
+        early = self._phase.phase in {Phase.STARTING, Phase.PREPARING} or self._present.key is None
+        return SweepStatus.STARTING if early and self._result is None else SweepStatus.RUNNING
+
+    def _words(self) -> str:
+        phase = self._phase
+        if phase.target is None:
+            return phase.phase.value
+        if phase.load is None:
+            return f"{phase.phase.value} {phase.target}"
+        where = f"{phase.target}, c = {phase.load.concurrency}"
+        if len(self._plan.lengths) > 1:
+            where += f", {phase.load.prompt_tokens} prompt tokens"
+        if phase.phase is not Phase.RUNNING or phase.run is None:
+            return f"{where}: {phase.phase.value}"
+        of = "" if phase.runs is None else f" of {phase.runs}"
+        return f"{where}: run {phase.run + 1}{of}"
+
+    def _plan_words(self) -> str:
+        plan = self._plan
+        if self._result is not None:
+            return plan_words(self._result.plan, self._result.prompt_lengths())
+        most = max(plan.concurrency, default=1)
+        pp = plan.lengths[0] if len(plan.lengths) == 1 else None
+        made = PlanResult(pp=pp, tg=plan.tg, runs=plan.runs_of(most), mode=plan.mode, order=plan.order)
+        return plan_words(made, plan.lengths)
+
+    def _left_s(self, now: float) -> float | None:
+        eta = self._phase.eta_s
+        return None if eta is None else max(0.0, eta - (now - self._phase_at))
+
+    def _moment(self, now: float) -> Moment:
+        phase, present = self._phase, self._present
+        return Moment(
+            phase=phase.phase.value,
+            key=present.key,
+            run=None if phase.run is None else phase.run + 1,
+            runs=phase.runs,
+            in_flight=present.in_flight,
+            tps=self._curves.newest_tps(now, RATE_WINDOW_S) if present.key is not None else None,
+            ttft_p50_ms=present.p50_ms,
+            ended=present.ended,
+            failed=present.failed,
+            tokens=present.tokens,
+        )
+
+
+def _target(target: SweepTarget) -> SweptTarget:
+    return SweptTarget(target.name, target.kind.value, target.model)

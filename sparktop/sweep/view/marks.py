@@ -1,0 +1,133 @@
+"""What is to be known of a level: the reasons not to believe it, and the reasons found why it is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparktop.model.balance import BalanceWord
+from sparktop.model.sweep_view import Mark
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.load import FULL_PERCENT
+from sparktop.sweep.run.validity import (
+    CACHE_HITS,
+    CLIENT_LAG,
+    CLOCK_SHIFT,
+    COUNT_MISMATCH,
+    CUT_SHORT,
+    ERRORS,
+    FEW_RUNS,
+    FOREIGN_TRAFFIC,
+    HIDDEN_TOKENS,
+    MDNS_TARGET,
+    QUEUE_LIMITED,
+    RESTARTED,
+    SHORT_OUTPUT,
+    THROTTLED,
+    TOO_SHORT,
+)
+
+PADDING, UNBALANCED, PREEMPTING, KV_FULL = "padding", "unbalanced", "preempting", "kv_full"
+REFUSED = "refused"
+WORDS = {
+    CLIENT_LAG: "client-limited",
+    QUEUE_LIMITED: "queue-limited",
+    CACHE_HITS: "cache hits",
+    FOREIGN_TRAFFIC: "foreign load",
+    COUNT_MISMATCH: "count mismatch",
+    HIDDEN_TOKENS: "hidden tokens",
+    SHORT_OUTPUT: "short output",
+    TOO_SHORT: "too short",
+    THROTTLED: "throttled",
+    CLOCK_SHIFT: "clock shift",
+    FEW_RUNS: "few runs",
+    ERRORS: "errors",
+    MDNS_TARGET: "mDNS name",
+    RESTARTED: "restarted",
+    CUT_SHORT: "cut short",
+}
+"""What each code is called where there is no room for its sentence."""
+_ORDER = (
+    CUT_SHORT,
+    ERRORS,
+    RESTARTED,
+    CLIENT_LAG,
+    CACHE_HITS,
+    FOREIGN_TRAFFIC,
+    COUNT_MISMATCH,
+    HIDDEN_TOKENS,
+    THROTTLED,
+    CLOCK_SHIFT,
+    QUEUE_LIMITED,
+    SHORT_OUTPUT,
+    MDNS_TARGET,
+    TOO_SHORT,
+    FEW_RUNS,
+)
+"""The gravest first: narrow tables show the first ones."""
+_WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
+
+
+def marks_of(level: LevelResult) -> tuple[Mark, ...]:
+    """Give all marks of a level, the gravest first, then why it is slow."""
+    if level.error is not None:
+        return (Mark(REFUSED, "refused", level.error),)
+    doubts = [
+        Mark(one.code, WORDS.get(one.code, one.code.replace("_", " ")), one.message) for one in level.validity
+    ]
+    rank = {code: index for index, code in enumerate(_ORDER)}
+    doubts.sort(key=lambda mark: rank.get(mark.code, len(rank)))
+    return (*doubts, *_slow(level))
+
+
+def _slow(level: LevelResult) -> Iterator[Mark]:
+    server = level.server
+    fullest = None if server is None else server.kv_fullest_percent or server.kv_cache_max_percent
+    if (fullest or 0.0) >= FULL_PERCENT:
+        share = f"{fullest:.0f} %"
+        message = f"the KV cache was full ({share}): requests waited for memory, not for computing"
+        yield Mark(KV_FULL, "KV-full", message, doubt=False)
+    if server is not None and server.preemptions:
+        count = server.preemptions
+        message = f"{count:.0f} times a request lost its KV cache and was computed again"
+        yield Mark(PREEMPTING, "preempting", message, doubt=False)
+    if level.padding_percent:
+        graph = round(level.concurrency / (1 - level.padding_percent / 100))
+        message = (
+            f"a batch of {level.concurrency} runs in a CUDA graph of {graph}: {level.padding_percent:.1f} % "
+            "of what is computed is padding"
+        )
+        yield Mark(PADDING, f"padding {level.padding_percent:.0f} %", message, doubt=False)
+    word = balance_word(level)
+    if word in _WORST_BALANCE:
+        reasons = balance_reasons(level)
+        message = f"the load between backends was {word}{': ' + reasons[0] if reasons else ''}"
+        yield Mark(UNBALANCED, word, message, doubt=False)
+    elif (sentence := _bunched(level)) is not None:
+        message = f"requests went to one backend after the other in bunches: {sentence}"
+        yield Mark(UNBALANCED, "bunched", message, doubt=False)
+
+
+def _bunched(level: LevelResult) -> str | None:
+    """Give the sentence of the test of the order of choices where that says that they were bunched."""
+    test = (level.balance or {}).get("runs_test")
+    if not isinstance(test, dict) or test.get("word") != "bunched":
+        return None
+    sentence = test.get("sentence")
+    return sentence if isinstance(sentence, str) else ""
+
+
+def balance_word(level: LevelResult) -> str | None:
+    """Give the word that the balance analysis had for a level; None where it was not asked."""
+    word = (level.balance or {}).get("verdict")
+    return word if isinstance(word, str) else None
+
+
+def balance_reasons(level: LevelResult) -> tuple[str, ...]:
+    """Give the sentences behind that word, then what order requests were given out in."""
+    kept = level.balance or {}
+    reasons = kept.get("reasons")
+    told = [one for one in reasons if isinstance(one, str)] if isinstance(reasons, list) else []
+    test = kept.get("runs_test")
+    if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
+        told.append(f"order of choices: {sentence}")
+    return tuple(told)

@@ -1,0 +1,142 @@
+"""A result as the screen's view of a sweep: of one from a file, and what a running one has so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sparktop.model.load import LoadMode
+from sparktop.model.sweep_comparison import CurvePlot, Topologies
+from sparktop.model.sweep_view import (
+    LevelKey,
+    ResultRow,
+    Slo,
+    SloAnswer,
+    SweepStatus,
+    SweepView,
+    SweptTarget,
+)
+from sparktop.sweep.compare.compare import comparison_of
+from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.plan.plan import Order
+from sparktop.sweep.result.results import PlanResult, SweepResult
+from sparktop.sweep.view.curves import sweep_plots
+from sparktop.sweep.view.levels import stored_levels
+from sparktop.sweep.view.rows import result_rows
+from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.verdict import verdict
+
+_STATUSES = {
+    "done": SweepStatus.DONE,
+    "cancelled": SweepStatus.CANCELLED,
+    "stopped_by_guard": SweepStatus.STOPPED_BY_GUARD,
+    "failed": SweepStatus.FAILED,
+}
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """All that a screen shows of the levels that are done: made once after each of them."""
+
+    rows: tuple[ResultRow, ...] = ()
+    plots: tuple[CurvePlot, ...] = ()
+    topologies: Topologies | None = None
+    verdict: tuple[str, ...] = ()
+    targets: tuple[SweptTarget, ...] = ()
+    slo: Slo | None = None
+    doubts: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+def findings(
+    result: SweepResult,
+    *,
+    references: Sequence[Reference] = (),
+    unfinished: Iterable[LevelKey] = (),
+) -> Findings:
+    """Give what the levels so far say."""
+    series = series_of(result)
+    rows = result_rows(result, unfinished)
+    compared = None
+    if len(series) >= _PAIR:
+        told = comparison_of(result.comparison, series)
+        compared = topologies(told, series, result=result)
+    return Findings(
+        rows=rows,
+        plots=sweep_plots(result, references),
+        topologies=compared,
+        verdict=verdict(result, rows, compared),
+        targets=tuple(
+            SweptTarget(one.name, one.kind.value, one.model, one.engine, one.error) for one in result.targets
+        ),
+        slo=_slo(result),
+        doubts=result.client.reasons,
+        simulated=result.simulated,
+    )
+
+
+def status_of(result: SweepResult) -> SweepStatus:
+    """Give how a sweep ended, from its file."""
+    return SweepStatus.BROKEN_OFF if result.status is None else _STATUSES[result.status]
+
+
+def result_view(result: SweepResult, *, title: str = "", references: Sequence[Reference] = ()) -> SweepView:
+    """Give the view of a sweep that was read from a file."""
+    found = findings(result, references=references)
+    status = status_of(result)
+    finished = result.finished_at
+    return SweepView(
+        title=title or result.plan.preset or "sweep",
+        status=status,
+        words=end_words(status, result),
+        plan_words=plan_words(result.plan, result.prompt_lengths()),
+        guard=result.guard,
+        started_at=result.started_at,
+        elapsed_s=None if finished is None else (finished - result.started_at).total_seconds(),
+        simulated=found.simulated,
+        targets=found.targets,
+        levels=stored_levels(result),
+        rows=found.rows,
+        plots=found.plots,
+        topologies=found.topologies,
+        slo=found.slo,
+        doubts=found.doubts,
+        verdict=found.verdict,
+    )
+
+
+def end_words(status: SweepStatus, result: SweepResult) -> str:
+    """Say in a line how a sweep ended, and what is kept."""
+    made = sum(len(target.levels) for target in result.targets)
+    refused = sum(level.error is not None for target in result.targets for level in target.levels)
+    kept = f"{made - refused} level{'' if made - refused == 1 else 's'}"
+    kept += f", {refused} refused by the server" if refused else ""
+    if status is SweepStatus.DONE:
+        return f"done: {kept}"
+    why = f": {result.stop_reason}" if result.stop_reason else ""
+    return f"{status.value}{why}; {kept} kept"
+
+
+def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
+    """Say what each request asks for, of which prompt lengths, and how requests follow one another."""
+    several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
+    tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
+    shape = "bursts" if plan.mode is LoadMode.BURST else "steady"
+    runs = "" if plan.runs is None else f", {plan.runs} run{'' if plan.runs == 1 else 's'}"
+    order = ", interleaved" if plan.order is Order.ABBA else ""
+    return f"{tokens}, {shape}{runs}{order}"
+
+
+def _known(count: int | None) -> str:
+    return "?" if count is None else str(count)
+
+
+def _slo(result: SweepResult) -> Slo | None:
+    if result.slo is None:
+        return None
+    answers = tuple(
+        SloAnswer(name, holds.concurrency, *holds.interval) for name, holds in result.slo.holds_to.items()
+    )
+    return Slo(result.slo.conditions, answers)

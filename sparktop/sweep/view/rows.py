@@ -1,0 +1,113 @@
+"""The result table of a sweep as rows of values, with what is best in each column and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sparktop.model.sweep_comparison import Measured
+from sparktop.model.sweep_view import LevelKey, Rank, ResultRow
+from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.series import Figure
+from sparktop.sweep.result.results import LATENCIES, RATES, LevelResult, SweepResult
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.interval import over_runs
+from sparktop.sweep.view.levels import result_key
+from sparktop.sweep.view.marks import marks_of
+
+RANKED = ("prefill_tps", "decode_tps", "sustained_tps", "peak_tps", "ttft_ms")
+"""Columns that have a best one."""
+
+
+def measured_rate(level: LevelResult, metric: str) -> Measured | None:
+    """Give a rate of a level with its interval."""
+    rate = level.rate(metric)
+    if rate is None:
+        return None
+    low, high = rate.ci95 or (None, None)
+    return Measured(rate.mean, low, high, rate.std, len(rate.values) or None)
+
+
+def measured_latency(level: LevelResult, metric: str) -> Measured | None:
+    """Give a latency's mean over requests, its interval over the means of runs."""
+    latency = level.latency(metric)
+    if latency is None:
+        return None
+    over = over_runs(latency.run_means)
+    return Measured(latency.mean) if over is None else replace(over, mean=latency.mean)
+
+
+def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tuple[ResultRow, ...]:
+    """Give a row for each level that has figures, target by target; `unfinished` ones get more runs."""
+    more = set(unfinished)
+    pairs = [
+        (_row(result_key(target.name, level, result.plan.pp), level, more), level)
+        for target in result.targets
+        for level in target.in_order()
+    ]
+    by_length: dict[int | None, list[int]] = {}
+    for index, (row, _) in enumerate(pairs):
+        by_length.setdefault(row.key.prompt_tokens, []).append(index)
+    rows = [row for row, _ in pairs]
+    for indices in by_length.values():
+        for metric in RANKED:
+            _rank(rows, [level for _, level in pairs], indices, metric)
+    return tuple(rows)
+
+
+def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
+    figures = {name: found for name in RATES if (found := measured_rate(level, name)) is not None}
+    figures |= {name: found for name in LATENCIES if (found := measured_latency(level, name)) is not None}
+    ttft, requests = level.ttft_ms, level.requests
+    return ResultRow(
+        key=key,
+        figures=figures,
+        error=level.error,
+        ttft_p50_ms=None if ttft is None else ttft.p50,
+        ttft_p95_ms=None if ttft is None else ttft.p95,
+        stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,
+        runs=level.runs,
+        ok=requests.ok,
+        failed=requests.failed,
+        cancelled=requests.cancelled,
+        marks=marks_of(level),
+        complete=key not in unfinished,
+    )
+
+
+def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequence[int], metric: str) -> None:
+    """Enter which of the rows is the best by this figure, and which others cannot be told from it."""
+    known = [index for index in indices if metric in rows[index].figures]
+    if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
+        return
+    choose = max if METRICS[metric].more_is_better else min
+    best = choose(known, key=lambda index: _shown(rows[index], metric))
+    for index in known:
+        rank = Rank.BEST if index == best else None
+        if index != best and _same(levels[index], levels[best], metric):
+            rank = Rank.LEVEL
+        if rank is not None:
+            rows[index] = replace(rows[index], ranks={**rows[index].ranks, metric: rank})
+
+
+def _shown(row: ResultRow, metric: str) -> float:
+    """Give what stands in the table: of the time to first token the median."""
+    if metric == "ttft_ms" and row.ttft_p50_ms is not None:
+        return row.ttft_p50_ms
+    return row.figures[metric].mean
+
+
+def _same(one: LevelResult, best: LevelResult, metric: str) -> bool:
+    """Tell whether the runs do not show that one differs from the best."""
+    figure, other = figure_of(one, metric), figure_of(best, metric)
+    ratio = None if figure is None or other is None else ratio_of(figure, other)
+    return ratio is not None and ratio.significant(NOISE_FLOOR_PERCENT) is False
+
+
+def figure_of(level: LevelResult, metric: str) -> Figure | None:
+    """Give a figure with its values by run, as comparisons take it."""
+    rate, latency = level.rate(metric), level.latency(metric)
+    if rate is not None:
+        return Figure(rate.mean, rate.values, rate.std)
+    return None if latency is None else Figure(latency.mean, latency.run_means)

@@ -1,0 +1,177 @@
+"""The curves of a running sweep, event by event and look by look, all on one grid of time slots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.sweep_view import BackendLine, LevelKey, LevelSpan, LiveSeries, NodeLine
+from sparktop.sweep.generator.wire.messages import TokenBin
+from sparktop.sweep.view.grid import Amounts, Points, Readings, States, TimeGrid
+
+UNNAMED = "not named"
+"""Stands for the server of tokens of which nobody told whose they are."""
+TOLD_LATE_S = 0.15
+"""Tokens are told up to a bin and a batch after they came: slots are shown when they are whole."""
+_LATE = 1.75
+"""Usual distances that two readings may be apart with nothing missing between them."""
+_SLOW_NODES = 2.0
+"""Machines are looked at every other time where nothing else is told."""
+
+
+@dataclass(slots=True, eq=False)
+class _Readings:
+    """Histories of one backend or machine, taken over as they grow."""
+
+    columns: tuple[Readings, ...]
+    newest: float = -math.inf
+
+    def take(self, grid: TimeGrid, histories: tuple[Series, ...], apart_s: float, floor: float) -> None:
+        """Enter the points that are newer than those already there."""
+        last_at = histories[0].last_at
+        if last_at is None or last_at <= self.newest:
+            return
+        since = max(floor, math.nextafter(self.newest, math.inf))
+        hold = max(1, math.ceil(_LATE * apart_s / grid.step_s))
+        for column, history in zip(self.columns, histories, strict=True):
+            times, values = history.arrays(since)
+            for time, value in zip(times, values, strict=True):
+                column.add(grid.slot(time), None if math.isnan(value) else value, hold)
+        self.newest = last_at
+
+
+@dataclass(slots=True, eq=False)
+class SweepCurves:
+    """Takes what is told and read; `series` gives what a screen draws of it.
+
+    Only backends and machines that carry the sweep's load are looked at; `watch` names them.
+    """
+
+    grid: TimeGrid
+    spans: list[LevelSpan] = field(default_factory=list)
+    _tps: Amounts = field(init=False)
+    _in_flight: States = field(init=False)
+    _concurrency: States = field(init=False)
+    _ttft: Points = field(init=False)
+    _p50: States = field(init=False)
+    _served: dict[str, Amounts] = field(default_factory=dict)
+    _backends: dict[str, _Readings] = field(default_factory=dict)
+    _nodes: dict[str, _Readings] = field(default_factory=dict)
+    _apart_s: tuple[float, float] = (1.0, 2.0)
+    """Seconds between looks at servers, and at machines."""
+
+    def __post_init__(self) -> None:
+        self._tps = self.grid.column(Amounts)
+        self._in_flight = self.grid.column(States)
+        self._concurrency = self.grid.column(States)
+        self._ttft = self.grid.column(Points)
+        self._p50 = self.grid.column(States)
+
+    def watch(self, backends: Iterable[str], nodes: Iterable[str]) -> None:
+        """Look at these from now on too."""
+        for name in backends:
+            if name not in self._backends:
+                self._backends[name] = _Readings(self._columns())
+                self._served.setdefault(name, self.grid.column(Amounts))
+        for name in nodes:
+            if name not in self._nodes:
+                self._nodes[name] = _Readings(self._columns())
+
+    def _columns(self) -> tuple[Readings, ...]:
+        return tuple(self.grid.column(Readings) for _ in range(3))
+
+    def begin_level(self, at: float, key: LevelKey) -> None:
+        """Enter that a level begins."""
+        self._concurrency.put(self.grid.slot(at), key.concurrency)
+        self.spans.append(LevelSpan(key, at))
+
+    def end_level(self, at: float) -> None:
+        """Enter that it ends, or breaks off for now."""
+        slot = self.grid.slot(at)
+        for column, value in ((self._concurrency, None), (self._p50, None), (self._in_flight, 0.0)):
+            column.put(slot, value)
+        if self.spans and self.spans[-1].ended_at is None:
+            self.spans[-1] = LevelSpan(self.spans[-1].key, self.spans[-1].began_at, at)
+
+    def load(self, at: float, in_flight: int, p50_ms: float | None) -> None:
+        """Enter how many requests there are, and the median so far."""
+        slot = self.grid.slot(at)
+        self._in_flight.put(slot, float(in_flight))
+        self._p50.put(slot, p50_ms)
+
+    def first_token(self, at: float, ttft_ms: float) -> None:
+        """Enter the time to a first token."""
+        self._ttft.add(self.grid.slot(at), ttft_ms)
+
+    def tokens(self, told: TokenBin, only: str | None) -> None:
+        """Enter tokens; `only` is whose they are where nobody names another."""
+        slot = self.grid.slot(told.at)
+        self._tps.add(slot, told.tokens)
+        name = told.served_by or only or UNNAMED
+        column = self._served.get(name)
+        if column is None:
+            column = self._served[name] = self.grid.column(Amounts)
+        column.add(slot, told.tokens)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Take over what servers and machines told since the last look."""
+        # From a slot before the sweep on: older points would all fall into the first slot.
+        floor = self.grid.start_at
+        apart_s = snapshot.interval_s
+        nodes_s = snapshot.node_interval_s or _SLOW_NODES * apart_s
+        self._apart_s = (apart_s, nodes_s)
+        for view in snapshot.backends:
+            if (known := self._backends.get(view.name)) is not None:
+                known.take(self.grid, _of_backend(view), apart_s, floor)
+        for node in snapshot.nodes:
+            if (known := self._nodes.get(node.name)) is not None:
+                known.take(self.grid, _of_node(node), nodes_s, floor)
+
+    def newest_tps(self, now: float, window_s: float) -> float | None:
+        """Give the rate of the last seconds, of whole slots; None before the first."""
+        grid = self.grid
+        count = grid.slot(now - TOLD_LATE_S)
+        slots = max(1, min(count, round(window_s / grid.step_s)))
+        told = self._tps.rates(count, grid.step_s)[-slots:]
+        known = [rate for rate in told if rate is not None]
+        return sum(known) / len(known) if known else None
+
+    def series(self, now: float) -> LiveSeries:
+        """Give everything up to `now`; the slot that is not over yet is left out."""
+        grid = self.grid
+        count = grid.slot(now - TOLD_LATE_S)
+        held = [max(1, math.ceil(_LATE * apart / grid.step_s)) for apart in self._apart_s]
+        return LiveSeries(
+            start_at=grid.start_at,
+            step_s=grid.step_s,
+            count=count,
+            tps=self._tps.rates(count, grid.step_s),
+            in_flight=self._in_flight.slots(count),
+            concurrency=self._concurrency.slots(count),
+            ttft_ms=self._ttft.slots(count),
+            ttft_p50_ms=self._p50.slots(count),
+            backends=tuple(self._backend(name, count, held[0]) for name in self._served),
+            nodes=tuple(
+                NodeLine(name, *(column.slots(count, held[1]) for column in one.columns))
+                for name, one in self._nodes.items()
+            ),
+            spans=tuple(self.spans),
+        )
+
+    def _backend(self, name: str, count: int, held: int) -> BackendLine:
+        known = self._backends.get(name)
+        told = () if known is None else tuple(column.slots(count, held) for column in known.columns)
+        return BackendLine(name, self._served[name].rates(count, self.grid.step_s), *told)
+
+
+def _of_backend(view: BackendView) -> tuple[Series, ...]:
+    kept = view.history
+    return kept.running, kept.waiting, kept.kv_cache_percent
+
+
+def _of_node(view: NodeView) -> tuple[Series, ...]:
+    kept = view.history
+    return kept.power_w, kept.temperature_c, kept.sm_clock_mhz

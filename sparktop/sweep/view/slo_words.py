@@ -1,0 +1,73 @@
+"""What a search found, in a sentence: between which concurrencies conditions hold, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sparktop.sweep.result.results import RATES, Holds, SweepResult, TargetResult
+from sparktop.sweep.terms.definitions import METRICS
+
+_MORE_RUNS = "more runs narrow this"
+
+
+def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield a sentence for each target; `name` writes text from outside."""
+    if result.slo is None:
+        return
+    wanted = name(", ".join(result.slo.conditions))
+    for target, holds in result.slo.holds_to.items():
+        found = result.target(target)
+        if holds.from_interval is not None:
+            answer = _range(holds, *holds.from_interval)
+            if holds.concurrency is None and found is not None:
+                answer += "".join(_most(found, result.slo.conditions))
+        else:
+            answer = _up_to(holds)
+        verb = "hold" if len(result.slo.conditions) > 1 else "holds"
+        yield f"{name(target)}: {wanted} {verb} {answer}"
+
+
+def _up_to(holds: Holds) -> str:
+    """Return the answer of conditions that bound the concurrency from above."""
+    surely, most = holds.concurrency, holds.interval[1]
+    if surely is None:
+        if most == 0:
+            return "at no concurrency"
+        bound = "" if most is None else f", and surely not beyond c = {most}"
+        return f"at no concurrency for sure{bound} ({_MORE_RUNS})"
+    if most is None:
+        return f"to c = {surely} at least: no level failed for sure"
+    if most == surely:
+        return f"to c = {surely} and no further"
+    return f"to c = {surely}, surely not beyond {most} ({_MORE_RUNS})"
+
+
+def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
+    """Return the answer with a condition that bounds the concurrency from below."""
+    least, most = may_from or 1, holds.interval[1]
+    first, last = holds.from_concurrency, holds.concurrency
+    if first is not None and last is not None:
+        earlier = f" (perhaps from {least})" if least < first else ""
+        if most is None:
+            return f"from c = {first}{earlier} to {last}, the largest tried"
+        later = f" (perhaps to {most})" if most > last else ""
+        return f"from c = {first}{earlier} to {last}{later}"
+    if most is not None and most < least:
+        return f"at no concurrency together: it takes c = {least} at least, and {most} at most"
+    takes = f"c = {least} at least" if surely_from is None else f"c = {least} to {surely_from}"
+    bound = "" if most is None else f", and {most} at most"
+    return f"at no concurrency for sure: it takes {takes}{bound}"
+
+
+def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
+    """Yield the most that was measured of each rate that has a least value."""
+    for name in (condition.split()[0] for condition in conditions):
+        rates = [
+            (rate.mean, level.concurrency)
+            for level in target.levels
+            if name in RATES and (rate := level.rate(name)) is not None
+        ]
+        if rates:
+            value, concurrency = max(rates)
+            metric = METRICS[name]
+            yield f"; most {metric.title.lower()}: {metric.text(value)} {metric.unit} at c = {concurrency}"

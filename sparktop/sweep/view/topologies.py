@@ -1,0 +1,174 @@
+"""Targets beside one another as a screen shows them: a column each, who wins, where that changes, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from sparktop.model.sweep_comparison import (
+    ComparedLevel,
+    ComparedMetric,
+    DeviationRow,
+    FoundDifference,
+    Measured,
+    SplitRow,
+    Topologies,
+)
+from sparktop.sweep.compare.advice import advice
+from sparktop.sweep.compare.alignment import aligned
+from sparktop.sweep.compare.independent import engines_sentences
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel
+from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow, CouldShow
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.run_split import split_words
+from sparktop.sweep.terms.definitions import METRICS, Metric
+from sparktop.sweep.view.curves import measured
+from sparktop.sweep.view.evidence import overhead_words
+from sparktop.sweep.view.marks import balance_word
+
+LEAST_RUNS = 5
+"""Of each, for a ratio of standard deviations: of three runs chance alone gives one of 6 in a twentieth."""
+_DEVIATIONS_OF = ("decode_tps", "sustained_tps")
+_PAIR = 2
+_GIVEN = ("table", "baseline")
+"""What percentages are against where a reader chose it; rows that lack it are against the runner-up."""
+
+_Aligned = Sequence[Mapping[Load, SeriesLevel]]
+
+
+def topologies(
+    compared: ComparisonResult,
+    series: Sequence[Series],
+    *,
+    result: SweepResult | None = None,
+) -> Topologies:
+    """Give a comparison of `series`; `result` tells who answered, and in which batches."""
+    metrics = tuple(
+        _metric(name, list(rows), compared, series)
+        for name, rows in groupby(compared.rows, lambda row: row.metric)
+    )
+    return Topologies(
+        columns=tuple(one.name for one in series),
+        metrics=metrics,
+        crossovers=tuple(
+            f"{METRICS[one.metric].title}: {one.from_} → {one.to} between c{one.between[0]} "
+            f"and c{one.between[1]}{'' if one.significant else ' (as published)'}"
+            for one in compared.crossovers
+        ),
+        splits=tuple(_splits(result)),
+        deviations=tuple(_deviations(metrics, series)),
+        engines=tuple(engines_sentences(compared.independent_engines)),
+        advice=advice(metrics),
+        notes=compared.notes,
+        definitions=tuple(_definitions(compared)),
+        baseline=compared.baseline,
+    )
+
+
+def _definitions(compared: ComparisonResult) -> Iterator[str]:
+    """Give what each source means by a figure, a line for all that mean the same."""
+    for metric, texts in compared.definitions.items():
+        by_text: dict[str, list[str]] = {}
+        for name, text in texts.items():
+            by_text.setdefault(text, []).append(name)
+        for text, names in by_text.items():
+            whose = "" if len(by_text) == 1 else f" of {', '.join(names)}"
+            yield f"{METRICS[metric].title}{whose}: {text}"
+
+
+def _metric(
+    name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[Series]
+) -> ComparedMetric:
+    metric = METRICS[name]
+    placed = aligned(series)
+    return ComparedMetric(
+        metric=name,
+        title=metric.title,
+        unit=metric.unit,
+        more_is_better=metric.more_is_better,
+        levels=tuple(_level(row, metric, placed) for row in rows),
+        winner_vs=next((vs for vs in _GIVEN if any(row.winner_vs == vs for row in rows)), "runner-up"),
+        decimals=metric.decimals,
+        could_show=_found(compared.could_show.get(name)),
+        noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
+    )
+
+
+def _found(told: CouldShow | None) -> FoundDifference | None:
+    if told is None:
+        return None
+    return FoundDifference(
+        told.runs, told.levels, told.spread_percent, told.percent, told.error_rate_percent / 100
+    )
+
+
+def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLevel:
+    rival, lead = _lead(row, metric)
+    load = Load(row.concurrency, row.pp, row.tg)
+    return ComparedLevel(
+        concurrency=row.concurrency,
+        values=tuple(_value(one.get(load), metric.name) for one in levels),
+        winner=row.winner,
+        ahead=row.ahead,
+        beats=row.beats,
+        leaders=row.leaders,
+        rival=rival,
+        lead_percent=lead,
+        against=row.against,
+        percent=row.percent,
+        significant=row.significant,
+        prompt_tokens=row.pp,
+    )
+
+
+def _lead(row: ComparisonRow, metric: Metric) -> tuple[str | None, float | None]:
+    """Return the best of those that the one ahead does not beat for certain, and the lead in percent."""
+    left = {
+        name: value
+        for name, value in row.values.items()
+        if name != row.ahead and name not in row.beats and value is not None
+    }
+    own = row.values.get(row.ahead or "")
+    if not left or not own or row.ranges:
+        return None, None
+    rival = (max if metric.more_is_better else min)(left, key=lambda name: left[name])
+    return rival, 100 * (own / left[rival] - 1) if left[rival] > 0 else None
+
+
+def _value(level: SeriesLevel | None, metric: str) -> Measured | None:
+    figure = None if level is None else level.figures.get(metric)
+    return None if figure is None else measured(figure)
+
+
+def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
+    if result is None:
+        return
+    for target in result.targets:
+        for level in target.levels:
+            if level.served_by or level.busy_batch:
+                yield SplitRow(
+                    target=target.name,
+                    concurrency=level.concurrency,
+                    requests=level.served_by,
+                    overhead=overhead_words(level),
+                    runs=split_words(level),
+                    batches=level.busy_batch,
+                    balance_word=balance_word(level),
+                )
+
+
+def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
+    """Give, level by level, the steadiest and the most restless of all whose runs are enough to tell."""
+    names = [one.name for one in series]
+    for metric in metrics:
+        if metric.metric not in _DEVIATIONS_OF:
+            continue
+        for level in metric.levels:
+            known = [
+                (value.std, name)
+                for name, value in zip(names, level.values, strict=True)
+                if value is not None and value.std is not None and (value.runs or LEAST_RUNS) >= LEAST_RUNS
+            ]
+            if len(known) >= _PAIR:
+                (low, steady), (high, restless) = min(known), max(known)
+                yield DeviationRow(metric.title, level.concurrency, steady, low, restless, high)

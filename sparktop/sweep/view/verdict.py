@@ -1,0 +1,76 @@
+"""What a sweep found, in a few sentences: which level or target is best, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from sparktop.model.sweep_comparison import AdviceRow, Topologies
+from sparktop.model.sweep_view import Rank, ResultRow
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.slo_words import slo_sentences
+
+_PRIMARY = ("sustained_tps", "decode_tps")
+
+
+def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None) -> tuple[str, ...]:
+    """Give the sentences; empty while there is nothing to say."""
+    names = [target.name for target in result.targets if target.levels]
+    told = list(slo_sentences(result))
+    told += advised(compared.advice if compared is not None else ())
+    told += best_level(rows, str if len(names) > 1 else None)
+    made = [row for row in rows if row.error is None]
+    doubtful = [row for row in made if any(mark.doubt for mark in row.marks)]
+    if doubtful and (told or result.status is not None):
+        told.append(f"{len(doubtful)} of {len(made)} levels have a mark: see why before you believe them")
+    return tuple(told)
+
+
+def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield which target to use under which load; `name` writes text from outside."""
+    for row in rows:
+        untested = row.sure is None
+        best = (
+            f"{name(row.target)} is {'ahead' if untested else 'best'}"
+            if row.target is not None
+            else ""
+            if row.leaders or row.unproven
+            else "no difference between the targets is shown"
+        )
+        doubt = " (single runs: no test possible)" if untested and row.target is not None else ""
+        why = name(row.why) if row.target is not None or row.unproven or row.leaders else ""
+        yield ": ".join(part for part in (row.loads, best + doubt, why) if part)
+
+
+def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:
+    """Yield which level makes the most tokens a second, of several prompt lengths for each of them.
+
+    With `name`, each level has its target beside it.
+    """
+    key = next((one for one in _PRIMARY if any(row.ranks.get(one) is Rank.BEST for row in rows)), None)
+    if key is None:
+        return
+    lengths = list(dict.fromkeys(row.key.prompt_tokens for row in rows))
+    for length in lengths:
+        alike = [row for row in rows if row.key.prompt_tokens == length and key in row.ranks]
+        best = next((row for row in alike if row.ranks[key] is Rank.BEST), None)
+        if best is not None:
+            others = [_where(row, name) for row in alike if row is not best]
+            also = f"; {', '.join(others)}: no difference shown" if others else ""
+            among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
+            title = METRICS[key].title.lower()
+            yield f"most {title}{among} at {_where(best, name)}: {_sure(best, key)}{also}"
+
+
+def _sure(row: ResultRow, key: str) -> str:
+    """Return a figure of a level with its interval."""
+    metric, figure = METRICS[key], row.figures[key]
+    words = f"{metric.text(figure.mean)} {metric.unit}"
+    if figure.low is None or figure.high is None:
+        return f"{words} (a single run: no interval)"
+    return f"{words} (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"
+
+
+def _where(row: ResultRow, name: Callable[[str], str] | None) -> str:
+    words = f"c{row.key.concurrency}"
+    return words if name is None else f"{name(row.key.target)} {words}"
