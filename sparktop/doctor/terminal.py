@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean
-from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 
 _TRUE_COLOR = frozenset({"truecolor", "24bit"})
 _BRAILLE = "\u28ff"

@@ -25,7 +25,7 @@ from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.monitor import Monitor
 from sparktop.palette import Palette, find_palette, palettes, theme_problems
-from sparktop.panels.view import View
+from sparktop.panels.board.view import View
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.canvas import Canvas

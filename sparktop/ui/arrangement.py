@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.view import (
+from sparktop.panels.board.view import (
     View,
     backend_order,
     filtered_backends,

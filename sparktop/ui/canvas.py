@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from sparktop.graphics.cells import cell_width
-from sparktop.panels.rows import Row
+from sparktop.panels.parts.rows import Row
 from sparktop.ui.styles import RoleStyles
 
 _SPAN_BYTES = 12

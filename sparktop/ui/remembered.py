@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from sparktop.logfile import log_path
-from sparktop.panels.layout import Boxes
-from sparktop.panels.processes import ProcessOrder, ProcessSort
-from sparktop.panels.view import Preset, Sort, View
+from sparktop.panels.board.layout import Boxes
+from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.node.processes import ProcessOrder, ProcessSort
 
 Named = TypeVar("Named", Preset, Sort, ProcessSort)
 

@@ -20,8 +20,8 @@ from sparktop.model.snapshot import Severity, Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import SweepSettings, Watch
 from sparktop.model.text import clean
-from sparktop.panels.scene import PanelKey
-from sparktop.panels.sweep_countdown import Countdown
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.sweep.countdown import Countdown
 from sparktop.store import Store
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from sparktop.demo.rehearsed_sweep import Halt, RehearsedSweep
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import EndReason, LoadMode
 from sparktop.model.sweep_view import LevelKey, SweepStatus
-from sparktop.panels.sweep_evidence import evidence_screen
-from sparktop.panels.sweep_screen import sweep_screen
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Guard, Plan
 from sparktop.sweep.view.levels import result_key

@@ -15,10 +15,10 @@ from pathlib import Path
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.graph import TimeAxis
-from sparktop.panels.node import node_panel
-from sparktop.panels.node_detail import node_detail
-from sparktop.panels.rows import row_text
+from sparktop.panels.node.detail import node_detail
+from sparktop.panels.node.panel import node_panel
+from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.rows import row_text
 
 AXIS = TimeAxis(130.0, 1.0)
 

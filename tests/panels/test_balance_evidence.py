@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.panels.balance import evidence_screen
-from sparktop.panels.balance_checks import limit_text, value_text
-from sparktop.panels.balance_figures import questions
-from sparktop.panels.balance_plots import plots
-from sparktop.panels.rows import row_text, row_width
+from sparktop.panels.balance.checks import limit_text, value_text
+from sparktop.panels.balance.figures import questions
+from sparktop.panels.balance.panel import evidence_screen
+from sparktop.panels.balance.plots import plots
+from sparktop.panels.parts.rows import row_text, row_width
 from tests.analysis.balance_traces import LIFE_S
 from tests.panels.balance_scenes import herd, traced
 

@@ -14,12 +14,12 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.palette import palettes
-from sparktop.panels.backend_detail import backend_detail
-from sparktop.panels.backend_sections import window_words
-from sparktop.panels.graph import TimeAxis
-from sparktop.panels.node_detail import node_detail
-from sparktop.panels.rows import Row, row_text, row_width
-from sparktop.panels.scene import PanelKey, Scene, flatten
+from sparktop.panels.backend.detail import backend_detail
+from sparktop.panels.backend.sections import window_words
+from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.node.detail import node_detail
+from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.rows import Row, row_text, row_width
 
 SIZES = [(60, 14), (80, 22), (100, 30), (118, 34), (200, 48)]
 GIB = 2**30

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from sparktop.demo.gb10 import Machine, node_sample
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import NodeView, SpeedState
-from sparktop.panels.gpu_figures import energy_text, margin_of, margin_role
-from sparktop.panels.gpu_sections import fleet_name, gpu_sections, speed_section
-from sparktop.panels.graph import TimeAxis
-from sparktop.panels.node import footnote, headline, node_panel
-from sparktop.panels.node_detail import node_detail
-from sparktop.panels.rows import Row, row_text, row_width
+from sparktop.panels.node.detail import node_detail
+from sparktop.panels.node.gpu.sections import fleet_name, gpu_sections, speed_section
+from sparktop.panels.node.panel import footnote, headline, node_panel
+from sparktop.panels.parts.gpu_figures import energy_text, margin_of, margin_role
+from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.rows import Row, row_text, row_width
 from tests.panels.machines import CAUSE, FIX, SLOW, dead, h100, many_gpus, no_gpu
 
 AXIS = TimeAxis(130.0, 2.0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, Tiling, arrange
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, Tiling, arrange
 
 SIZES = [(80, 22), (120, 34), (200, 48)]
 

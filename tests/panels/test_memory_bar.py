@@ -23,8 +23,8 @@ from sparktop.model.node import (
 )
 from sparktop.model.snapshot import Headroom
 from sparktop.palette import palettes
-from sparktop.panels.memory_bar import memory_parts, memory_section, slope_text, trend_runs
-from sparktop.panels.rows import row_text, row_width
+from sparktop.panels.node.memory_bar import memory_parts, memory_section, slope_text, trend_runs
+from sparktop.panels.parts.rows import row_text, row_width
 from tests.panels.machines import FALLING
 
 GIB = 2**30

@@ -11,11 +11,11 @@ from sparktop.demo.gb10 import Machine, node_sample
 from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.node import NetworkReading, NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.graph import TimeAxis
-from sparktop.panels.network_sections import network_sections, used_percent_of
-from sparktop.panels.node import figure_rows
-from sparktop.panels.rows import row_text, row_width
-from sparktop.panels.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.node.network import network_sections, used_percent_of
+from sparktop.panels.node.panel import figure_rows
+from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.rows import row_text, row_width
 
 PORT = NetworkReading(
     "rocep1s0f0",

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.node import GpuProcess, GpuReading, NodeSample, ProcessReading, ProcessTable
 from sparktop.model.snapshot import EngineProcess, NodeView, Snapshot
-from sparktop.panels.processes import (
+from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.view import View
+from sparktop.panels.node.processes import (
     ROWS_IN_DETAIL,
     ProcessOrder,
     ProcessSort,
@@ -21,9 +23,7 @@ from sparktop.panels.processes import (
     process_lines,
     process_panel,
 )
-from sparktop.panels.rows import Row, row_text, row_width
-from sparktop.panels.scene import PanelKey, Scene, flatten
-from sparktop.panels.view import View
+from sparktop.panels.parts.rows import Row, row_text, row_width
 from tests.panels.machines import many_gpus
 
 GIB = 2**30

@@ -12,11 +12,11 @@ from sparktop.demo.rehearsal import Outage, Rehearsal, RouterPart
 from sparktop.model.router import Deployment, RouterView
 from sparktop.model.snapshot import Snapshot
 from sparktop.palette import palettes
-from sparktop.panels.layout import Boxes, Place, Tiling, arrange
-from sparktop.panels.router import router_panel
-from sparktop.panels.rows import row_text, row_width
-from sparktop.panels.scene import PanelKey, Scene, flatten
-from sparktop.panels.view import Preset, View
+from sparktop.panels.backend.router import router_panel
+from sparktop.panels.board.layout import Boxes, Place, Tiling, arrange
+from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.view import Preset, View
+from sparktop.panels.parts.rows import row_text, row_width
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 

@@ -10,11 +10,10 @@ import pytest
 from sparktop.demo.rehearsal import Outage, Rehearsal
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.palette import palettes
-from sparktop.panels.bars import footer_row, header_row
-from sparktop.panels.layout import Boxes
-from sparktop.panels.rows import Row, row_text, row_width
-from sparktop.panels.scene import PanelKey, Scene, flatten
-from sparktop.panels.view import (
+from sparktop.panels.board.bars import footer_row, header_row
+from sparktop.panels.board.layout import Boxes
+from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.view import (
     Preset,
     Sort,
     View,
@@ -22,6 +21,7 @@ from sparktop.panels.view import (
     filtered_backends,
     filtered_nodes,
 )
+from sparktop.panels.parts.rows import Row, row_text, row_width
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 

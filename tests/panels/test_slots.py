@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.slots import held_slots, slots_of
+from sparktop.panels.parts.slots import held_slots, slots_of
 
 
 def series(points: Sequence[tuple[float, float | None]]) -> Series:

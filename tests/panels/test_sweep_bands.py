@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.layout import SWEEP_HEIGHT, Boxes, arrange, below_band, sweep_height
-from sparktop.panels.rows import row_text, row_width
-from sparktop.panels.sweep_countdown import Countdown, countdown_band
-from sparktop.panels.sweep_notices import notices_screen
+from sparktop.panels.board.layout import SWEEP_HEIGHT, Boxes, arrange, below_band, sweep_height
+from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.sweep.countdown import Countdown, countdown_band
+from sparktop.panels.sweep.notices import notices_screen
 from tests.panels.sweep_views import done, running, starting
 
 COUNTDOWN = Countdown("quick", "128 → 64 tokens", ("proxy (router)",), (1, 4, 16), 63, 21, 3.0, 3.0)

@@ -17,13 +17,13 @@ from sparktop.model.sweep_comparison import (
     Measured,
 )
 from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
-from sparktop.panels.rows import Row, row_text
-from sparktop.panels.sweep_curves import curve_rows, legend_rows
-from sparktop.panels.sweep_difference import difference_screen
-from sparktop.panels.sweep_evidence import evidence_screen
-from sparktop.panels.sweep_history import history_screen
-from sparktop.panels.sweep_timeline import MOST_ROWS, timeline_rows
-from sparktop.panels.sweep_topology import signed_percent, topology_screen
+from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.sweep.curves import curve_rows, legend_rows
+from sparktop.panels.sweep.difference import difference_screen
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.history import history_screen
+from sparktop.panels.sweep.timeline import MOST_ROWS, timeline_rows
+from sparktop.panels.sweep.topology import signed_percent, topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.view.topologies import topologies
 from tests.panels.sweep_views import evidence, published

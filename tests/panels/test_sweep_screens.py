@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from sparktop.model.sweep_view import LevelKey, LevelState, Mark, SweepStatus, SweepView
 from sparktop.palette import shipped_palettes
-from sparktop.panels.rows import Row, row_text, row_width
-from sparktop.panels.sweep_band import sweep_band
-from sparktop.panels.sweep_curves import curves_screen
-from sparktop.panels.sweep_difference import difference_screen
-from sparktop.panels.sweep_evidence import evidence_screen
-from sparktop.panels.sweep_history import history_screen
-from sparktop.panels.sweep_live import live_rows
-from sparktop.panels.sweep_screen import sweep_screen
-from sparktop.panels.sweep_table import columns_for, marks_words, table_rows
-from sparktop.panels.sweep_topology import topology_screen
+from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.sweep.band import sweep_band
+from sparktop.panels.sweep.curves import curves_screen
+from sparktop.panels.sweep.difference import difference_screen
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.history import history_screen
+from sparktop.panels.sweep.live import live_rows
+from sparktop.panels.sweep.screen import sweep_screen
+from sparktop.panels.sweep.table import columns_for, marks_words, table_rows
+from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.history.rows import history_rows
 from sparktop.sweep.result.store import StoredSweep

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparktop.model.snapshot import BackendView, Latency, Quantile
-from sparktop.panels.figures import quantile_text
+from sparktop.panels.parts.figures import quantile_text
 from tests.prometheus.instants import Instant
 from tests.prometheus.panels import PANELS, Figure, Kind, Panel
 from tests.prometheus.prometheus_server import Prometheus, bucket_quantile

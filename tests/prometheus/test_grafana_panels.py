@@ -41,7 +41,7 @@ import pytest
 from sparktop.demo.cluster import DemoCluster
 from sparktop.model.snapshot import Quantile
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.panels.figures import latency_row, quantile_text
+from sparktop.panels.parts.figures import latency_row, quantile_text
 from sparktop.store import SourceKey, Store, backend
 from tests.prometheus.comparison import Answer, Row, ask, judge, table
 from tests.prometheus.instants import any_instants, matched_instants

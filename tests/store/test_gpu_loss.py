@@ -14,10 +14,10 @@ from sparktop.hardware.machine import Machine
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.snapshot import Severity, Snapshot
 from sparktop.model.targets import NodeTarget, Watch
-from sparktop.panels.graph import TimeAxis
-from sparktop.panels.node import node_panel
-from sparktop.panels.node_detail import node_detail
-from sparktop.panels.rows import row_text
+from sparktop.panels.node.detail import node_detail
+from sparktop.panels.node.panel import node_panel
+from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.rows import row_text
 from sparktop.report import html, markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.panels.balance_lines import balance_axis, group_lines, line_slots
+from sparktop.panels.balance.lines import balance_axis, group_lines, line_slots
 from tests.store.fed_traces import START, Pair, lane
 
 PERIOD_S = 5.0

@@ -9,9 +9,9 @@ import pytest
 
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.balance import evidence_screen
-from sparktop.panels.balance_band import balance_band
-from sparktop.panels.rows import row_text
+from sparktop.panels.balance.band import balance_band
+from sparktop.panels.balance.panel import evidence_screen
+from sparktop.panels.parts.rows import row_text
 from sparktop.report import markdown
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render

@@ -17,7 +17,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView
 from sparktop.model.sweep_view import LevelKey, LevelState
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.panels.sweep_table import table_rows
+from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.formats import csv_table, llama_benchy, markdown
 from sparktop.sweep.generator.wire.messages import Calibrated, PromptLength

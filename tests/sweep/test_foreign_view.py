@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
-from sparktop.panels.rows import row_text, row_width
-from sparktop.panels.sweep_evidence import evidence_screen
-from sparktop.panels.sweep_screen import sweep_screen
+from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.start_time import started_at
 from sparktop.sweep.compare.references import load_reference, reference_names

@@ -9,7 +9,7 @@ import pytest
 from sparktop.demo.rehearsed_sweep import RehearsedSweep
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.sweep_view import LevelEvidence, LevelKey
-from sparktop.panels.sweep_evidence import evidence_screen
+from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged

@@ -7,8 +7,8 @@ import io
 
 from sparktop.model.load import Level
 from sparktop.model.sweep_view import LevelKey
-from sparktop.panels.sweep_evidence import evidence_screen
-from sparktop.panels.sweep_topology import rest_rows
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.topology import rest_rows
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sparktop.panels.sweep_topology import topology_screen
+from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import Design, findable_percent, runs_needed
 from sparktop.sweep.compare.resolution import resolution_words

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from sparktop.palette import find_palette
-from sparktop.panels.rows import row_text
+from sparktop.panels.parts.rows import row_text
 from sparktop.sweep.history.history import History
 from sparktop.sweep.result.store import save
 from sparktop.sweep.view.source import SweepSource

@@ -15,7 +15,7 @@ from sparktop.demo.rehearsal import Rehearsal, RouterPart
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSettings, Watch
-from sparktop.panels.rows import row_text
+from sparktop.panels.parts.rows import row_text
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.rows import Row, row_width
+from sparktop.panels.parts.rows import Row, row_width
 from sparktop.ui.canvas import changed_spans, joined
 
 WIDTH = 24

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparktop.demo.rehearsal import Rehearsal
-from sparktop.panels.rows import row_text, row_width
-from sparktop.panels.scene import PanelKey
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.ui.app import SparktopApp
 
 

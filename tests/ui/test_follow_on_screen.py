@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.panels.rows import row_text, row_width
+from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.overview import OverviewScreen

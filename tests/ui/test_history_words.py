@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from sparktop.panels.rows import row_text, row_width
+from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.sweep.history.history import History
 from sparktop.sweep.view.foreign import ForeignView
 from sparktop.ui.path_completion import completed

@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from sparktop.demo.rehearsal import Outage, Rehearsal
 from sparktop.keys import KEYS
 from sparktop.palette import palettes
-from sparktop.panels.rows import row_text, row_width
-from sparktop.panels.scene import PanelKey
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.svg import screen_svg

@@ -11,10 +11,10 @@ from textual.widgets import Input
 
 from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.processes import ProcessSort
-from sparktop.panels.rows import row_text, row_width
-from sparktop.panels.scene import PanelKey
-from sparktop.panels.view import Sort
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.view import Sort
+from sparktop.panels.node.processes import ProcessSort
+from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import recall
 

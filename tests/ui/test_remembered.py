@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.layout import Boxes
-from sparktop.panels.view import Preset, Sort, View
+from sparktop.panels.board.layout import Boxes
+from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.ui.remembered import recall, remember, state_file
 
 NO_BOXES = Boxes(nodes=False, backends=False, events=False, self_cost=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.targets import BackendTarget, SweepSettings, Watch
-from sparktop.panels.rows import row_text
+from sparktop.panels.parts.rows import row_text
 from sparktop.sweep.result.store import stored, sweeps_folder
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen

@@ -11,7 +11,7 @@ from textual.app import App
 
 from sparktop.keys import Key
 from sparktop.palette import find_palette
-from sparktop.panels.rows import row_text, row_width
+from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.sweep.history.history import History
 from sparktop.sweep.view.stored import StoredView
 from sparktop.ui.screens.canvas_screen import KeysScreen

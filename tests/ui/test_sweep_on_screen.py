@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.targets import SweepSettings
-from sparktop.panels.rows import row_width
-from sparktop.panels.scene import PanelKey
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.parts.rows import row_width
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.result.store import load, stored
 from sparktop.sweep.session import Stage

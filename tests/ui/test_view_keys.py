@@ -11,9 +11,9 @@ from textual.widgets import Input
 
 from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.rows import row_text
-from sparktop.panels.scene import PanelKey
-from sparktop.panels.view import Preset, Sort, backend_order
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.view import Preset, Sort, backend_order
+from sparktop.panels.parts.rows import row_text
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import recall
 

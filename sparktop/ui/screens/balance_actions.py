@@ -7,8 +7,8 @@ from textual.screen import Screen
 from sparktop.keys import KEYS, Key
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.scene import PanelKey
-from sparktop.panels.view import View
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.view import View
 
 _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
     word for word in BalanceWord if not word.bad

@@ -11,10 +11,10 @@ from textual.binding import BindingsMap
 from textual.screen import Screen
 
 from sparktop.keys import Key
-from sparktop.panels.bars import footer_row
-from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH
-from sparktop.panels.rows import Row
-from sparktop.panels.too_small import too_small_rows
+from sparktop.panels.board.bars import footer_row
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
+from sparktop.panels.board.too_small import too_small_rows
+from sparktop.panels.parts.rows import Row
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings

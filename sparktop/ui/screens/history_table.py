@@ -10,8 +10,8 @@ from textual.worker import Worker, WorkerState
 
 from sparktop.keys import Key
 from sparktop.model.sweep_comparison import HistoryRow
-from sparktop.panels.rows import Row
-from sparktop.panels.sweep_history import TOP, first_in_sight, history_screen, room_of
+from sparktop.panels.parts.rows import Row
+from sparktop.panels.sweep.history import TOP, first_in_sight, history_screen, room_of
 from sparktop.sweep.history.history import History
 from sparktop.sweep.history.rows import found_rows
 from sparktop.ui.canvas import Canvas

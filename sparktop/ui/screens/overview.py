@@ -13,12 +13,12 @@ from textual.message import Message
 from sparktop.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.bars import footer_row, header_row
-from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
-from sparktop.panels.processes import ProcessSort
-from sparktop.panels.scene import Drawn, PanelKey, Scene, flatten
-from sparktop.panels.too_small import too_small_rows
-from sparktop.panels.view import Preset, Sort, View
+from sparktop.panels.board.bars import footer_row, header_row
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
+from sparktop.panels.board.scene import Drawn, PanelKey, Scene, flatten
+from sparktop.panels.board.too_small import too_small_rows
+from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.node.processes import ProcessSort
 from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor

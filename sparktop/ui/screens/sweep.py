@@ -16,16 +16,16 @@ from sparktop.graphics.cells import fit
 from sparktop.keys import SWEEP_KEYS, Key
 from sparktop.model.snapshot import Severity
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.panels.bars import footer_row
-from sparktop.panels.layout import MIN_HEIGHT, MIN_WIDTH
-from sparktop.panels.rows import Row
-from sparktop.panels.sweep_curves import curves_screen
-from sparktop.panels.sweep_evidence import evidence_screen
-from sparktop.panels.sweep_notices import notices_screen
-from sparktop.panels.sweep_screen import drawn_sweep
-from sparktop.panels.sweep_table import all_levels, newest_begun
-from sparktop.panels.sweep_topology import topology_screen
-from sparktop.panels.too_small import too_small_rows
+from sparktop.panels.board.bars import footer_row
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
+from sparktop.panels.board.too_small import too_small_rows
+from sparktop.panels.parts.rows import Row
+from sparktop.panels.sweep.curves import curves_screen
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.notices import notices_screen
+from sparktop.panels.sweep.screen import drawn_sweep
+from sparktop.panels.sweep.table import all_levels, newest_begun
+from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.references import Reference, load_reference, reference_names
 from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.canvas import Canvas

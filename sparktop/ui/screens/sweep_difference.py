@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparktop.keys import Key
-from sparktop.panels.rows import Row
-from sparktop.panels.sweep_difference import difference_rows, difference_screen
+from sparktop.panels.parts.rows import Row
+from sparktop.panels.sweep.difference import difference_rows, difference_screen
 from sparktop.sweep.view.difference import Compared, labelled, series_pairs
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.canvas_screen import CanvasScreen

@@ -1,0 +1,1 @@
+"""Backends and routers: as panels, tiles, a table, and on the whole screen."""

@@ -1,0 +1,144 @@
+"""One backend on the full screen: all figures, quantiles with their history, the rule behind its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sparktop.graphics import numbers
+from sparktop.model.snapshot import BackendView, Latency, NodeView
+from sparktop.panels.backend.panel import STATE_ROLES, footnote, headline
+from sparktop.panels.backend.sections import backend_sections, lanes_section, nodes_section
+from sparktop.panels.parts.detail import Detail, aside_width, column_width, detail_rows
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.graph_grid import Graph
+from sparktop.panels.parts.rows import Row, in_role
+
+_LEAST_TPS = 10.0
+_LEAST_LOAD = 4.0
+
+
+def backend_detail(
+    view: BackendView,
+    nodes: Mapping[str, NodeView],
+    width: int,
+    height: int,
+    axis: TimeAxis,
+    *,
+    selected: bool = False,
+) -> list[Row]:
+    """Draw one backend as rows of `width` cells: `height` of them, or more where its figures need more."""
+    column = column_width(width)
+    detail = Detail(
+        lead=[_state(view)],
+        sections=backend_sections(view, nodes, column),
+        graphs=_graphs(view),
+        aside=[*nodes_section(view, nodes, aside_width(width)), *lanes_section(view, aside_width(width))],
+    )
+    rows = detail_rows(detail, width, height, axis)
+    if view.failure is not None or view.age_s is None:
+        rows = [in_role(row, "stale") for row in rows]
+    title, status = headline(view)
+    lower, note = footnote(view)
+    role = "selected" if selected else "bad" if view.failure is not None else "border"
+    tall = max(height, len(rows) + 2)
+    return framed(rows, width, tall, role=role, title=title, status=status, footnote=lower, note=note)
+
+
+def _state(view: BackendView) -> Row:
+    """Return the state with the rule that led to it."""
+    return [(view.state_text, STATE_ROLES[view.state]), label(" because "), (view.state_rule, "text")]
+
+
+def _graphs(view: BackendView) -> list[Graph]:
+    """Return the graphs over time, the most important first."""
+    history = view.history
+
+    def tokens(top: float) -> str:
+        return numbers.count(top, 5).strip()
+
+    prompt = Graph(
+        [label("t/s 1 s "), ("⣿computed", "prompt"), ("⡪cached", "memory")],
+        history.prompt_tps,
+        "prompt",
+        tokens,
+        _LEAST_TPS,
+        over=history.prompt_cached_tps,
+        over_gradient="memory",
+    )
+    graphs = [
+        Graph(
+            [("output", "generation"), label(" t/s 1 s")],
+            history.generation_tps,
+            "generation",
+            tokens,
+            _LEAST_TPS,
+        ),
+        Graph(
+            [("⣿run", "running"), label("+"), ("⡪wait", "waiting")],
+            history.running,
+            "running",
+            tokens,
+            _LEAST_LOAD,
+            over=history.waiting,
+            over_gradient="waiting",
+        ),
+        _quantiles("TTFT", view, view.ttft, "ttft"),
+        _quantiles("ITL", view, view.itl, "itl"),
+        _percent("KV cache", "", "memory", view, "kv_cache_percent"),
+        prompt,
+        _quantiles("E2E", view, view.e2e, "e2e"),
+        _quantiles("queue", view, view.queue, "queue"),
+        _percent("prefix hits", " 60 s", "prompt", view, "prefix_cache_hit_percent"),
+        Graph([("batch", "running"), label(" t/step 60 s")], history.batch_per_step, "running", tokens),
+    ]
+    return [*graphs, *_rarer(view, tokens)]
+
+
+def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
+    """Return the graphs of figures that only some servers report; a graph without any value is left out."""
+    history = view.history
+    reads = Graph(
+        [("reads", "load"), label(" GB/s 10 s")],
+        history.estimated_read_gb_per_s,
+        "load",
+        edge,
+    )
+    preempted = Graph(
+        [("preempted", "waiting"), label("/s 10 s")], history.preemptions_per_s, "waiting", edge, 1.0
+    )
+    accepted = _percent("accepted drafts", " 60 s", "generation", view, "spec_decode_accept_percent")
+    return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]
+
+
+def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
+    """Return a graph of p50 with p95 over it: the solid part is p50, the outline p95."""
+    bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
+    return Graph(
+        [(name, "title"), label(" 60 s "), ("⣿p50", "network"), ("⡪p95", "waiting")],
+        getattr(view.history, f"{field}_p50_s"),
+        "network",
+        _seconds,
+        max(0.01, 3 * bound),  # a value that is only known to be below a bound must not fill the graph
+        over=getattr(view.history, f"{field}_p95_s"),
+        over_gradient="waiting",
+        over_holds_both=True,
+        empty="–" if latency.count is None else "no traffic",
+    )
+
+
+def _percent(name: str, window: str, gradient: str, view: BackendView, field: str) -> Graph:
+    return Graph(
+        [(name, gradient), label(window)],
+        getattr(view.history, field),
+        gradient,
+        lambda _: "100 %",
+        100.0,
+        fixed=True,
+    )
+
+
+def _seconds(top: float) -> str:
+    """Format a round number of seconds: "50 ms", "2.5 s"."""
+    return f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms"

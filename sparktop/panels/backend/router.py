@@ -1,0 +1,207 @@
+"""The panel of one router: its strategy, how its backends share the load now, and its deployments."""
+
+from __future__ import annotations
+
+from string import ascii_letters
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import EMPTY, segments
+from sparktop.graphics.cells import fit
+from sparktop.model.failure import FailureKind
+from sparktop.model.router import UNKNOWN_KIND, Deployment, RouterView
+from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
+
+_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
+"""Colours of a bar's parts in turn; a letter tells parts apart where colours do not."""
+_FILL = "■"
+_BAR_MIN, _BAR_MAX = 8, 40
+_NAME = 16
+_ID = 12
+_UNMAPPED = "✖ unmapped"
+
+
+def router_panel(view: RouterView, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw one router as `height` rows of `width` cells: 3 or 4, more when it is alone on the board."""
+    inner, inside = width - 4, height - 2
+    # The share comes from the backends: it is as fresh as their samples, even if the router failed.
+    deployments = _deployments(view, inner, inside)
+    if view.failure is not None or view.age_s is None:
+        deployments = [in_role(row, "stale") for row in deployments]
+    if inside <= 1:
+        rows = [[*_share(view, inner - row_width(deployments[0]) - 2), ("  ", "text"), *deployments[0]]]
+    else:
+        rows = [_share(view, inner), *deployments]
+    rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
+    footnote, note = _footnote(view, note_inside=inside > 1 and view.deployments is None)
+    return framed(
+        rows,
+        width,
+        height,
+        role="selected" if selected else "bad" if view.failure is not None else "border",
+        title=_title(view),
+        status=_status(view),
+        footnote=footnote,
+        note=note,
+    )
+
+
+def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
+    """Return what is known of the deployments, in the rows that there are."""
+    if inside <= 1:
+        return [_summary(view)]
+    return [_flow(view, width)] if inside == 2 else [[], *_listing(view, width, inside - 2)]
+
+
+def _title(view: RouterView) -> Row:
+    kind = "router" if view.kind == UNKNOWN_KIND else view.kind
+    row: Row = [("┐", "border"), (view.name, "title"), ("┌", "border"), ("─ ", "border")]
+    row.append((f"{kind} {view.version}  " if view.version else f"{kind}  ", "muted"))
+    if view.strategy is None:
+        return [*row, ("strategy – ", "muted")]
+    return [*row, (f"{view.strategy} ", "text"), ("" if view.strategy_read else "(config) ", "muted")]
+
+
+def _status(view: RouterView) -> Row:
+    since = None
+    if view.failure is not None:
+        loading = view.failure.kind is FailureKind.LOADING
+        word: Run = ("loading", "warn") if loading else ("down", "bad")
+        since = view.failing_since
+    elif view.age_s is None:
+        word = ("connecting", "muted")
+    else:
+        word = ("alive", "good") if view.alive else ("answers", "accent")
+        since = view.answering_since
+    when: Row = [] if since is None else [(f" since {since.astimezone():%H:%M:%S}", "muted")]
+    return [("┐", "border"), word, *when, ("┌", "border")]
+
+
+def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
+    """Return both ends of the lower edge: the failure, else the router's note and URL; the poll time."""
+    if view.failure is not None:
+        stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
+        return [(f" ✖{stale} {view.failure.message} ", "bad")], []
+    poll: Row = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
+    words = view.url if view.note is None or note_inside else f"{view.note} · {view.url}"
+    return [(f" {words} ", "muted")], poll
+
+
+def _share(view: RouterView, width: int) -> Row:
+    """Return each backend's share of the running requests now: a bar with letters, then the numbers."""
+    head = label("run ")
+    if not view.backends:
+        return [head, ("no backend that is watched is behind it", "muted")]
+    loads = [view.running.get(name) for name in view.backends]
+    total = sum(load for load in loads if load is not None)
+    key = _key(view, loads, total)
+    key[-1] = key[-1][:-1]  # no gap after the last part
+    room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
+    length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
+    row: Row = [head, *_bar(loads, total, length), ("  ", "text")]
+    left = width - row_width(row)
+    for number, part in enumerate(key):
+        rest = f"+{len(key) - number}"
+        later = 0 if number == len(key) - 1 else len(rest)
+        if row_width(part) > left - later:
+            return [*row, (rest, "muted")]
+        row += part
+        left -= row_width(part)
+    return row
+
+
+def _letter(index: int) -> str:
+    return ascii_letters[(index + 26) % len(ascii_letters)]
+
+
+def _bar(loads: list[float | None], total: float, length: int) -> Row:
+    if not total:
+        track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
+        return [(track * length, "bar_empty")]
+    widths = segments([load or 0.0 for load in loads], total, length)
+    return [
+        (_letter(index) + _FILL * (cells - 1), _ROLES[index % len(_ROLES)])
+        for index, cells in enumerate(widths[:-1])
+        if cells
+    ]
+
+
+def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]:
+    return [
+        [
+            (_letter(index), _ROLES[index % len(_ROLES)]),
+            (f" {fit(name, _NAME).rstrip()}", "text"),
+            figure(numbers.count(load, 4), known=load is not None),
+            label(numbers.percent(100 * load / total if load is not None and total else None, 5)),
+            label("   "),
+        ]
+        for index, (name, load) in enumerate(zip(view.backends, loads, strict=True))
+    ]
+
+
+def _summary(view: RouterView) -> Row:
+    """Return the number of deployments, or of those without a watched backend."""
+    if view.deployments is None:
+        return [label("deployments –")]
+    unmapped = sum(name is None for name in view.deployments.values())
+    if unmapped:
+        return [(f"{unmapped} {_UNMAPPED}", "warn")]
+    count = len(view.deployments)
+    return [label(f"{count} deployment{'' if count == 1 else 's'}")]
+
+
+def _flow(view: RouterView, width: int) -> Row:
+    """Return the deployments with their backends in one row; those that do not fit are counted."""
+    head = label("sends to ")
+    if view.deployments is None:
+        return [head, ("– ", "muted"), (view.note or "it does not tell its deployments", "muted")]
+    if not view.deployments:
+        return [head, ("no deployment", "warn")]
+    row: Row = [head]
+    sent = list(view.deployments.items())
+    if view.told is None:
+        row.append(("(config) ", "muted"))
+    for number, (name, backend) in enumerate(sent):
+        piece = [label(" · " if number else ""), *_arrow(name, backend)]
+        rest = _rest([backend for _, backend in sent[number:]])
+        later = 0 if number == len(sent) - 1 else row_width(rest)
+        if row_width([*row, *piece]) + later > width:
+            return [*row, *rest]
+        row += piece
+    return row
+
+
+def _rest(backends: list[str | None]) -> Row:
+    """Return the number of deployments that did not fit, and how many of them have no watched backend."""
+    unmapped = backends.count(None)
+    row: Row = [label(f" +{len(backends)} more")]
+    return [*row, (f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else row
+
+
+def _arrow(name: str, backend: str | None) -> Row:
+    short = (fit(name, _ID).rstrip(), "muted")
+    if backend is None:
+        return [short, (f" {_UNMAPPED}", "warn")]
+    return [short, (" → ", "muted"), (fit(backend, _NAME).rstrip(), "text")]
+
+
+def _listing(view: RouterView, width: int, height: int) -> list[Row]:
+    """Return a row per deployment, with address and model; deployments that do not fit are counted."""
+    if not view.deployments:
+        return [_flow(view, width)]
+    deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)
+    cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
+    from_config = "   (as the config says)" if view.told is None else ""
+    rows: list[Row] = [
+        [label(f"{fit('deployment', cells)}   {fit('backend', _NAME)}  address and model{from_config}")]
+    ]
+    for deployment in deployments:
+        backend = view.deployments[deployment.id]
+        where: Run = (fit(_UNMAPPED, _NAME), "warn") if backend is None else (fit(backend, _NAME), "title")
+        rest = "  ".join(part for part in (deployment.address or "no address", deployment.model) if part)
+        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, label(f"  {rest}")])
+    if len(rows) > height:
+        hidden = len(rows) - height + 1
+        rows = [*rows[: max(1, height - 1)], [label(f"… and {hidden} more deployments")]]
+    return rows

@@ -1,0 +1,56 @@
+"""A backend as a small tile for walls of many: one row of figures above its load over time."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.model.snapshot import BackendView
+from sparktop.panels.backend.panel import STATE_ROLES
+from sparktop.panels.parts.figures import figure, label, share_role
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.graph import TimeAxis, stacked_rows
+from sparktop.panels.parts.rows import Row, fit_row, in_role
+
+
+def _figures(view: BackendView, width: int) -> Row:
+    row: Row = [
+        figure(numbers.rate(view.generation_tps, 6), known=view.generation_tps is not None),
+        label(" t/s "),
+        figure(numbers.count(view.running, 3), known=view.running is not None),
+        label("+"),
+        figure(
+            numbers.count(view.waiting, 3).strip(),
+            known=view.waiting is not None,
+            role="warn" if view.waiting else "title",
+        ),
+        label("  KV "),
+        (numbers.percent(view.kv_cache_percent, 4).strip(), share_role(view.kv_cache_percent, 90, 98)),
+    ]
+    return fit_row(row, width)
+
+
+def tile_panel(
+    view: BackendView, width: int, height: int, axis: TimeAxis, top: float, *, selected: bool = False
+) -> list[Row]:
+    """Draw one backend as `height` rows of `width` cells; all tiles of a group share the scale `top`."""
+    inner, inside = width - 2, height - 2
+    running = axis.values(view.history.running, inner)
+    waiting = axis.values(view.history.waiting, inner)
+    rows = [
+        _figures(view, inner),
+        *stacked_rows(
+            running,
+            waiting,
+            inner,
+            max(0, inside - 1),
+            top,
+            ("running", "waiting"),
+            end_slot=axis.end_slot,
+        ),
+    ]
+    if view.failure is not None or view.age_s is None:
+        rows = [in_role(row, "stale") for row in rows]
+    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
+    status: Row = [("┐", "border"), (view.state_text, STATE_ROLES[view.state]), ("┌", "border")]
+    footnote: Row = [(f" {view.failure.message} ", "bad")] if view.failure else []
+    role = "selected" if selected else "bad" if view.failure is not None else "border"
+    return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote)

@@ -1,0 +1,1 @@
+"""A group's balance: its band, its picture, and what its word rests on."""

@@ -1,0 +1,94 @@
+"""A figure of a group with its limit, and the question that several of them answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparktop.analysis.balance_check import Check, Rule, chance_text
+from sparktop.graphics.cells import fit
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.panels.balance.verdict import short_seconds, wrapped
+from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.rows import Row, fit_row, row_width
+
+_NAME, _VALUE, _LIMIT = 17, 8, 9
+"""Cells of a row before its sentence, after the mark."""
+_BESIDE = 30
+"""Cells that a sentence needs to stand beside its figure; else it stands below."""
+_SMALL_CHANCE = 1e-3
+"""Written as a power of ten below that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a group, and what all of its figures answer."""
+
+    title: str
+    answer: bool | None
+    """None: cannot be told."""
+    rule: Rule
+
+    def rows(self, width: int) -> list[Row]:
+        """Return the question with its answer, then one row or more per figure."""
+        word, role = {
+            True: ("yes", "title"),
+            False: ("no", "muted"),
+            None: ("cannot be told yet", "muted"),
+        }[self.answer]
+        left: Row = [("─ ", "border"), (self.title, "accent"), (" ", "border")]
+        right: Row = [(f" {word} ", role), ("─", "border")]
+        gap = max(1, width - row_width(left) - row_width(right))
+        rows = [fit_row([*left, ("─" * gap, "border"), *right], width)]
+        for check in self.rule.checks:
+            rows += _check_rows(check, width)
+        return rows
+
+
+def _check_rows(check: Check, width: int) -> list[Row]:
+    sign, role = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("  ", "muted")}[check.holds]
+    row: Row = [
+        (sign, role),
+        (fit(check.name, _NAME), "text"),
+        figure(value_text(check).rjust(_VALUE), known=check.value is not None),
+        label(f" {limit_text(check)}", _LIMIT),
+    ]
+    indent = row_width(row) + 1
+    if width - indent >= _BESIDE:
+        lines = wrapped(check.meaning, width - indent)
+        return [
+            fit_row([*(row if not index else [label(" " * (indent - 1))]), label(f" {line}")], width)
+            for index, line in enumerate(lines)
+        ]
+    return [
+        fit_row(row, width),
+        *(fit_row([label(f"    {line}")], width) for line in wrapped(check.meaning, width - 4)),
+    ]
+
+
+def value_text(check: Check) -> str:
+    """Return a check's figure with its unit; a dash where it is unknown."""
+    value = check.value
+    if value is None:
+        return UNKNOWN
+    if check.unit == "chance":
+        return chance_text(value)
+    if check.unit == "life":
+        return short_seconds(value)
+    # Added to 0, so that nothing is never "-0.00".
+    number = f"{0.0 + round(value, check.digits):{'+' if check.signed else ''}.{check.digits}f}"
+    return f"{number} {check.unit}".rstrip().replace("-", "−")
+
+
+def limit_text(check: Check) -> str:
+    """Return the limit that a check's figure is held to, with its sign and unit; "" where there is none."""
+    if check.limit is None:
+        return ""
+    sign, limit = "≤" if check.most else "≥", check.limit
+    if check.unit in {"s", "life"}:
+        return f"{sign} {limit:.0f} s"
+    if check.unit in {"%", "ms"}:
+        return f"{sign} {limit:.0f} {check.unit}"
+    if check.unit == "chance":
+        small = limit < _SMALL_CHANCE
+        return f"{sign} {limit:.0e}".replace("e-0", "e-") if small else f"{sign} {limit:g}"
+    return f"{sign} {limit:g} {check.unit}".rstrip()

@@ -1,0 +1,123 @@
+"""The picture of more than two backends: shares of all requests, a row of shades per backend, token rates."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import sparkrow
+from sparktop.graphics.braille import StackedRow
+from sparktop.graphics.cells import fit
+from sparktop.graphics.shares import NOTHING, cell_means, heat_row, share_area
+from sparktop.panels.balance.slots import (
+    GUTTER,
+    GroupSlots,
+    Slots,
+    group_speed,
+    in_gutter,
+    newest,
+    ruled,
+    scale_end,
+    tps_heading,
+)
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.rows import Row, fit_row
+from sparktop.panels.parts.sections import heading
+
+PART_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
+"""Colours of a group's parts in turn, as in the panel of a router; letters tell parts apart without colour.
+"""
+_CALM = "generation/8"
+"""Role of the token bars: full bars side by side are conspicuous enough in the middle of the gradient."""
+_AREA, _GROUP = 4, 2
+"""Least heights in rows of the shares and of the group's token rate."""
+
+
+def part_role(index: int) -> str:
+    """Return the role of part `index`."""
+    return PART_ROLES[index % len(PART_ROLES)]
+
+
+def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
+    """Draw the picture as `height` rows; return (rows, rows of each backend's tokens if they did not fit)."""
+    count, graph = len(shown.names), width - GUTTER
+    heat = [heat_heading(shown, width), *heat_rows(shown, width)]
+    speeds = [
+        tps_heading("tokens/s of each", shown.tps_top, width),
+        *(_speed_bar(shown, index, graph) for index in range(count)),
+    ]
+    room = height - len(heat) - 2  # rules over the shares and over the group's tokens
+    inside = room - len(speeds) >= 2 * (_AREA + _GROUP) - 2
+    if inside:
+        room -= len(speeds)
+    area = max(_AREA, room * 3 // 5)
+    rows = [
+        heading("share of all requests", "", width),
+        *_in_scale(share_rows(shown.loads(graph), area)),
+        *heat,
+        *(speeds if inside else ()),
+        *group_speed(shown, width, max(_GROUP, room - area)),
+    ]
+    return rows, [] if inside else speeds
+
+
+def _in_scale(rows: list[Row]) -> list[Row]:
+    gutter: list[Row] = [scale_end([], "100 %"), *([] for _ in rows[2:]), scale_end([], "0")]
+    return in_gutter(gutter, rows)
+
+
+def share_rows(loads: list[Slots], height: int) -> list[Row]:
+    """Draw each backend's share of the load as `height` rows; the newest column shows the parts' letters."""
+    return [_share_row(row) for row in share_area(loads, height)]
+
+
+def _share_row(runs: StackedRow) -> Row:
+    row: Row = [(text, "text" if part == NOTHING else part_role(part)) for text, part in runs]
+    if not runs or runs[-1][1] == NOTHING:
+        return row
+    text, part = runs[-1]
+    return [*row[:-1], (text[:-1] + _letter(part), part_role(part))]
+
+
+def _letter(index: int) -> str:
+    return ascii_lowercase[index % len(ascii_lowercase)]
+
+
+def heat_heading(shown: GroupSlots, width: int) -> Row:
+    """Return the rule above the rows of shades, with the key to the shades."""
+    words: Row = [("─ ", "border"), ("requests", "accent"), (" ·none ░▒▓█", "running")]
+    words += [(" w some wait W most ", "waiting")]
+    return ruled(words, f"█ to {numbers.tick(shown.load_top)}", width)
+
+
+def heat_rows(shown: GroupSlots, width: int) -> list[Row]:
+    """Return a row of shades per backend, with its name and its current number of requests."""
+    return [_heat(shown, index, width - GUTTER) for index in range(len(shown.names))]
+
+
+def _heat(shown: GroupSlots, index: int, width: int) -> Row:
+    running, waiting = shown.running[index], shown.waiting[index]
+    cells = [cell_means(values, width, shown.end_slot) for values in (running, waiting)]
+    run = newest(running)
+    load = None if run is None else run + (newest(waiting) or 0.0)
+    runs = heat_row(cells[0], cells[1], shown.load_top)
+    roles = (part_role(index), "warn")
+    return [*_named(shown, index, numbers.count(load, 4)), *((text, roles[layer]) for text, layer in runs)]
+
+
+def _named(shown: GroupSlots, index: int, value: str) -> Row:
+    return fit_row(
+        [
+            (f"{_letter(index)} ", part_role(index)),
+            (fit(shown.names[index], GUTTER - 3 - len(value)), "text"),
+            (value, "title" if value.strip() != numbers.UNKNOWN else "muted"),
+            label(" "),
+        ],
+        GUTTER,
+    )
+
+
+def _speed_bar(shown: GroupSlots, index: int, width: int) -> Row:
+    values = shown.generation_tps[index]
+    bars = sparkrow(cell_means(values, width, shown.end_slot), width, shown.tps_top)
+    return [*_named(shown, index, numbers.rate(newest(values), 5)), (bars, _CALM)]

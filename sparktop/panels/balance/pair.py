@@ -1,0 +1,115 @@
+"""The picture of two backends: their loads on both sides of a centre line, the token rates below."""
+
+from __future__ import annotations
+
+import re
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.opposed import opposed
+from sparktop.graphics.shares import lead_row
+from sparktop.panels.balance.slots import (
+    GUTTER,
+    GroupSlots,
+    Slots,
+    group_speed,
+    in_gutter,
+    layered,
+    newest,
+    ruled,
+    scale_end,
+    tps_heading,
+    tps_words,
+)
+from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.rows import Row
+
+UP, DOWN = "▲", "▼"
+"""Signs of the backend above the centre line and of the other, below it."""
+_LEADS = re.compile("[─ ]+|[▲▼]+")
+_LOAD_GRADIENTS = ("running", "waiting")
+_SPEED_FROM = 13
+"""Height in rows of all graphs from which on each backend's token rate is drawn."""
+
+
+def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
+    """Draw loads and token rates as `height` rows, or a few more where that is not enough."""
+    load, speed, group = _heights(height)
+    rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
+    if speed:
+        heading = tps_heading("tokens/s of each", shown.tps_top, width)
+        rows += [heading, *_speeds(shown, width - GUTTER, speed)]
+    return [*rows, *group_speed(shown, width, group)]
+
+
+def _heights(height: int) -> tuple[int, int, int]:
+    """Return the heights of half the loads, half the backends' token rates (may be 0), the group's rate."""
+    room = height - 3  # two rules and the centre line
+    if room - 1 >= _SPEED_FROM:
+        load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
+        return load, speed, room - 1 - 2 * (load + speed)
+    load = max(1, room * 2 // 5)
+    return load, 0, max(2, room - 2 * load)
+
+
+def load_heading(shown: GroupSlots, width: int) -> Row:
+    """Return the rule above the loads, with the key to running and waiting requests."""
+    words: Row = [("─ ", "border"), ("requests", "accent")]
+    words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
+    return ruled(words, f"max {numbers.tick(shown.load_top)}", width)
+
+
+def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
+    up, down = zip(shown.running, shown.waiting, strict=True)
+    above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)
+    top = numbers.tick(shown.load_top)
+    counts_height = max(0, half - 1)
+    first = [scale_end(_name(UP, shown.names[0]), top), *_counts(shown, 0)[:counts_height]]
+    last = [*_counts(shown, 1)[:counts_height], scale_end(_name(DOWN, shown.names[1]), top)]
+    empty: list[Row] = [[] for _ in range(half - len(last))]
+    one, other = shown.loads(width)
+    strip = lead_row(one, other, lead_margin)
+    return [
+        *in_gutter(first, layered(above, _LOAD_GRADIENTS, falls=False)),
+        [*scale_end([label("  leads")], "0"), *lead_runs(strip)],
+        *in_gutter([*empty, *last], layered(below, _LOAD_GRADIENTS, falls=True)),
+    ]
+
+
+def lead_runs(strip: str) -> Row:
+    """Return the row that shows who leads, muted where neither does."""
+    return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
+
+
+def _name(sign: str, name: str) -> Row:
+    return [(f"{sign} {fit(name, min(GUTTER - 6, cell_width(name)))}", "title")]
+
+
+def _counts(shown: GroupSlots, index: int) -> list[Row]:
+    run, wait = newest(shown.running[index]), newest(shown.waiting[index])
+    return [
+        [label("  run "), figure(numbers.count(run, 5), known=run is not None)],
+        [
+            label("  wait"),
+            figure(numbers.count(wait, 5), known=wait is not None, role="warn" if wait else "title"),
+        ],
+    ]
+
+
+def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
+    nothing: Slots = []
+    up, down = shown.generation_tps
+    above, below = opposed(
+        (up, nothing), (down, nothing), width, half, shown.tps_top, end_slot=shown.end_slot
+    )
+    top = numbers.tick(shown.tps_top)
+    ends = [
+        scale_end([*tps_words(sign, newest(values))], top)
+        for sign, values in zip((UP, DOWN), shown.generation_tps, strict=True)
+    ]
+    gradients = ("generation", "generation")
+    empty: list[Row] = [[] for _ in range(half - 1)]
+    return [
+        *in_gutter(ends[:1], layered(above, gradients, falls=False)),
+        *in_gutter([*empty, ends[1]], layered(below, gradients, falls=True)),
+    ]

@@ -1,0 +1,133 @@
+"""A group's balance on the full screen: the picture with its verdict, and the evidence behind the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.graphics.axis import time_axis
+from sparktop.model.balance import Balance
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.balance.band import group_title
+from sparktop.panels.balance.figures import questions
+from sparktop.panels.balance.lines import balance_axis, group_lines
+from sparktop.panels.balance.many import many_rows
+from sparktop.panels.balance.pair import pair_rows
+from sparktop.panels.balance.plots import plots
+from sparktop.panels.balance.slots import GUTTER, group_slots
+from sparktop.panels.balance.verdict import flowed, reason_rows, verdict_pieces, word_role
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged
+
+_PAIR = 2
+_LEAST_PICTURE = 8
+"""Least height in rows of the picture with its time axis; with less room the screen scrolls."""
+_WORDS_SHARE = 0.3
+"""Share of the screen's height for verdict and reasons; reasons beyond it are counted, and shown in full with
+the evidence."""
+_PLOT = 10
+"""Height in rows of a plot with its axis."""
+_WIDE = 150
+"""Width in cells from which on plots and questions stand side by side."""
+_PLOT_WIDTH, _PLOTS_WIDTH = 36, 64
+"""Least width in cells of each of two plots side by side; `_PLOTS_WIDTH` is that of plots beside the
+questions."""
+
+
+def balance_screen(
+    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", coarse: int = 1
+) -> list[Row]:
+    """Draw one group on the full board: `height` rows of `width` cells, or more, which scroll.
+
+    `place` names its position among several groups ("group 2 of 3"), "" for a single one.
+    """
+    inner = width - 4
+    words = _words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
+    room = max(_LEAST_PICTURE, height - 2 - len(words))
+    rows = [*words, *_picture(balance, snapshot, inner, room, coarse)]
+    more = " w why? " if not place else f" {place} · tab next · w why? "
+    return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="balance", note=more)
+
+
+def evidence_screen(
+    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
+) -> list[Row]:
+    """Draw the evidence for the verdict: verdict, plots, and each question with its figures."""
+    inner = width - 4
+    words = _words(balance, snapshot, inner, height)
+    first, *rest = questions(balance)
+    # Questions answered with yes decided the verdict: they stand before the others.
+    asked = [first, *sorted(rest, key=lambda question: question.answer is not True)]
+    if width >= _WIDE:
+        beside = inner - _PLOTS_WIDTH - 2
+        right = [row for question in asked for row in question.rows(beside)]
+        tall = max(_PLOT, min(16, (height - 2 - len(words)) // 2))
+        left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
+        body = _side_by_side(left, right, _PLOTS_WIDTH)
+    else:
+        if inner >= 2 * _PLOT_WIDTH + 2:
+            each = (inner - 2) // 2
+            one, other = plots(balance, each, _PLOT)
+            body = _side_by_side(one, other, each)
+        else:
+            body = [row for plot in plots(balance, inner, _PLOT) for row in plot]
+        body += [row for question in asked for row in question.rows(inner)]
+    rows = [*words, *body]
+    more = " esc back to the picture " if not place else f" {place} · tab next · esc back "
+    return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
+
+
+def _in_frame(
+    rows: Sequence[Row], balance: Balance, width: int, height: int, *, title: str, note: str
+) -> list[Row]:
+    return [
+        merged(row)
+        for row in framed(
+            [[(" ", "text"), *row] for row in rows],
+            width,
+            height,
+            role="selected",
+            title=[("┐", "border"), (title, "title"), ("┌", "border"), *group_title(balance)],
+            status=[("┐", "border"), (balance.word.value, word_role(balance)), ("┌", "border")],
+            note=[(note, "muted")],
+        )
+    ]
+
+
+def _words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
+    """Return verdict and reasons in at most `most` rows."""
+    rows = flowed(verdict_pieces(balance, snapshot.routers), width)
+    rows += reason_rows(balance, width)
+    if len(rows) > most:
+        hidden = len(rows) - most + 1
+        rows = [*rows[: most - 1], [label(f"… {hidden} more rows: w shows all")]]
+    return [fit_row(row, width) for row in rows]
+
+
+def _picture(balance: Balance, snapshot: Snapshot, width: int, height: int, coarse: int) -> list[Row]:
+    lines = group_lines(balance, snapshot.backends)
+    graph = width - GUTTER
+    axis = balance_axis(balance, lines, snapshot, graph, coarse)
+    below: Row = [label(" " * GUTTER), label(time_axis(graph, axis.step))]
+    if len(lines) < _PAIR:
+        return [[label("no two backends tell their load: nothing to draw")]]
+    shown = group_slots(balance, lines, axis, graph)
+    rest: list[Row] = []
+    if len(lines) == _PAIR:
+        rows = pair_rows(shown, balance.lead_margin, width, height - 1)
+    else:
+        rows, rest = many_rows(shown, width, height - 1)
+    return [fit_row(row, width) for row in (*rows, below, *rest)]
+
+
+def _side_by_side(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
+    """Join rows side by side, the left ones `width` cells wide."""
+    tall = max(len(left), len(right))
+    return [
+        [
+            *fit_row(left[index] if index < len(left) else (), width),
+            ("  ", "text"),
+            *(right[index] if index < len(right) else ()),
+        ]
+        for index in range(tall)
+    ]

@@ -1,0 +1,116 @@
+"""The plots behind a rhythm: autocorrelation of the load, and the share of its variance by period."""
+
+from __future__ import annotations
+
+from sparktop.analysis.balance_limits import RHYTHM_TURN
+from sparktop.graphics import numbers
+from sparktop.graphics.braille import mirrored
+from sparktop.graphics.cells import fit
+from sparktop.graphics.curve import PlotAxis, pointed
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.balance import Balance, Swing
+from sparktop.palette import LEVELS
+from sparktop.panels.balance.slots import with_line
+from sparktop.panels.balance.verdict import short_seconds
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.graph import area_rows
+from sparktop.panels.parts.rows import Row, fit_row, spread_row
+from sparktop.panels.parts.sections import heading
+
+_EDGE = 6
+"""Width in cells of the scale at the left."""
+_TAPER = 1.5
+"""Half the width of the band around a rhythm, in units of 1 / window (a frequency)."""
+
+
+def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Row]]:
+    """Return the plots of autocorrelation and spectrum, each `height` rows of `width` cells."""
+    swing = balance.swing
+    titles = ("load against itself, later", "share of the variance, by period")
+    if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
+        nothing = "no movement to look at" if swing is not None else "too few samples yet"
+        one, other = ([heading(title, "", width), *_empty(nothing, width, height - 1)] for title in titles)
+        return one, other
+    return _autocorrelation(swing, titles[0], width, height), _spectrum(
+        swing, balance.window_s, titles[1], width, height
+    )
+
+
+def _heading(title: str, words: str, width: int) -> Row:
+    """Return the rule above a plot, without the words at its right where both do not fit."""
+    return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
+
+
+def _empty(word: str, width: int, height: int) -> list[Row]:
+    rows = [fit_row((), width) for _ in range(height)]
+    rows[len(rows) // 2] = [(fit(word, width, "center"), "muted")]
+    return rows
+
+
+def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
+    """Add the scale at the left of a plot, and the marks and the axis' labels below it."""
+    result = [
+        [*spread_row([], [(f"{edges.get(index, '')}┤" if index in edges else "│", "muted")], _EDGE), *row]
+        for index, row in enumerate(rows)
+    ]
+    result.append([label(" " * _EDGE), (marks, "title")])
+    result.append([*spread_row([], [label("s ")], _EDGE), label(axis.labels())])
+    return result
+
+
+def _autocorrelation(swing: Swing, title: str, width: int, height: int) -> list[Row]:
+    """Draw the load's autocorrelation by lag in seconds: 1 is the same, -1 the opposite."""
+    curve = swing.autocorrelation
+    axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
+    tall = max(4, height - 3)
+    values = axis.columns(curve.axis, curve.values)
+    up = [value if value is None or value >= 0 else None for value in values]
+    down = [None if value is None or value >= 0 else -value for value in values]
+    lines = mirrored(up, down, axis.width, tall, 1.0)
+    rows: list[Row] = [[(line, _role("prompt", row, tall))] for row, line in enumerate(lines)]
+    words = "lag in s"
+    if swing.opposite is not None and -1 < swing.opposite + RHYTHM_TURN < 1:
+        level = min(tall - 1, int(tall * (1 - swing.opposite - RHYTHM_TURN) / 2))
+        rows[level] = with_line(rows[level])
+        words = "must come back above ┄"
+    edges = {0: "+1", tall // 2: "0", tall - 1: "−1"}
+    marks = ""
+    if swing.period_s is not None:
+        half, whole = swing.period_s / 2, swing.period_s
+        marks = pointed([(whole, f"▲ {short_seconds(whole)}"), (half, "△")], axis)
+    return [_heading(title, words, width), *_framed(rows, edges, marks, axis)]
+
+
+def _role(gradient: str, row: int, height: int) -> str:
+    far = abs(2 * row + 1 - height) / max(1, height - 1)
+    return f"{gradient}/{round(far * (LEVELS - 1))}"
+
+
+def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int) -> list[Row]:
+    """Draw the share of the variance at each period; the band that counts for the rhythm is marked."""
+    curve = swing.spectrum
+    axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
+    tall = max(4, height - 3)
+    values = axis.columns(curve.axis, curve.values)
+    top = nice_ceiling(max((value for value in values if value is not None), default=0.0), 0.01)
+    rows = area_rows(values, axis.width, tall, top, "load", end_slot=1)
+    edges = {0: f"{numbers.tick(100 * top)}%", tall - 1: "0"}
+    return [_heading(title, "period in s", width), *_framed(rows, edges, _band(swing, window_s, axis), axis)]
+
+
+def _band(swing: Swing, window_s: float, axis: PlotAxis) -> str:
+    """Draw the band around the rhythm as a line below the periods in it; "" without a rhythm."""
+    if swing.period_s is None or not window_s > 0:
+        return ""
+    middle, half = 1 / swing.period_s, _TAPER / window_s
+    first = axis.cell(1 / (middle + half))
+    last = axis.cell(1 / (middle - half)) if middle > half else axis.width - 1
+    row = list(" " * axis.width)
+    row[first : last + 1] = "├" + "─" * max(0, last - first - 1) + ("┤" if last > first else "")
+    row[axis.cell(swing.period_s)] = "▲"
+    word = f" {short_seconds(swing.period_s)}"
+    if last + 1 + len(word) <= axis.width:
+        row[last + 1 : last + 1 + len(word)] = word
+    elif first - len(word) >= 0:
+        row[first - len(word) : first] = f"{word.strip()} "
+    return "".join(row)

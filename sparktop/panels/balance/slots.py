@@ -1,0 +1,166 @@
+"""The values that the picture of a group's balance shows by slot, and the parts of every such picture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics import numbers
+from sparktop.graphics.braille import StackedRow
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.graphics.shares import cell_means
+from sparktop.model.balance import Balance
+from sparktop.panels.balance.lines import LoadLine, added, line_slots
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.graph import TimeAxis, area_rows, row_role
+from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
+from sparktop.panels.parts.sections import heading
+
+GUTTER = 16
+"""Width in cells at the left of each graph for its name, its current value and the end of its scale."""
+MIN_TOP_LOAD = 4.0
+_MIN_TOP_TPS = 10.0
+_WORTH_A_LINE = 3.0
+"""Percent of tokens lost from which on the graph shows the rate of an even spread."""
+_SPACES = re.compile(" +")
+
+Slots = list[float | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupSlots:
+    """The values of a picture: one entry per backend, with one scale for all."""
+
+    names: tuple[str, ...]
+    running: list[Slots]
+    waiting: list[Slots]
+    generation_tps: list[Slots]
+    end_slot: int
+    load_top: float
+    tps_top: float
+    group_tps: Slots
+    even_tps: float | None
+    """Estimated tokens per second of an even spread; None where little or nothing was lost."""
+    group_top: float
+
+    def loads(self, width: int) -> list[Slots]:
+        """Return each backend's running plus waiting requests, one mean for each of `width` cells."""
+        return [
+            cell_means(load_slots(run, wait), width, self.end_slot)
+            for run, wait in zip(self.running, self.waiting, strict=True)
+        ]
+
+
+def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, width: int) -> GroupSlots:
+    """Read the histories for graphs of `width` cells."""
+    read = [line_slots(line, axis, width) for line in lines]
+    running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
+    loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
+    group = added(speeds)
+    even = _even_tps(balance, group, axis)
+    return GroupSlots(
+        names=tuple(line.name for line in lines),
+        running=running,
+        waiting=waiting,
+        generation_tps=speeds,
+        end_slot=axis.end_slot,
+        load_top=nice_ceiling(_peak(loads), MIN_TOP_LOAD),
+        tps_top=nice_ceiling(_peak(speeds), _MIN_TOP_TPS),
+        group_tps=group,
+        even_tps=even,
+        group_top=nice_ceiling(max(_peak([group]), even or 0.0), _MIN_TOP_TPS),
+    )
+
+
+def load_slots(running: Slots, waiting: Slots) -> Slots:
+    """Return running plus waiting requests; running alone where an engine does not report what waits."""
+    return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
+
+
+def _peak(columns: Sequence[Slots]) -> float:
+    return max((value for column in columns for value in column if value is not None), default=0.0)
+
+
+def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
+    """Return the mean token rate over the window, scaled up by the share that was lost."""
+    lost = balance.lost_percent
+    if not balance.word.bad or lost is None or not _WORTH_A_LINE <= lost < 100:
+        return None
+    known = [value for value in group[-max(1, round(balance.window_s / axis.step)) :] if value is not None]
+    return sum(known) / len(known) / (1 - lost / 100) if known else None
+
+
+def newest(values: Slots) -> float | None:
+    """Return the value at the right edge; None without a value."""
+    return values[-1] if values else None
+
+
+def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
+    """Join the gutter's rows with those of a graph; beside further rows the gutter stays empty."""
+    return [
+        [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
+        for index, row in enumerate(graph)
+    ]
+
+
+def scale_end(words: Row, end: str) -> Row:
+    """Return a row of the gutter: words at its left, an end of the scale at its right."""
+    return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
+
+
+def ruled(words: Row, window: str, width: int) -> Row:
+    """Return a rule with several words at its left and the scale at its right, dropped if it does not fit."""
+    right: Row = [(f" {window} ", "muted"), ("─", "border")]
+    gap = width - row_width(words) - row_width(right)
+    if gap < 1:
+        return fit_row([*words, ("─" * width, "border")], width)
+    return [*words, ("─" * gap, "border"), *right]
+
+
+def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
+    """Return the rule above a graph of tokens per second, with the value of its upper edge."""
+    return heading(title, f"{more}max {numbers.tick(top)} t/s", width)
+
+
+def tps_words(sign: str, tps: float | None) -> Row:
+    """Return a sign with the current token rate."""
+    known = tps is not None
+    return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if known else "muted")]
+
+
+def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bool) -> list[Row]:
+    """Assign roles to half a picture's layers: the further from the centre, the further up the gradient."""
+    half = len(rows)
+    result: list[Row] = []
+    for index, runs in enumerate(rows):
+        row = half - 1 - index if falls else index
+        roles = (row_role(gradients[0], row, half), row_role(gradients[1], row, half), "text")
+        result.append([(text, roles[layer]) for text, layer in runs])
+    return result
+
+
+def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
+    """Draw the group's token rate under a rule, and the rate of an even spread as a dotted line."""
+    graph = width - GUTTER
+    rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
+    more = ""
+    if shown.even_tps is not None:
+        more = f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
+        level = min(height - 1, max(0, int(height * (1 - shown.even_tps / shown.group_top))))
+        rows[level] = with_line(rows[level])
+    words = [*tps_words("Σ", newest(shown.group_tps)), label(" t/s")]
+    gutter = [scale_end(words, numbers.tick(shown.group_top))]
+    return [tps_heading("tokens/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
+
+
+def with_line(row: Row) -> Row:
+    """Draw a dotted line in the empty cells of a row."""
+    result: Row = []
+    for text, role in row:
+        at = 0
+        for spaces in _SPACES.finditer(text):
+            result += [(text[at : spaces.start()], role), ("┄" * len(spaces.group()), "muted")]
+            at = spaces.end()
+        result.append((text[at:], role))
+    return [run for run in result if run[0]]

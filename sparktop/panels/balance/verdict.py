@@ -1,0 +1,147 @@
+"""The verdict on a group: its word, its figures in one flow, and sentences with the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.router import RouterView
+from sparktop.panels.balance.lines import strategy_of
+from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.rows import Row, Run, row_width
+
+WORD_ROLES = {
+    BalanceWord.UNKNOWN: "muted",
+    BalanceWord.IDLE: "muted",
+    BalanceWord.OSCILLATING: "bad",
+    BalanceWord.STARVED: "bad",
+    BalanceWord.UNEVEN: "warn",
+    BalanceWord.BALANCED: "good",
+}
+"""The colour of each word; the word itself always stands beside it."""
+_WORTH_A_FIGURE = 1.0
+"""Percent starved or lost below which no figure is shown."""
+_WINDOW_BAR = 10
+
+
+def word_run(balance: Balance) -> Run:
+    """Return the verdict's word with its sign, in its role; without a known router it is not a warning."""
+    sign = "▲ " if balance.bad else ""
+    return f"{sign}{balance.word.value}", word_role(balance)
+
+
+def word_role(balance: Balance) -> str:
+    """Return the role of a group's announced word."""
+    return WORD_ROLES[balance.word] if balance.router is not None or not balance.word.bad else "text"
+
+
+def short_seconds(seconds: float) -> str:
+    """Format a period, with one decimal below 10 s."""
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
+    """Return the verdict's figures, the most important first, for `flowed`; `short`: without times."""
+    since = [] if balance.since is None else [label(f" since {balance.since.astimezone():%H:%M:%S}")]
+    pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
+    if balance.router is None:
+        pieces.append([label("no router known")])
+    if balance.period_s is not None:
+        pieces.append([label("period "), figure(short_seconds(balance.period_s))])
+    pieces += [[label("also "), (word.value, WORD_ROLES[word])] for word in balance.also]
+    if balance.word is not balance.word_now:
+        role = word_role(replace(balance, word=balance.word_now))
+        pieces.append([label("this window alone: "), (balance.word_now.value, role)])
+    if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
+        pieces += _judged(balance)
+    pieces += _window_pieces(balance)
+    strategy, reported = strategy_of(balance, routers)
+    if strategy is not None:
+        name = figure(fit(strategy, min(24, cell_width(strategy))))
+        pieces.append([name, label("" if reported else " (config)")])
+    return pieces
+
+
+def _judged(balance: Balance) -> list[Row]:
+    """Return changes of the lead per minute, the most starved backend, and the share of tokens lost."""
+    flips = balance.lead_changes_per_min
+    pieces: list[Row] = [
+        [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" flips/min")]
+    ]
+    hungry = max(balance.starved_percent, key=lambda one: balance.starved_percent[one], default=None)
+    if hungry is not None and balance.starved_percent[hungry] >= _WORTH_A_FIGURE:
+        share = numbers.percent(balance.starved_percent[hungry]).strip()
+        what = "starved" if balance.router is not None else "empty"
+        pieces.append([label(f"{fit(hungry, min(16, cell_width(hungry)))} {what} "), figure(share)])
+    lost = balance.lost_percent
+    if balance.router is None:
+        # Without a router there is no even split that was missed.
+        return pieces
+    if lost is None:
+        pieces.append([label("lost –")])
+    elif lost >= _WORTH_A_FIGURE:
+        pieces.append([label("lost about "), figure(numbers.percent(lost).strip())])
+    else:
+        pieces.append([label("lost "), figure("<1%")])
+    return pieces
+
+
+def _window_pieces(balance: Balance) -> list[Row]:
+    """Return the window, with a bar until it is full, and the sampling rate."""
+    pieces: list[Row] = []
+    if balance.needed_s and balance.window_s < balance.needed_s - 1:
+        share = balance.window_s / balance.needed_s
+        words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
+        pieces.append([label("seen "), *bar_runs(share, _WINDOW_BAR, "load"), figure(words)])
+    elif balance.window_s:
+        pieces.append([label("over "), figure(f"{balance.window_s:.0f} s")])
+    if balance.sample_hz is not None:
+        hertz = f"{balance.sample_hz:.1f}".removesuffix(".0")
+        pieces.append([label("at "), figure(f"{hertz} Hz")])
+    return pieces
+
+
+def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
+    """Put pieces side by side with a dot between them, in as many rows as needed; no piece is split."""
+    rows: list[Row] = []
+    for piece in pieces:
+        if rows and row_width(rows[-1]) + 3 + row_width(piece) <= width:
+            rows[-1] += [label(" · "), *piece]
+        else:
+            rows.append(list(piece))
+    return rows
+
+
+@lru_cache(maxsize=128)
+def wrapped(text: str, width: int) -> tuple[str, ...]:
+    """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…"."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cell_width(lines[-1]) + 1 + cell_width(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word if cell_width(word) <= width else fit(word, width))
+    return tuple(lines)
+
+
+def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:
+    """Return a sentence behind a mark, wrapped; further lines are indented by the mark's width."""
+    indent = row_width([mark])
+    lines = wrapped(text, max(8, width - indent))
+    return [[mark if not index else label(" " * indent), (line, role)] for index, line in enumerate(lines)]
+
+
+def reason_rows(balance: Balance, width: int) -> list[Row]:
+    """Return the reasons for the verdict, then its cause and what to try."""
+    rows: list[Row] = []
+    for index, reason in enumerate(balance.reasons):
+        rows += sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width)
+    if balance.cause:
+        rows += sentence_rows(label("cause  "), balance.cause, "text", width)
+    if balance.hint:
+        rows += sentence_rows(label("hint   "), balance.hint, "key", width)
+    return rows

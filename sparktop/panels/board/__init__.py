@@ -1,0 +1,1 @@
+"""The whole board: where each panel goes, what is shown, and its bars."""

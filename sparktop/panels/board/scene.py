@@ -1,0 +1,355 @@
+"""The board as rows: the layout filled with the panels of one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.sweep_view import SweepView
+from sparktop.model.targets import ENGINE_PORTS
+from sparktop.panels.backend.detail import backend_detail
+from sparktop.panels.backend.panel import GroupScale, backend_panel, graph_width, group_scale
+from sparktop.panels.backend.router import router_panel
+from sparktop.panels.backend.table import table_heading, table_row
+from sparktop.panels.backend.tile import tile_panel
+from sparktop.panels.balance.band import balance_band
+from sparktop.panels.balance.panel import balance_screen, evidence_screen
+from sparktop.panels.board.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
+from sparktop.panels.board.log import events_panel, self_panel
+from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.node.detail import drawn_node_detail
+from sparktop.panels.node.panel import node_panel
+from sparktop.panels.node.processes import process_panel
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
+from sparktop.panels.sweep.countdown import Countdown, countdown_band
+
+_TALL = frozenset({"node", "backend", "balance", "evidence"})
+"""Kinds of panels that may need more rows than the screen has when shown alone; the board then scrolls."""
+_TILINGS = {
+    Preset.WATCH: Tiling.PANELS,
+    Preset.ONE: Tiling.PANELS,
+    Preset.COMPACT: Tiling.TABLE,
+    Preset.WALL: Tiling.TILES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PanelKey:
+    """Identity of a panel: kind and name."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A panel's rectangle with its rows."""
+
+    key: PanelKey
+    place: Place
+    rows: list[Row]
+
+
+def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
+    """Return the time axis, which ends at the newest sample of any of `series`.
+
+    It does not end at the present: between a poll's start and its answer the newest column would be empty and
+    would flicker.
+    """
+    newest = max((s.last_at for s in series if s.last_at is not None), default=snapshot.at)
+    return TimeAxis(newest if snapshot.at - newest < 3 * step else snapshot.at, step)
+
+
+def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
+    """Draw the panel shown instead of backends when there are none: what was searched, and what to do."""
+    if snapshot.searching:
+        ports = ", ".join(str(port) for port in ENGINE_PORTS)
+        lines: list[Row] = [
+            [("No inference server found yet", "title"), (f" on {', '.join(snapshot.searching)}", "text")],
+            [(f"tried ports {ports}; looking again every 30 s", "muted")],
+            [],
+            [("start one:      ", "muted"), ("vllm serve MODEL", "key")],
+            [("or name it:     ", "muted"), ("sparktop http://HOST:8000", "key")],
+            [("or just look:   ", "muted"), ("sparktop demo", "key")],
+        ]
+    else:
+        lines = [
+            [("No backend to watch", "title")],
+            [
+                ("name one: ", "muted"),
+                ("sparktop http://HOST:8000", "key"),
+                (" or in sparktop.toml", "muted"),
+            ],
+        ]
+    inside = height - 2
+    above = max(0, (inside - len(lines)) // 2)
+    margin = max(1, (width - 2 - 64) // 2)
+    rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
+    title: Row = [("┐", "border"), ("backends", "title"), ("┌", "border")]
+    return framed(rows, width, height, title=title)
+
+
+class Scene:
+    """The board of one snapshot, drawn panel by panel."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        width: int,
+        height: int,
+        view: View | None = None,
+        *,
+        selected: PanelKey | None = None,
+        zoomed: PanelKey | None = None,
+        first_row: int = 0,
+        coarse: int = 1,
+        sweep: SweepView | Countdown | None = None,
+    ) -> None:
+        """Lay out the board of `width` x `height` cells; `zoomed` fills it alone, below `sweep` if given.
+
+        A table starts at row `first_row`; a dot column of a graph stands for `coarse` intervals.
+        """
+        self.view = view or View()
+        self.first_row = first_row
+        self.snapshot = snapshot
+        self.width = width
+        self._coarse = coarse
+        self.selected = selected
+        self._sweep = sweep
+        band = 0 if sweep is None else sweep_height(height)
+        self.layout = self._layout(height - band, zoomed)
+        backends = [view.history.generation_tps for view in snapshot.backends]
+        nodes = [view.history.cpu_percent for view in snapshot.nodes]
+        self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
+        self._node_axis = _axis(
+            snapshot, coarse * (snapshot.node_interval_s or 2 * snapshot.interval_s), nodes
+        )
+        self._scales = self._group_scales()
+        self._detail: list[Row] | None = None
+        self._processes_at: int | None = None
+        if zoomed is not None and zoomed.kind in _TALL and self.keys() == [zoomed]:
+            self._show_detail(self.layout.places[0])
+        if band:
+            self.layout = below_band(self.layout, "sweep", width, band)
+
+    def _show_detail(self, place: Place) -> None:
+        """Draw the zoomed panel in full; where it needs more rows than the screen has, the board grows."""
+        size, selected = (place.width, place.height), self.selected == self._key(place)
+        if place.kind == "node":
+            node = self.snapshot.nodes[place.index]
+            rows, self._processes_at = drawn_node_detail(
+                node,
+                self.snapshot.backends,
+                *size,
+                self._node_axis,
+                order=self.view.processes,
+                selected=selected,
+            )
+        elif place.kind in {"balance", "evidence"}:
+            rows = self._group_rows(place)
+        else:
+            backend = self.snapshot.backends[place.index]
+            nodes = {node.name: node for node in self.snapshot.nodes}
+            rows = backend_detail(backend, nodes, *size, self._axis, selected=selected)
+        self._detail = rows
+        self.layout = Layout((replace(place, height=len(rows)),), len(rows))
+
+    def _group_rows(self, place: Place) -> list[Row]:
+        """Draw one group's balance, or the evidence for its verdict, on the full board."""
+        groups = self.snapshot.balance
+        which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
+        balance, size = groups[place.index], (place.width, place.height)
+        if place.kind == "evidence":
+            return evidence_screen(balance, self.snapshot, *size, place=which)
+        return balance_screen(balance, self.snapshot, *size, place=which, coarse=self._coarse)
+
+    def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
+        nodes, backends = self.snapshot.nodes, self.snapshot.backends
+        if zoomed is not None:
+            keys = [PanelKey("node", view.name) for view in nodes]
+            keys += [PanelKey("backend", view.name) for view in backends]
+            if zoomed in keys:
+                index = keys.index(zoomed) - (len(nodes) if zoomed.kind == "backend" else 0)
+                return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
+            routers = [PanelKey("router", view.name) for view in self.snapshot.routers]
+            names = [view.name for view in nodes]
+            if zoomed.kind == "processes" and zoomed.name in names:
+                place = Place("processes", names.index(zoomed.name), 0, 0, self.width, height)
+                return Layout((place,), height)
+            if zoomed in routers:
+                return Layout((Place("router", routers.index(zoomed), 0, 0, self.width, height),), height)
+            groups = [balance.group for balance in self.snapshot.balance]
+            if zoomed.kind in {"balance", "evidence"} and zoomed.name in groups:
+                index = groups.index(zoomed.name)
+                return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
+            if zoomed.kind in {"events", "self"}:
+                return Layout((Place(zoomed.kind, 0, 0, 0, self.width, height),), height)
+        return arrange(
+            self.width,
+            height,
+            len(nodes),
+            len(backends),
+            self.view.boxes,
+            tiling=_TILINGS[self.view.preset],
+            routers=len(self.snapshot.routers),
+            groups=len(self.snapshot.balance),
+        )
+
+    def _group_scales(self) -> Mapping[str, GroupScale]:
+        widths = [graph_width(p.width) for p in self.layout.places if p.kind == "backend"]
+        widths += [p.width - 2 for p in self.layout.places if p.kind in {"tile", "table"}]
+        width = max([*widths, 1])
+        groups: dict[str, list[BackendView]] = {}
+        for view in self.snapshot.backends:
+            groups.setdefault(view.group, []).append(view)
+        return {group: group_scale(views, self._axis, width) for group, views in groups.items()}
+
+    def keys(self) -> list[PanelKey]:
+        """Return the keys of all selectable panels in reading order, even of those scrolled out of sight."""
+        keys: list[PanelKey] = []
+        for place in self.layout.places:
+            if place.kind == "table":
+                keys += [PanelKey("backend", view.name) for view in self.snapshot.backends]
+            else:
+                keys.append(self._key(place))
+        return keys
+
+    def _key(self, place: Place) -> PanelKey:
+        if place.kind in {"node", "processes"}:
+            return PanelKey(place.kind, self.snapshot.nodes[place.index].name)
+        if place.kind == "router":
+            return PanelKey("router", self.snapshot.routers[place.index].name)
+        if place.kind in {"balance", "evidence"}:
+            return PanelKey(place.kind, self.snapshot.balance[place.index].group)
+        if place.kind in {"backend", "tile"}:
+            return PanelKey("backend", self.snapshot.backends[place.index].name)
+        return PanelKey(place.kind, "")
+
+    def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
+        """Draw every panel; panels entirely outside the board's rows [`first`, `end`) get no rows."""
+        drawn: list[Drawn] = []
+        for place in self.layout.places:
+            if place.y + place.height <= first or (end is not None and place.y >= end):
+                drawn.append(Drawn(self._key(place), place, []))
+            elif place.kind == "table":
+                drawn += self._table(place)
+            elif place.kind == "sweep":
+                drawn.append(self._sweep_band(place))
+            else:
+                drawn.append(Drawn(self._key(place), place, self._rows(place)))
+        return drawn
+
+    def process_tables(self, first: int, end: int) -> tuple[str, ...]:
+        """Return the names of nodes whose process table has a row within the board's rows [first, end)."""
+        for place in self.layout.places:
+            name = self._key(place).name
+            if place.kind == "processes":
+                return (name,)
+            at = self._processes_at
+            if place.kind != "node" or at is None:
+                continue
+            if first < place.y + place.height and end > place.y + at:
+                return (name,)
+        return ()
+
+    def _sweep_band(self, place: Place) -> Drawn:
+        """Draw the band of a sweep that is about to start, running or finished."""
+        key, sweep = self._key(place), self._sweep
+        size, selected = (place.width, place.height), self.selected == self._key(place)
+        if isinstance(sweep, Countdown):
+            return Drawn(key, place, countdown_band(sweep, *size, selected=selected))
+        if sweep is None:
+            return Drawn(key, place, [])
+        from sparktop.panels.sweep.band import sweep_band  # late: most scenes have no sweep
+
+        return Drawn(key, place, sweep_band(sweep, *size, selected=selected))
+
+    def _table(self, place: Place) -> list[Drawn]:
+        """Draw the table as one panel, followed by a selectable place without rows for each backend in it."""
+        inner, room = place.width - 2, place.height - 3
+        backends = self.snapshot.backends
+        self.first_row = self._first_row(room)
+        order = "" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}"
+        rows = [table_heading(inner, order=order)]
+        spots: list[Drawn] = []
+        for offset, view in enumerate(backends[self.first_row : self.first_row + room]):
+            key = PanelKey("backend", view.name)
+            top = self._scales[view.group].load
+            rows.append(table_row(view, inner, self._axis, top, selected=self.selected == key))
+            spot = Place("row", self.first_row + offset, place.x + 1, place.y + 2 + offset, inner, 1)
+            spots.append(Drawn(key, spot, []))
+        where = f" {self.first_row + 1}–{self.first_row + len(spots)} of {len(backends)} "
+        note: Row = [(where, "muted")] if len(spots) < len(backends) else []
+        title: Row = [("┐", "border"), ("backends", "title"), ("┌", "border")]
+        framed_rows = framed(rows, place.width, place.height, title=title, note=note)
+        return [Drawn(PanelKey("table", ""), place, [merged(row) for row in framed_rows]), *spots]
+
+    def _first_row(self, room: int) -> int:
+        """Return the table's first row: the requested one, moved so that the selected backend is in sight."""
+        last = max(0, len(self.snapshot.backends) - room)
+        first = max(0, min(self.first_row, last))
+        names = [view.name for view in self.snapshot.backends]
+        if self.selected is not None and self.selected.kind == "backend" and self.selected.name in names:
+            index = names.index(self.selected.name)
+            first = min(max(first, index - room + 1), index)
+        return first
+
+    def _rows(self, place: Place) -> list[Row]:
+        width, height = place.width, place.height
+        selected = self.selected == self._key(place)
+        if self._detail is not None:
+            rows = self._detail
+        elif place.kind == "node":
+            view = self.snapshot.nodes[place.index]
+            rows = node_panel(view, width, height, self._node_axis, selected=selected)
+        elif place.kind == "processes":
+            view = self.snapshot.nodes[place.index]
+            order, first = self.view.processes, self.first_row
+            rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
+        elif place.kind == "router":
+            rows = router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
+        elif place.kind == "balance":
+            balance = self.snapshot.balance[place.index]
+            coarse = self._coarse
+            rows = balance_band(balance, self.snapshot, width, height, coarse=coarse, selected=selected)
+        elif place.kind == "backend":
+            backend = self.snapshot.backends[place.index]
+            scale = self._scales[backend.group]
+            rows = backend_panel(backend, width, height, self._axis, scale, selected=selected)
+        elif place.kind == "tile":
+            tile = self.snapshot.backends[place.index]
+            top = self._scales[tile.group].load
+            rows = tile_panel(tile, width, height, self._axis, top, selected=selected)
+        elif place.kind == "events":
+            rows = events_panel(self.snapshot, width, height, selected=selected)
+        elif place.kind == "self":
+            rows = self_panel(self.snapshot, width, height, selected=selected)
+        else:
+            rows = _empty_rows(self.snapshot, width, height)
+        return [merged(row) for row in rows]
+
+
+def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
+    """Join the panels to `height` rows of `width` cells: panels side by side, the rest blank."""
+    board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
+    for panel in drawn:
+        place = panel.place
+        for y, row in enumerate(panel.rows, start=place.y):
+            if y < height:
+                board[y].append((place.x, place.width, row))
+    rows: list[Row] = []
+    for pieces in board:
+        joined: Row = []
+        at = 0
+        # A panel's rows are as wide as its place; measuring them again would cost a tenth of all drawing.
+        for x, cells, piece in sorted(pieces, key=lambda item: item[0]):
+            if x > at:
+                joined += blank_row(x - at)
+            joined += piece
+            at = x + cells
+        rows.append(joined if at == width else fit_row(joined, width))
+    return rows

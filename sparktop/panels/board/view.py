@@ -1,0 +1,151 @@
+"""What the overview shows and in which order: preset, boxes, sort order and filter, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from sparktop.model.snapshot import BackendState, BackendView, NodeView
+from sparktop.panels.board.layout import Boxes
+from sparktop.panels.node.processes import ProcessOrder
+
+Shown = TypeVar("Shown", BackendView, NodeView)
+
+
+class Preset(StrEnum):
+    """How the board is filled."""
+
+    WATCH = "watch"
+    """A panel per node and per backend, with graphs on one time axis."""
+    COMPACT = "compact"
+    """Backends as one table, a row each."""
+    ONE = "one backend"
+    """The selected backend on the full board."""
+    WALL = "wall"
+    """Small tiles, as many as fit."""
+
+
+class Sort(StrEnum):
+    """The order of backends and nodes."""
+
+    CONFIG = "as configured"
+    NAME = "name"
+    TOKENS = "tokens/s"
+    """Generated tokens per second; nodes by GPU utilisation."""
+    LOAD = "load"
+    """Running and waiting requests; nodes by processor."""
+    MEMORY = "memory"
+    """KV cache; nodes by memory."""
+    STATE = "state"
+    """What needs attention first."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The settings of the overview."""
+
+    preset: Preset = Preset.WATCH
+    boxes: Boxes = field(default_factory=Boxes)
+    sort: Sort = Sort.CONFIG
+    filter: str = ""
+    """Words that must all occur, in any case."""
+    processes: ProcessOrder = field(default_factory=ProcessOrder)
+    """Which processes of a node are listed, and in which order."""
+
+    @property
+    def plain(self) -> bool:
+        """True when no filter hides a view and the order is the configured one."""
+        return not self.filter and self.sort is Sort.CONFIG
+
+
+_URGENCY = list(BackendState)
+"""Backend states in the enumeration's own order, which after `connecting` runs from worst to idle."""
+
+
+def _backend_number(view: BackendView, sort: Sort) -> float | None:
+    if sort is Sort.TOKENS:
+        return view.generation_tps
+    if sort is Sort.LOAD:
+        return None if view.running is None else view.running + (view.waiting or 0.0)
+    if sort is Sort.MEMORY:
+        return view.kv_cache_percent
+    return -float(_URGENCY.index(view.state) or len(_URGENCY))
+
+
+def _node_number(view: NodeView, sort: Sort) -> float | None:
+    history = view.history
+    if sort is Sort.TOKENS:
+        return history.gpu_percent.last
+    if sort is Sort.LOAD:
+        return history.cpu_percent.last
+    if sort is Sort.MEMORY:
+        return history.memory_percent.last
+    return float(view.failure is not None)
+
+
+def _ordered(views: Sequence[Shown], sort: Sort, number: Callable[[Shown, Sort], float | None]) -> list[str]:
+    """Return the views' names, the largest number first; unknown numbers come last, ties as configured."""
+    if sort is Sort.CONFIG:
+        return [view.name for view in views]
+    if sort is Sort.NAME:
+        return sorted(view.name for view in views)
+
+    def key(view: Shown) -> tuple[bool, float]:
+        value = number(view, sort)
+        return value is None, -(value or 0.0)
+
+    return [view.name for view in sorted(views, key=key)]
+
+
+def backend_order(backends: Sequence[BackendView], sort: Sort) -> list[str]:
+    """Return the names of `backends` in the order of `sort`."""
+    return _ordered(backends, sort, _backend_number)
+
+
+def node_order(nodes: Sequence[NodeView], sort: Sort) -> list[str]:
+    """Return the names of `nodes` in the order of `sort`."""
+    return _ordered(nodes, sort, _node_number)
+
+
+def _matches(words: list[str], texts: Sequence[str | None]) -> bool:
+    haystack = " ".join(text for text in texts if text).casefold()
+    return all(word in haystack for word in words)
+
+
+def filtered_backends(backends: Sequence[BackendView], text: str) -> list[BackendView]:
+    """Return backends in whose name, model, URL, engine, group, state or nodes all words occur."""
+    words = text.casefold().split()
+    return [
+        view
+        for view in backends
+        if _matches(
+            words, (view.name, view.model, view.url, view.engine, view.group, view.state.value, *view.nodes)
+        )
+    ]
+
+
+def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
+    """Return nodes in whose name, way of access, product, system or GPU names all words occur."""
+    words = text.casefold().split()
+    return [
+        view
+        for view in nodes
+        if _matches(
+            words,
+            (
+                view.name,
+                view.via,
+                view.identity.product,
+                view.identity.os,
+                *(gpu.name for gpu in (view.sample.gpus if view.sample else ())),
+            ),
+        )
+    ]
+
+
+def in_order(views: Sequence[Shown], names: Sequence[str]) -> tuple[Shown, ...]:
+    """Return `views` in the order of `names`; views not named come last, in the order given."""
+    rank = {name: index for index, name in enumerate(names)}
+    return tuple(sorted(views, key=lambda view: rank.get(view.name, len(rank))))

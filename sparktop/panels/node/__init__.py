@@ -1,0 +1,1 @@
+"""Machines: as panels, on the whole screen, and their processes."""

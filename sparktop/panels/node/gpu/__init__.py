@@ -1,0 +1,1 @@
+"""The GPUs of a machine."""

@@ -1,0 +1,97 @@
+"""Several GPUs as a compact table: a row each, their totals last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit
+from sparktop.model.node import GpuReading
+from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
+from sparktop.panels.parts.gpu_figures import energy_text, margin_of, margin_role, mig_rows, short_reason
+from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.sections import percent_run
+
+_WITH_MARGIN = 52
+"""Width in cells from which on the thermal margin has a column; below, it only colours the temperature."""
+
+
+def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: int) -> list[Row]:
+    """Return a row per GPU, rows for its MIG instances, totals, and the worst throttling of the minute."""
+    unified = all(gpu.memory_total_bytes is None for gpu in gpus)
+    left = width >= _WITH_MARGIN
+    room = width - (29 if unified else 40) + (0 if left else 5)
+    bar = max(3, min(16, room - 20))
+    last = max(4, room - bar)
+    memory = "" if unified else f"{'memory GiB':>10} "
+    head = f"{'':3}{'use':<{bar + 6}}{memory}{'W':>5}{'°C':>4}{'left' if left else '':>{5 if left else 0}}"
+    rows: list[Row] = [[label(f"{head}{'MHz':>5} {fit('slowed by', last)}")]]
+    for gpu in gpus:
+        rows.append(_table_row(gpu, bar, last, unified=unified, left=left))
+        rows += mig_rows(gpu, width)
+    rows.append(_totals(gpus))
+    worst = [
+        f"{short_reason(name)} {numbers.percent(share, 4).strip()}" for name, share in minute.items() if share
+    ]
+    if minute:
+        rows.append(
+            [
+                label("throttled, worst GPU, 60 s: "),
+                (", ".join(worst) or "never", "warn" if worst else "muted"),
+            ]
+        )
+    return rows
+
+
+def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: bool) -> Row:
+    use, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
+    heat, clock, role = gpu.temperature_c, gpu.sm_clock_mhz, margin_role(margin)
+    words = "–" if reasons is None else ", ".join(reason.removeprefix("software ") for reason in reasons)
+    row: Row = [
+        label(f"{gpu.index:>2} "),
+        *bar_runs(None if use is None else use / 100, bar, "gpu"),
+        *percent_run(use, 5),
+        (" ", "text"),
+    ]
+    if not unified:
+        row += [*_used_of(gpu), (" ", "text")]
+    row += [
+        figure(numbers.count(gpu.power_w, 5), known=gpu.power_w is not None),
+        figure(numbers.count(heat, 4), known=heat is not None, role=role),
+    ]
+    if left:
+        row.append(figure(numbers.count(margin, 5), known=margin is not None, role=role))
+    return [
+        *row,
+        figure(numbers.count(clock, 5), known=clock is not None),
+        (f" {fit(words.replace('hardware', 'hw'), last)}", "warn" if reasons else "muted"),
+    ]
+
+
+def _used_of(gpu: GpuReading) -> Row:
+    """Return used and total memory in GiB, as "94.6/141" in ten cells."""
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
+    second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
+    percent = None if used is None or not total else 100 * used / total
+    text = f"{first}/{second}"
+    return [(fit(text, 10, "right"), "muted" if used is None else share_role(percent, 97, 101))]
+
+
+def _totals(gpus: Sequence[GpuReading]) -> Row:
+    """Return mean use and summed power and energy over the GPUs that report them.
+
+    The number of GPUs stands behind the power where not all report it.
+    """
+    power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    energy = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+    mean = sum(use) / len(use) if use else None
+    row: Row = [label("all "), *percent_run(mean, 4), label(" mean, ")]
+    watts = sum(power) if power else None
+    row += [figure(numbers.count(watts, 6).strip(), known=watts is not None), label(" W")]
+    if len(power) < len(gpus) and power:
+        row.append(label(f" of {len(power)}"))
+    if energy:
+        row.append(label(f", {energy_text(sum(energy))} so far"))
+    return row

@@ -1,0 +1,337 @@
+"""The panel of one machine: CPU, memory, GPU and network, with their history beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import sparkrow
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.node import GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
+from sparktop.model.series import Series
+from sparktop.model.snapshot import NodeView
+from sparktop.panels.backend.panel import MIN_GRAPH_WIDTH, WIDE_FIGURES_WIDTH, figures_width
+from sparktop.panels.node.gpu.sections import fleet_name
+from sparktop.panels.node.memory_bar import trend_runs, used_percent
+from sparktop.panels.node.network import RDMA
+from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.gpu_figures import (
+    clock_role,
+    lost_run,
+    margin_of,
+    margin_role,
+    short_reason,
+    speed_role,
+)
+from sparktop.panels.parts.graph import TimeAxis, area_rows, caption
+from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+
+_EMPTY = NodeSample(at=0.0)
+_GIB = 2**30
+_BAR = 10
+QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
+"""Words of the speed state that are not worth a place in the frame."""
+
+
+def _percent(percent: float | None, gradient: str, *, warn: float = 101, bad: float = 101) -> Row:
+    return [
+        *bar_runs(None if percent is None else percent / 100, _BAR, gradient),
+        (f" {numbers.percent(percent, 4)}", share_role(percent, warn, bad)),
+    ]
+
+
+def _cpu(sample: NodeSample, width: int) -> Row:
+    cpu = sample.cpu
+    row = [label("CPU", 4), *_percent(cpu.percent, "cpu"), label("  load ")]
+    row.append(figure(numbers.rate(cpu.load1, 5), known=cpu.load1 is not None))
+    room = width - 31
+    cores = cpu.core_percent
+    if cores and room >= min(8, len(cores)) + 1:
+        shown = cores[: room - 1]
+        row += [(" ", "text"), (sparkrow(shown, len(shown), 100.0), "cpu")]
+    return row
+
+
+def _memory(memory: MemoryReading) -> Row:
+    name = "UMA" if memory.unified else "MEM"
+    return [
+        label(name, 4),
+        *_percent(used_percent(memory), "memory", warn=85, bad=93),
+        (" ", "text"),
+        *_used_of(memory.used_bytes, memory.total_bytes),
+    ]
+
+
+def _used_of(used: int | None, total: int | None) -> Row:
+    """Return used and total memory in the unit of the total: "94.6 of 121.6 GiB"."""
+    if used is None or not total:
+        return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
+    step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
+    digits = 1 if total < 1000 * step else 0
+    return [
+        figure(f"{used / step:.{digits}f}"),
+        label(" of "),
+        figure(f"{total / step:.{digits}f}"),
+        label(f" {unit}"),
+    ]
+
+
+def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
+    """Return the headroom with its trend; with the swap in use where there is no clear trend."""
+    row = [
+        label("headroom "),
+        figure(numbers.data(memory.headroom_bytes, 9), known=memory.headroom_bytes is not None),
+        label(" "),
+    ]
+    if view.headroom.slope_bytes_per_s is not None:
+        return [*row, *trend_runs(view.headroom, width - 19)]
+    if memory.swap_total_bytes == 0:
+        return [*row, label(" no swap")]
+    used = memory.swap_used_bytes
+    return [*row, label(" swap "), figure(numbers.data(used, 9).strip(), known=used is not None)]
+
+
+def _swap_rates(memory: MemoryReading) -> Row:
+    swapped, out = memory.swap_in_bytes_per_s, memory.swap_out_bytes_per_s
+    return [
+        label("swap in "),
+        figure(numbers.data_rate(swapped, 9), known=swapped is not None, role="warn" if swapped else "title"),
+        label(" out "),
+        figure(numbers.data_rate(out, 9), known=out is not None),
+    ]
+
+
+def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
+    """Return two rows for one GPU, or for several together; one row with the reason if there is none."""
+    if not sample.gpus:
+        missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
+        return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
+    if len(sample.gpus) > 1 or view.gpus_lost:
+        return _gpus(sample.gpus, view.gpus_lost, width)
+    gpu = sample.gpus[0]
+    margin = margin_of(gpu)
+    first: Row = [
+        label("GPU", 4),
+        *_percent(gpu.utilization_percent, "gpu"),
+        *_unit(gpu.power_w, 5, " W"),
+        *_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
+    ]
+    if margin is not None and width >= WIDE_FIGURES_WIDTH:
+        first += [label(", "), (f"{margin:.0f}", margin_role(margin)), label(" to limit")]
+    second: Row = [label("    "), *_unit(gpu.sm_clock_mhz, 5, "", clock_role(view.speed))]
+    second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
+    if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
+        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)]
+    return [first, [*second, ("  ", "text"), _slowed(gpu, view)]]
+
+
+def _slowed(gpu: GpuReading, view: NodeView) -> Run:
+    """Return the current throttle reasons with their share of the last minute, else that minute's worst."""
+    share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
+    reasons = gpu.throttle_reasons
+    if reasons:
+        words = [short_reason(reason) for reason in reasons]
+        return ", ".join(f"{name} {share[name]:.0f}%" if name in share else name for name in words), "warn"
+    if share:
+        worst = max(share, key=lambda name: share[name])
+        return f"{worst} {numbers.percent(share[worst], 4).strip()}", "warn"
+    return ("throttle ?" if reasons is None else "no throttle"), "muted"
+
+
+def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
+    """Return several GPUs as two rows: mean use, total power and hottest GPU; then a small bar per GPU.
+
+    Lost GPUs stand before the bars, as the most important news.
+    """
+    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
+    first: Row = [
+        label("GPU", 4),
+        *_percent(sum(use) / len(use) if use else None, "gpu"),
+        *_unit(_total(gpu.power_w for gpu in gpus), 5, " W"),
+        *_unit(
+            None if hottest is None else hottest.temperature_c,
+            4,
+            " °C",
+            margin_role(None if hottest is None else margin_of(hottest)),
+        ),
+    ]
+    shown = min(len(gpus), max(1, width - 31))
+    bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
+    second: Row = [label("    "), *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), label(" ")]
+    used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
+    total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
+    if len(used) == len(total) == len(gpus):
+        second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
+    slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
+    return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
+
+
+def _heat(gpu: GpuReading) -> float:
+    return gpu.temperature_c or 0.0
+
+
+def _unit(value: float | None, width: int, unit: str, role: str = "title") -> Row:
+    return [figure(numbers.count(value, width), known=value is not None, role=role), label(unit)]
+
+
+def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
+    """Return a row for all RDMA ports together and one per interface that is up, the busiest first.
+
+    RDMA stands first where it carries at least as much as the busiest interface, since it is what moves a
+    model; else second.
+    """
+    up = [reading for reading in readings if reading.up is not False]
+    others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_traffic(link))
+    rows = [_in_out(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
+    ports = [link for link in up if link.kind == RDMA]
+    if ports:
+        rx = _total(link.rx_bytes_per_s for link in ports)
+        tx = _total(link.tx_bytes_per_s for link in ports)
+        failed = _total(link.errors_per_s for link in ports)
+        row = _in_out(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
+        if failed:
+            row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))
+        busier = not others or sum(map(_traffic, ports)) >= _traffic(others[0])
+        rows.insert(0 if busier else 1, row)
+    return rows or [[label("no network interface is up")]]
+
+
+def _traffic(reading: NetworkReading) -> float:
+    return (reading.rx_bytes_per_s or 0.0) + (reading.tx_bytes_per_s or 0.0)
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
+    return [
+        label("rx "),
+        figure(numbers.data_rate(rx, 9), known=rx is not None),
+        label(" tx "),
+        figure(numbers.data_rate(tx, 9), known=tx is not None),
+        label(f"  {name}"),
+    ]
+
+
+def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
+    """Return the column of figures, the most important first: at most `height` rows."""
+    sample = view.sample or _EMPTY
+    gpus = _gpu_rows(view, sample, width)
+    network = _network(sample.network) if view.sample else []
+    headroom = _headroom(view, sample.memory, width)
+    first = [_cpu(sample, width), _memory(sample.memory), gpus[0]]
+    rows = [*first, *network[:1], headroom, *gpus[1:], *network[1:2]]
+    if height >= len(rows) + 2:
+        rows = [
+            first[0],
+            first[1],
+            headroom,
+            _swap_rates(sample.memory),
+            *gpus,
+            *network[: max(1, height - 4 - len(gpus))],
+        ]
+    return [fit_row(row, width) for row in rows[:height]]
+
+
+def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, float | None, str]]:
+    """Return the node's graphs, the most important first: of RDMA or interfaces, whichever moved more.
+
+    An entry is (caption, series, gradient, upper edge or None for a round number above the peak, unit).
+    """
+    history = view.history
+    graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
+        ([("CPU", "cpu")], history.cpu_percent, "cpu", 100.0, " %"),
+    ]
+    if view.sample is not None and view.sample.gpus:
+        graphs.insert(0, ([("GPU", "gpu")], history.gpu_percent, "gpu", 100.0, " %"))
+        graphs.append(([("power", "load")], history.power_w, "load", None, " W"))
+    graphs.append(([("memory", "memory")], history.memory_percent, "memory", 100.0, " %"))
+    rdma = history.rdma_rx_bytes_per_s.peak(since) if history.rdma_rx_bytes_per_s.last is not None else None
+    if rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0):
+        graphs.append(([("RDMA in", "network")], history.rdma_rx_bytes_per_s, "network", None, "B/s"))
+    else:
+        graphs.append(([("rx", "network")], history.rx_bytes_per_s, "network", None, "B/s"))
+    return graphs
+
+
+def _upper_edge(top: float, unit: str) -> str:
+    if unit == "B/s":
+        return numbers.data_rate(top, 9).strip()
+    return f"{numbers.tick(top)}{unit}"
+
+
+def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:
+    """Return as many graphs side by side as fit; at least two where there is room for two."""
+    wanted = _series(view, axis.end - axis.span_s(MIN_GRAPH_WIDTH))
+    count = max(1, min(len(wanted), room // 30, 4) if room >= 60 else min(2, room // (MIN_GRAPH_WIDTH + 1)))
+    each = (room - (count - 1)) // count
+    columns: list[list[Row]] = []
+    for words, series, gradient, top, unit in wanted[:count]:
+        values = axis.values(series, each)
+        upper = top if top is not None else nice_ceiling(max((v for v in values if v), default=1.0))
+        columns.append(
+            [
+                caption([*words, label(f" {axis.span_s(each):.0f} s")], _upper_edge(upper, unit), each),
+                *area_rows(values, each, height - 1, upper, gradient, end_slot=axis.end_slot),
+            ]
+        )
+    pad = room - count * each - (count - 1)
+    rows: list[Row] = []
+    for index in range(height):
+        row: Row = [(" " * pad, "text")] if pad else []
+        for number, column in enumerate(columns):
+            row += [(" ", "text")] if number else []
+            row += column[index]
+        rows.append(row)
+    return rows
+
+
+def footnote(view: NodeView) -> Row:
+    """Return the lower edge: failure, lost GPUs, cause of a slow GPU, or else product and system."""
+    if view.failure is not None:
+        since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
+        return [(f" ✖{since}: {view.failure.message} ", "bad")]
+    if view.gpus_lost:
+        return [(f" ✖ {'; '.join(f'{gpu.label}: {gpu.reason}' for gpu in view.gpus_lost)} ", "bad")]
+    if view.speed.cause is not None:
+        fix = f": {view.speed.fix}" if view.speed.fix else ""
+        return [(f" ▲ {view.speed.cause}{fix} ", "warn")]
+    identity = view.identity
+    parts = [part for part in (identity.product, identity.os) if part]
+    return [(f" {' · '.join(parts)} ", "muted")] if parts else []
+
+
+def node_panel(
+    view: NodeView, width: int, height: int, axis: TimeAxis, *, selected: bool = False
+) -> list[Row]:
+    """Draw one node as `height` rows of `width` cells."""
+    inner, inside = width - 2, height - 2
+    column = figures_width(width)
+    room = inner - column - 2
+    rows = [[(" ", "text"), *row] for row in figure_rows(view, column, inside)]
+    if room >= MIN_GRAPH_WIDTH and inside >= 2:
+        rows += [fit_row((), column + 1) for _ in range(inside - len(rows))]
+        graphs = _graphs(view, room, inside, axis)
+        rows = [[*row, (" ", "text"), *graph] for row, graph in zip(rows, graphs, strict=True)]
+    if view.failure is not None or view.sample is None:
+        rows = [in_role(row, "stale") for row in rows]
+    title, status = headline(view)
+    role = "selected" if selected else "bad" if view.failure is not None else "border"
+    return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote(view))
+
+
+def headline(view: NodeView) -> tuple[Row, Row]:
+    """Return both ends of the upper edge: name and GPUs at the left, speed and way of access at the right."""
+    gpus = view.sample.gpus if view.sample is not None else ()
+    name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
+    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
+    title += [("─ ", "border"), (name, "text"), (" ", "text")] if name else []
+    title += [lost_run(view.gpus_lost), (" ", "text")] if view.gpus_lost else []
+    status: Row = [("┐", "border"), (view.via, "muted"), ("┌", "border")]
+    if view.speed.word in QUIET_SPEEDS or view.failure is not None:
+        return title, status
+    return title, [("┐", "border"), (view.speed.word, speed_role(view.speed)), ("┌", "border"), *status]

@@ -1,0 +1,275 @@
+"""The processes of one machine as a table: GPU memory, memory, CPU, and the backend that each one serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit
+from sparktop.model.node import GpuProcess, NodeSample, ProcessTable
+from sparktop.model.snapshot import NodeView
+from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.sections import heading
+
+_PID = 7
+"""Width in cells of a process ID: the kernel's largest is 4194304."""
+_MOST_NAME = 48
+"""Greatest width in cells of a name: figures further away could not be matched to it."""
+ROWS_IN_DETAIL = 10
+"""Processes listed below the other figures of a machine; the rest is counted."""
+
+
+class ProcessSort(StrEnum):
+    """The order of processes."""
+
+    GPU = "GPU memory"
+    MEMORY = "memory"
+    CPU = "CPU"
+    NAME = "name"
+    PID = "pid"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOrder:
+    """Filter and order of the processes listed."""
+
+    sort: ProcessSort = ProcessSort.GPU
+    filter: str = ""
+    """Words that must all occur, in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLine:
+    """One process, with what the GPU's driver, the kernel and the backends report of it."""
+
+    pid: int
+    name: str
+    serves: str = ""
+    """The backend that it serves, else the engine that it belongs to, else what it uses the GPU for."""
+    gpu_bytes: int | None = None
+    memory_bytes: int | None = None
+    cpu_percent: float | None = None
+    on_gpu: bool = False
+    of_engine: bool = False
+
+
+def process_lines(view: NodeView) -> list[ProcessLine]:
+    """Return every known process: those of the process table, then others that hold GPU memory."""
+    sample = view.sample or NodeSample(at=0.0)
+    held = _held(sample)
+    serves = {entry.pid: entry.backend or entry.engine for entry in view.engine_processes}
+    table = sample.processes.processes if sample.processes is not None else ()
+    lines = [
+        ProcessLine(
+            entry.pid,
+            entry.name,
+            serves.get(entry.pid, held[entry.pid].kind or "" if entry.pid in held else ""),
+            held[entry.pid].memory_bytes if entry.pid in held else None,
+            entry.memory_bytes,
+            entry.cpu_percent,
+            entry.pid in held,
+            entry.pid in serves,
+        )
+        for entry in table
+    ]
+    known = {line.pid for line in lines}
+    lines += [
+        ProcessLine(
+            pid,
+            entry.name,
+            serves.get(pid, entry.kind or ""),
+            entry.memory_bytes,
+            on_gpu=True,
+            of_engine=pid in serves,
+        )
+        for pid, entry in held.items()
+        if pid not in known
+    ]
+    return lines
+
+
+def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
+    """Return the processes that hold GPU memory, by PID, with the sum over GPUs for one that uses several."""
+    held: dict[int, GpuProcess] = {}
+    for gpu in sample.gpus:
+        for one in gpu.processes or ():
+            before = held.get(one.pid)
+            if before is not None and before.memory_bytes is not None:
+                more = before.memory_bytes + (one.memory_bytes or 0)
+                one = GpuProcess(one.pid, one.name, more, before.kind)  # noqa: PLW2901 - the sum replaces it
+            held[one.pid] = one
+    return held
+
+
+_NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
+    ProcessSort.GPU: lambda line: line.gpu_bytes,
+    ProcessSort.MEMORY: lambda line: line.memory_bytes,
+    ProcessSort.CPU: lambda line: line.cpu_percent,
+}
+
+
+def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
+    """Return the lines that pass the filter in the requested order: the largest first, unknown ones last."""
+    words = order.filter.casefold().split()
+    kept = [
+        line
+        for line in lines
+        if all(word in f"{line.pid} {line.name} {line.serves}".casefold() for word in words)
+    ]
+    if order.sort is ProcessSort.NAME:
+        return sorted(kept, key=lambda line: (line.name.casefold(), line.pid))
+    if order.sort is ProcessSort.PID:
+        return sorted(kept, key=lambda line: line.pid)
+    number = _NUMBERS[order.sort]
+
+    def key(line: ProcessLine) -> tuple[bool, float, bool, float, int]:
+        value = number(line)
+        return value is None, -(value or 0.0), not line.on_gpu, -(line.memory_bytes or 0.0), line.pid
+
+    return sorted(kept, key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    name: int
+    serves: int
+    size: int
+    cpu: int
+
+
+def _cells(width: int) -> _Cells:
+    serves = 9 if width < 70 else 16 if width < 110 else 24
+    size, cpu = (11, 7) if width >= 70 else (9, 6)
+    room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1
+    return _Cells(max(8, min(_MOST_NAME, room)), serves, size, cpu)
+
+
+_HEADS = {
+    ProcessSort.PID: "pid",
+    ProcessSort.NAME: "name",
+    ProcessSort.GPU: "GPU mem",
+    ProcessSort.MEMORY: "memory",
+    ProcessSort.CPU: "CPU",
+}
+
+
+def _head(order: ProcessOrder, cells: _Cells) -> Row:
+    """Return the heading; the column that is sorted by stands out in colour and with a "▼"."""
+
+    def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
+        chosen = sort is order.sort
+        text = f"{'▼' if chosen else ''}{_HEADS[sort]}"
+        return fit(text, width, "right" if right else "left"), "accent" if chosen else "muted"
+
+    return [
+        word(ProcessSort.PID, _PID),
+        (" ", "text"),
+        word(ProcessSort.NAME, cells.name, right=False),
+        (" ", "text"),
+        label("serves", cells.serves + 1),
+        word(ProcessSort.GPU, cells.size),
+        word(ProcessSort.MEMORY, cells.size),
+        word(ProcessSort.CPU, cells.cpu),
+    ]
+
+
+def _line(line: ProcessLine, cells: _Cells) -> Row:
+    return [
+        label(f"{line.pid:>{_PID}} "),
+        (fit(line.name, cells.name) + " ", "title" if line.on_gpu else "text"),
+        (fit(line.serves, cells.serves) + " ", "accent" if line.of_engine else "muted"),
+        *_size(line.gpu_bytes, cells.size),
+        *_size(line.memory_bytes, cells.size),
+        figure(numbers.percent(line.cpu_percent, cells.cpu), known=line.cpu_percent is not None),
+    ]
+
+
+def _size(value: int | None, width: int) -> Row:
+    return [(" ", "text"), figure(numbers.data(value, width - 1), known=value is not None)]
+
+
+def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
+    """Return how many processes there are, the filter, and the age of the table."""
+    table = view.sample.processes if view.sample is not None else None
+    words = [f"filter: {order.filter}"] if order.filter else []
+    if table is None:
+        return " · ".join([*words, "memory and CPU not read yet"])
+    count = table.count if table.count is not None else len(table.processes)
+    words.append(f"{shown} of {count}" if shown < count else f"{count}")
+    age = table.age_s
+    if age is not None:
+        words.append("just read" if age < 1 else f"read {numbers.age(age)} ago")
+    return " · ".join(words)
+
+
+def _missing(view: NodeView, order: ProcessOrder) -> str:
+    """Return why no process is listed."""
+    sample = view.sample
+    if order.filter:
+        return "no process fits the filter"
+    if sample is None:
+        return "–"
+    if any(gpu.processes is None for gpu in sample.gpus):
+        return "the driver does not tell what holds GPU memory"
+    return "nothing holds GPU memory" if sample.gpus else "none read yet"
+
+
+def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
+    """Return the table with its title as rows of `width` cells, to stand below the other figures."""
+    lines = listed(process_lines(view), order)
+    cells = _cells(width)
+    rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]
+    shown = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
+    rows += [_line(line, cells) for line in shown]
+    if len(shown) < len(lines):
+        rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown)} more")])
+    if not lines:
+        rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
+    rows += [[]] * (2 + min(ROWS_IN_DETAIL, _known(view)) - len(rows))
+    return [fit_row(row, width) for row in rows]
+
+
+def _known(view: NodeView) -> int:
+    table: ProcessTable | None = view.sample.processes if view.sample is not None else None
+    return 0 if table is None else len(table.processes)
+
+
+def process_panel(
+    view: NodeView, order: ProcessOrder, width: int, height: int, *, first: int = 0, selected: bool = False
+) -> tuple[list[Row], int]:
+    """Draw the table alone, its heading always in sight; return (rows, index of the first process shown).
+
+    `first` is the requested index; it is lowered where fewer processes are left than rows.
+    """
+    lines = listed(process_lines(view), order)
+    room = max(1, height - 3)
+    first = max(0, min(first, len(lines) - room))
+    inner = width - 3
+    cells = _cells(inner)
+    shown = lines[first : first + room]
+    rows: list[Row] = [_head(order, cells), *(_line(line, cells) for line in shown)]
+    if not lines:
+        rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
+    rows = [[(" ", "text"), *row] for row in rows]
+    where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
+    role = "selected" if selected else "bad" if view.failure is not None else "border"
+    framed_rows = framed(
+        rows,
+        width,
+        height,
+        role=role,
+        title=[
+            ("┐", "border"),
+            (view.name, "title"),
+            ("┌", "border"),
+            ("─ ", "border"),
+            ("processes ", "text"),
+        ],
+        footnote=[label(f" {_summary(view, len(lines), order)} ")],
+        note=[label(where)] if where else [],
+    )
+    return [merged(row) for row in framed_rows], first

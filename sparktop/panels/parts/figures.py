@@ -1,0 +1,86 @@
+"""Figures as runs: labels, fixed-width numbers, latencies and bars, the same in every panel."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import bar
+from sparktop.graphics.cells import fit
+from sparktop.model.snapshot import BackendView, Latency, Quantile
+from sparktop.palette import LEVELS
+from sparktop.panels.parts.rows import Row, Run
+
+LATENCY_WIDTH = 9
+"""Width in cells of a latency with its sign: ">9.99 s" or " 1234 ms"."""
+_RATES_S = 10.0
+_NEARLY = 0.9
+"""Share of the usual window from which on it counts as complete: a poll may be late or lost."""
+
+
+def label(text: str, width: int = 0) -> Run:
+    """Return a muted label, padded to `width` cells if `width` is given."""
+    return (fit(text, width) if width else text, "muted")
+
+
+def figure(text: str, *, known: bool = True, role: str = "title") -> Run:
+    """Return a number as a run; unknown numbers are as muted as labels."""
+    return (text, role if known else "muted")
+
+
+def tokens_rate(value: float | None, width: int = 6) -> Row:
+    """Return a token rate with its unit."""
+    return [figure(numbers.rate(value, width), known=value is not None), (" t/s", "muted")]
+
+
+def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
+    """Return a quantile in `width` cells: with "<" or ">" beyond the buckets' bounds, "–" if unknown."""
+    if quantile is None:
+        return fit("–", width, "right")
+    sign = "<" if quantile.below else ">" if quantile.above else ""
+    number = numbers.duration(quantile.seconds, width - 1).strip()
+    return fit(sign + number, width, "right")
+
+
+def latency_row(name: str, latency: Latency, width: int) -> Row:
+    """Return one latency as a row: p50 and p95, and the mean where there is room.
+
+    With too few observations for quantiles the mean stands alone, with the reason.
+    """
+    row: Row = [label(name, 6)]
+    if not latency.count:
+        word = "–" if latency.count is None else "no traffic"
+        return [*row, (word, "muted")]
+    if latency.p50 is None and latency.mean_s is not None:
+        few = latency.note or f"of {latency.count:.0f}: too few"
+        return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
+    row += _named("p50", quantile_text(latency.p50), LATENCY_WIDTH)
+    row += _named("  p95", quantile_text(latency.p95), LATENCY_WIDTH)
+    if width >= 6 + 13 + 15 + 16:
+        row += _named("  mean", numbers.duration(latency.mean_s, 9), 9)
+    return row
+
+
+def _named(name: str, value: str, width: int) -> Row:
+    known = not value.strip().startswith("–")
+    return [(f"{name} ", "muted"), figure(fit(value, width, "right"), known=known)]
+
+
+def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
+    """Return a bar of `width` cells for `fraction` (0 to 1, or None); its colour follows its length."""
+    filled, empty = bar(fraction, width)
+    level = 0 if fraction is None else round(min(1.0, max(0.0, fraction)) * (LEVELS - 1))
+    return [(filled, f"{gradient}/{level}"), (empty, "bar_empty")]
+
+
+def share_role(percent: float | None, warn: float, bad: float) -> str:
+    """Return the role of a percentage for which higher is worse: "warn" and "bad" from these limits on."""
+    if percent is None:
+        return "muted"
+    return "bad" if percent >= bad else "warn" if percent >= warn else "title"
+
+
+def rate_words(view: BackendView) -> str:
+    """Return the time that rates cover: "over 10 s", or "over 2.4 s so far" shortly after a start."""
+    window_s = view.rate_window_s
+    if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
+        return f"over {_RATES_S:.0f} s"
+    return f"over {numbers.duration(window_s, 7).strip()}{' so far' if window_s < _RATES_S else ''}"

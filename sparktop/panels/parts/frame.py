@@ -1,0 +1,60 @@
+"""The border around a panel, with the texts in its upper and lower edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
+
+
+def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, role: str) -> Row:
+    """Return a horizontal edge: the first of `pieces` at its left, the last that fits at its right end."""
+    inside = width - 2
+    starts = list(pieces[:1])
+    ends = list(pieces[1:])
+    runs: Row = [(left + "─", role)]
+    used = 1
+    tail: Row = []
+    for piece in ends:
+        if piece and row_width(piece) + 3 <= inside - 4:
+            tail = [*piece, ("─", role)]
+    room = inside - used - row_width(tail)
+    for piece in starts:
+        if piece and room > 4:
+            shown = _shortened(piece, room - 1)
+            runs.extend(shown)
+            used += row_width(shown)
+    gap = inside - used - row_width(tail)
+    return [*runs, ("─" * gap, role), *tail, (right, role)]
+
+
+def _shortened(piece: Sequence[Run], room: int) -> Row:
+    """Return `piece`, cut if it is wider than `room` cells, never padded."""
+    width = row_width(piece)
+    return list(piece) if width <= room else fit_row(piece, room)
+
+
+def framed(
+    rows: Sequence[Row],
+    width: int,
+    height: int,
+    *,
+    role: str = "border",
+    title: Sequence[Run] = (),
+    status: Sequence[Run] = (),
+    footnote: Sequence[Run] = (),
+    note: Sequence[Run] = (),
+) -> list[Row]:
+    """Draw a border around `rows`: exactly `height` rows of `width` cells in all, cut or padded as needed.
+
+    `title` stands at the left of the upper edge and `status` at its right, `footnote` and `note` likewise on
+    the lower edge: text that comes and goes there moves no row inside.
+    """
+    inner = width - 2
+    top = _edge("╭", "╮", (title, status), width, role)
+    bottom = _edge("╰", "╯", (footnote, note), width, role)
+    body = [
+        [("│", role), *fit_row(rows[index] if index < len(rows) else (), inner), ("│", role)]
+        for index in range(max(0, height - 2))
+    ]
+    return [top, *body, bottom]

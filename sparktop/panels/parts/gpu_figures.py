@@ -1,0 +1,109 @@
+"""Figures of a GPU, the same in every panel: thermal margin, throttle reasons, energy, MIG instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit
+from sparktop.model.node import GpuReading, LostGpu, MigInstance
+from sparktop.model.snapshot import SpeedState
+from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.rows import Row, Run, fit_row
+
+TAIL = 22
+"""Width in cells of the figures behind a GPU's bars."""
+_WARM_C, _HOT_C = 10.0, 4.0
+"""Degrees left to the thermal limit at which the figure becomes a warning, and bad."""
+_SPEED_ROLES = {
+    "normal": "good",
+    "idle": "muted",
+    "unknown": "muted",
+    "throttled": "warn",
+    "slow clock": "bad",
+    "slow steps": "bad",
+}
+
+
+def speed_role(speed: SpeedState) -> str:
+    """Return the role of a speed state's word."""
+    return _SPEED_ROLES.get(speed.word, "warn")
+
+
+def short_reason(reason: str) -> str:
+    """Return a throttle reason, abbreviated for a narrow column."""
+    return reason.replace("software", "sw").replace("hardware", "hw")
+
+
+def margin_role(margin_c: float | None) -> str:
+    """Return the role of the degrees left to the thermal limit (None if unknown)."""
+    if margin_c is None or margin_c > _WARM_C:
+        return "title"
+    return "warn" if margin_c > _HOT_C else "bad"
+
+
+def margin_of(gpu: GpuReading) -> float | None:
+    """Return the degrees left to the thermal limit, or to the slowdown if only that is reported."""
+    if gpu.limit_margin_c is not None:
+        return gpu.limit_margin_c
+    if gpu.slowdown_c is None or gpu.temperature_c is None:
+        return None
+    return gpu.slowdown_c - gpu.temperature_c
+
+
+def energy_text(energy_j: float) -> str:
+    """Return an energy of `energy_j` joules in Wh, or in kWh from 1 kWh on."""
+    wh = energy_j / 3600
+    size, unit = (wh / 1000, "kWh") if wh >= 1000 else (wh, "Wh")
+    return f"{size:.1f} {unit}" if size < 100 else f"{size:.0f} {unit}"
+
+
+def clock_role(speed: SpeedState) -> str:
+    """Return the role of the clock: bad if the clock is what makes the GPU slow."""
+    return "bad" if speed.word == "slow clock" else "title"
+
+
+def lost_run(lost: Sequence[LostGpu]) -> Run:
+    """Return which GPUs are lost, as a short run: "GPU 3 lost", "GPUs 3, 5 lost"."""
+    numbers_lost = ", ".join(str(gpu.index) for gpu in lost)
+    return f"GPU{'s' if len(lost) > 1 else ''} {numbers_lost} lost", "bad"
+
+
+def lost_rows(lost: Sequence[LostGpu], width: int) -> list[Row]:
+    """Return a row for each lost GPU, with its name and the reason."""
+    return [
+        fit_row(
+            [(f"{gpu.index:>2} lost ", "bad"), (f"{gpu.name or '–'}: {gpu.reason or '–'}", "text")], width
+        )
+        for gpu in lost
+    ]
+
+
+def mig_rows(gpu: GpuReading, width: int) -> list[Row]:
+    """Return a row for each MIG instance of a GPU that is split; [] for one that is not."""
+    if not gpu.mig:
+        return []
+    rows: list[Row] = [] if gpu.mig_instances else [[label("  └ MIG, no instance")]]
+    return rows + [_instance(instance, width) for instance in gpu.mig_instances]
+
+
+def _instance(instance: MigInstance, width: int) -> Row:
+    used, total = instance.memory_used_bytes, instance.memory_total_bytes
+    name = f"  └ MIG {instance.index} {instance.name or '–'}"
+    room = max(12, width - 26)
+    return [
+        (fit(name, room), "text"),
+        *bar_runs(share(used, total), 4, "memory"),
+        figure(numbers.data(used, 9), known=used is not None),
+        label(f" of {numbers.data(total, 9).strip()}"),
+    ]
+
+
+def share(part: float | None, total: float | None) -> float | None:
+    """Return `part` / `total`; None if one of them is unknown or the total is 0."""
+    return None if part is None or not total else part / total
+
+
+def of_total(total: float | None, unit: str) -> str:
+    """Return " of 3003 MHz" for a total, or the unit alone if the total is unknown."""
+    return unit if total is None else f" of {numbers.count(total, 5).strip()}{unit}"

@@ -1,0 +1,135 @@
+"""The parts of a detail screen: titled sections of aligned figures, stacked in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import segments
+from sparktop.graphics.cells import fit
+from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.rows import Row, fit_row, row_width
+
+WIDE_FACTS = 52
+"""Column width in cells from which on two figures in a row have room for longer labels."""
+_NAMES_WIDTH = (10, 11)
+"""Width in cells of the labels in a narrow and in a wide column."""
+VALUE_WIDTH = 6
+"""Width in cells of a figure beside its label."""
+
+
+def name_width(width: int) -> int:
+    """Return the width in cells of the labels at the left of a column of `width`."""
+    return _NAMES_WIDTH[width >= WIDE_FACTS]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows under a title; `window` names the time span of their figures, at the right end of the rule."""
+
+    title: str
+    rows: Sequence[Row]
+    window: str = ""
+
+    def lines(self, width: int) -> list[Row]:
+        """Return the title and the rows, each `width` cells wide."""
+        return [heading(self.title, self.window, width), *(fit_row(row, width) for row in self.rows)]
+
+
+def heading(title: str, window: str, width: int) -> Row:
+    """Return a horizontal rule of `width` cells with the title at its left and `window` at its right."""
+    left: Row = [("─ ", "border"), (title, "accent"), (" ", "border")]
+    right: Row = [(f" {window} ", "muted"), ("─", "border")] if window else []
+    gap = width - row_width(left) - row_width(right)
+    if gap < 1:
+        return fit_row([*left, ("─" * width, "border")], width)
+    return [*left, ("─" * gap, "border"), *right]
+
+
+def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
+    """Return sections one below the other, with a blank row between them if all fits into `height`."""
+    needed = sum(len(section.rows) + 1 for section in sections)
+    airy = needed + len(sections) - 1 <= height
+    rows: list[Row] = []
+    for section in sections:
+        if rows and airy:
+            rows.append(fit_row((), width))
+        rows += section.lines(width)
+    return rows
+
+
+def fact(name: str, text: str, unit: str = "", *, role: str = "title") -> Row:
+    """Return a label with its figure and unit, for `facts`; unknown ("–") is muted and has no unit."""
+    known = text.strip() != numbers.UNKNOWN
+    return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
+
+
+def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
+    """Return facts in `columns` aligned columns, row by row: labels at the left, figures right-aligned."""
+    each = width // columns
+    names = name_width(width) if columns == 2 else max(1, each - VALUE_WIDTH - 1)
+    padded: list[Row] = []
+    for name, value, *rest in cells:
+        text = value[0].strip().rjust(VALUE_WIDTH)
+        padded.append(fit_row([label(name[0], names), (text, value[1]), *rest], each))
+    return beside(padded, columns)
+
+
+def beside(cells: Sequence[Row], columns: int) -> list[Row]:
+    """Join cells of equal width into rows of `columns` cells, in reading order."""
+    return [
+        [run for cell in cells[start : start + columns] for run in cell]
+        for start in range(0, len(cells), columns)
+    ]
+
+
+def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
+    """Return a label, a bar and the figures `after` it, for which `tail` cells of `width` are kept.
+
+    `share` is 0 to 1, None if unknown.
+    """
+    length = max(4, width - name_width(width) - tail - 1)
+    return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
+
+
+def percent_run(percent: float | None, width: int = 4, *, role: str = "title") -> Row:
+    """Return a percentage as one run."""
+    return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a segmented bar."""
+
+    name: str
+    size: float | None
+    sign: str
+    """The character that fills the part, so that parts differ in more than colour."""
+    role: str
+
+
+def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
+    """Return a bar of `width` cells: each part gets its share of `total`, the last part the rest."""
+    widths = segments([part.size or 0.0 for part in parts[:-1]], total, width)
+    return [(part.sign * cells, part.role) for part, cells in zip(parts, widths, strict=True) if cells]
+
+
+def legend(parts: Sequence[Part], width: int) -> list[Row]:
+    """Return sign, name and size in bytes of each part, two per row."""
+    each = width // 2
+    size = 9 if width >= WIDE_FACTS else 8
+    return beside([_legend_cell(part, each, size) for part in parts], 2)
+
+
+def _legend_cell(part: Part, width: int, size: int) -> Row:
+    room = width - size - 3
+    text = numbers.data(part.size, size)
+    return fit_row(
+        [
+            (part.sign, part.role),
+            label(f" {fit(part.name, room - 1)} "),
+            figure(text, known=part.size is not None),
+        ],
+        width,
+    )

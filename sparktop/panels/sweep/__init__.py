@@ -1,0 +1,1 @@
+"""A sweep: its band, its whole screen, and the pages behind it."""

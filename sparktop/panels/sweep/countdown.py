@@ -1,0 +1,73 @@
+"""A sweep about to start, as a band across the board: its load, its targets, and how to stop it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparktop.panels.balance.verdict import flowed
+from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged
+
+
+@dataclass(frozen=True, slots=True)
+class Countdown:
+    """The last seconds before a sweep's first request."""
+
+    title: str
+    """The preset's name."""
+    plan_words: str
+    """What each request asks for, in words."""
+    targets: tuple[str, ...]
+    concurrency: tuple[int, ...]
+    requests: int | None
+    """Number of measured requests; None where only time decides."""
+    warm_ups: int
+    """Number of warm-up requests, in addition to `requests`."""
+    left_s: float
+    whole_s: float
+    simulated: bool = False
+
+
+def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw the band as exactly `height` rows of `width` cells."""
+    inner = width - 4
+    left = max(0.0, countdown.left_s)
+    share = left / countdown.whole_s if countdown.whole_s > 0 else 0.0
+    seconds = f"{left:.0f} s " if left >= 1 else "now "
+    rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title")]]
+    rows[0] += bar_runs(share, max(8, min(40, inner - 16)), "generation")
+    rows += flowed(_what(countdown), inner)
+    keys: Row = [("esc", "key"), label(" stops it   "), ("enter", "key"), label(" starts now")]
+    room = height - 2
+    # The keys have a row even where other rows must be left out: a user must see how to stop it.
+    shown = [*rows[: max(1, room - 1)], keys][:room]
+    title: Row = [
+        ("┐", "border"),
+        (f"sweep {countdown.title}", "title"),
+        ("┌", "border"),
+        label(f" {countdown.plan_words} " if countdown.plan_words else ""),
+    ]
+    status: Row = [("simulated ", "warn")] if countdown.simulated else []
+    status += [("┐", "border"), ("about to start", "accent"), ("┌", "border")]
+    drawn = framed(
+        [[(" ", "text"), *fit_row(row, inner)] for row in shown],
+        width,
+        height,
+        role="selected" if selected else "border",
+        title=title,
+        status=status,
+    )
+    return [merged(row) for row in drawn]
+
+
+def _what(countdown: Countdown) -> list[Row]:
+    """Return targets, concurrencies and request count as pieces for `flowed`."""
+    first, *others = countdown.targets or ("nothing",)
+    pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
+    levels = ", ".join(map(str, countdown.concurrency))
+    pieces.append([label("requests at once "), figure(levels)])
+    if countdown.requests is not None:
+        more = f" + {countdown.warm_ups} warm-up" if countdown.warm_ups else ""
+        pieces.append([figure(f"{countdown.requests}{more}"), label(" requests")])
+    return pieces

@@ -1,0 +1,257 @@
+"""Figures against concurrency on a logarithmic axis, with a letter and a line pattern for each target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.curve import PlotAxis, labelled
+from sparktop.graphics.dots import NOTHING, PATTERNS, SPARSE, DotGrid
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
+from sparktop.model.sweep_view import SweepView
+from sparktop.panels.balance.many import part_role
+from sparktop.panels.balance.verdict import flowed, wrapped
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
+from sparktop.panels.parts.sections import heading
+
+_EDGE = 7
+"""Width in cells of the scale at the left."""
+_LEAST_ROWS = 8
+_TENFOLD = 10.0
+_WIDE = 56
+"""Least width in cells of a plot beside another."""
+_LIMIT = 1000
+"""Layer of the limit lines."""
+_MARGIN = 0.06
+"""Margin of the axis on both sides, as a share of its range, so that no letter stands on the edge."""
+SEVERAL = "*"
+"""Drawn where curves meet in one cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Maps values to dots of the grid."""
+
+    axis: PlotAxis
+    grid: DotGrid
+    top: float
+    bottom: float = 0.0
+    """Lower end of the scale; above 0 for a logarithmic scale, else 0."""
+
+    def x(self, concurrency: float) -> int:
+        """Return the dot column of a concurrency."""
+        columns = self.grid.columns
+        return min(columns - 1, max(0, int(self.axis.place(concurrency) * columns)))
+
+    def y(self, value: float) -> int:
+        """Return the dot row of a value, counted from the bottom."""
+        highest = self.grid.levels - 1
+        if self.bottom <= 0:
+            share = value / self.top
+        else:
+            share = math.log(max(value, self.bottom) / self.bottom) / math.log(self.top / self.bottom)
+        return min(highest, max(0, round(share * highest)))
+
+
+def line_letter(lines: Sequence[CurveLine], index: int) -> str:
+    """Return the letter of a target's line ("a" first), or the digit of a reference's ("1" first)."""
+    before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
+    if lines[index].reference is None:
+        return chr(ord("a") + len(before) % 26)
+    return str(1 + len(before) % 9)
+
+
+def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
+    """Draw one plot as `height` rows of `width` cells: rule, curves, axis."""
+    tall = max(2, height - 2)
+    concurrencies = sorted({point.concurrency for line in plot.lines for point in line.points})
+    axis = _axis(concurrencies, max(4, width - _EDGE))
+    grid = DotGrid(axis.width, tall)
+    place = _Place(axis, grid, *_ends(plot))
+    for limit in plot.limits:
+        _draw_limit(place, limit.value, upright=limit.upright)
+    for index, line in enumerate(plot.lines):
+        _draw_line(place, line, index)
+    # Letters last: they must be visible on top of intervals and of other lines.
+    for index, line in enumerate(plot.lines):
+        _draw_marks(place, line, line_letter(plot.lines, index), index)
+    body = [[*_scale(row, tall, place), *_colored(runs)] for row, runs in enumerate(grid.rows())]
+    below = labelled([(one, str(one)) for one in concurrencies], axis)
+    better = "higher is better" if plot.more_is_better else "lower is better"
+    if place.bottom:
+        better = f"logarithmic, {better}"
+    rows = [
+        heading(f"{plot.title} in {plot.unit}", better, width),
+        *body,
+        [label(fit("c", _EDGE - 1, "right") + " "), label(below)],
+    ]
+    return [merged(fit_row(row, width)) for row in rows][:height]
+
+
+def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
+    low, high = concurrencies[0], max(concurrencies[-1], concurrencies[0] + 1)
+    wider = (high / low) ** _MARGIN
+    return PlotAxis(low / wider, high * wider, width, ratios=True)
+
+
+def _top(plot: CurvePlot) -> float:
+    """Return the upper end of the scale.
+
+    It is above every mean. Intervals count up to 1.5 times the largest mean and limits up to twice it, so
+    that they do not flatten the curves.
+    """
+    means = [point.value.mean for line in plot.lines for point in line.points]
+    highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]
+    limits = [limit.value for limit in plot.limits if not limit.upright]
+    largest = max(means)
+    wanted = [largest, min(max(highs), 1.5 * largest), *(min(one, 2 * largest) for one in limits)]
+    return nice_ceiling(max(wanted))
+
+
+def _ends(plot: CurvePlot) -> tuple[float, float]:
+    """Return (upper end, lower end) of the scale: logarithmic for latencies that differ more than tenfold."""
+    top = _top(plot)
+    smallest = min(point.value.mean for line in plot.lines for point in line.points)
+    if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
+        return top, 0.0
+    steps = (step * 10.0**power for power in range(-3, 7) for step in (1, 2, 5))
+    return top, max(step for step in steps if step <= smallest)
+
+
+def _scale(row: int, tall: int, place: _Place) -> Row:
+    edges = {0: place.top, tall - 1: place.bottom}
+    if tall % 2 and tall > 4:
+        edges[tall // 2] = math.sqrt(place.top * place.bottom) if place.bottom else place.top / 2
+    if row in edges:
+        return spread_row([], [label(numbers.tick(edges[row])), ("┤", "muted")], _EDGE)
+    return spread_row([], [("│", "muted")], _EDGE)
+
+
+def _role(layer: int) -> str:
+    if layer == NOTHING:
+        return "text"
+    return "warn" if layer == _LIMIT else part_role(layer)
+
+
+def _colored(runs: Sequence[tuple[str, int]]) -> Row:
+    return [(text, _role(layer)) for text, layer in runs]
+
+
+def _draw_limit(place: _Place, value: float, *, upright: bool) -> None:
+    grid = place.grid
+    if upright:
+        for row in range(grid.height):
+            grid.put(place.x(value) // 2, row, "┊", _LIMIT)
+    elif value <= place.top:
+        for column in range(grid.width):
+            grid.put(column, grid.row_of(place.y(value)), "┄", _LIMIT)
+
+
+def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
+    pattern = SPARSE if line.reference is not None else PATTERNS[index % len(PATTERNS)]
+    dots = [(place.x(point.concurrency), place.y(point.value.mean)) for point in line.points]
+    for start, end in pairwise(dots):
+        place.grid.line(start, end, index, pattern)
+    for point in line.points:
+        _draw_interval(place, point, index)
+
+
+def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
+    low, high = point.value.low, point.value.high
+    if low is None or high is None:
+        return
+    grid = place.grid
+    column = place.x(point.concurrency) // 2
+    first, last = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
+    for row in range(first, last + 1):
+        if first < last:
+            beyond = high > place.top
+            ends = {first: "│" if beyond else "┬", last: "┴"}
+            grid.put(column, row, ends.get(row, "│"), index)
+
+
+def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None:
+    grid = place.grid
+    for point in line.points:
+        column, row = place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean))
+        there = grid.char_at(column, row)
+        meets = there is not None and (there.isalnum() or there == SEVERAL)
+        grid.put(column, row, SEVERAL if meets else letter, index)
+
+
+def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
+    """Return a piece for each line: letter, pattern, name, and the source of a reference."""
+    lines = max((plot.lines for plot in plots), key=len, default=())
+    samples = ("⠤⠤⠤", "⠤⠄⠠⠤", "⠄⠄⠄⠄", "⠤⠤⠠⠄")
+    pieces: list[Row] = []
+    for index, line in enumerate(lines):
+        sample = "⠄ ⠄" if line.reference is not None else samples[index % len(samples)]
+        name = fit(line.name, min(24, cell_width(line.name)))
+        where = [label(f" ({line.reference})")] if line.reference is not None else []
+        letter = line_letter(lines, index)
+        pieces.append([(f"{letter} {sample} ", part_role(index)), (name, "text"), *where])
+    if any(point.value.low is not None for line in lines for point in line.points):
+        pieces.append([("┬┴", "text"), label(" 95 % interval over runs")])
+    pieces.append([(SEVERAL, "text"), label(" several")])
+    return pieces
+
+
+def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
+    """Return the legend, then the limits, and definitions of figures that differ by source, wrapped."""
+    rows = flowed(legend_pieces(plots), width)
+    limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
+    for words in limits:
+        upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)
+        rows.append([("┊ " if upright else "┄ ", "warn"), label(words)])
+    own = dict.fromkeys(
+        f"{plot.title} of {line.reference or line.name}: {line.definition}"
+        for plot in plots
+        for line in plot.lines
+        if line.definition is not None
+    )
+    for text in own:
+        rows += [[label(part)] for part in wrapped(text, width)]
+    return [fit_row(row, width) for row in rows]
+
+
+def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
+    """Draw as many plots as fit beside and below each other: `height` rows of `width` cells."""
+    if not plots:
+        return [fit_row([label("no curves: nothing was measured yet")], width)] * max(0, height)
+    beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))
+    bands = max(1, min(-(-len(plots) // beside), height // _LEAST_ROWS))
+    shown = plots[: beside * bands]
+    bands = -(-len(shown) // beside)
+    each, over = divmod(height, bands)
+    rows: list[Row] = []
+    for band in range(bands):
+        tall = each + (1 if band < over else 0)
+        part = shown[band * beside : (band + 1) * beside]
+        cells = (width - 2 * (len(part) - 1)) // len(part)
+        drawn = [curve_rows(plot, cells, tall) for plot in part]
+        for lines in zip(*drawn, strict=True):
+            row: Row = []
+            for index, line in enumerate(lines):
+                row += [("  ", "text"), *line] if index else line
+            rows.append(fit_row(row, width))
+    return rows
+
+
+def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
+    """Draw all curves of a sweep in a frame: `height` rows of `width` cells, or more, which scroll."""
+    inner = width - 4
+    legend = legend_rows(view.plots, inner)
+    least = _LEAST_ROWS * -(-len(view.plots) // max(1, (inner + 2) // (_WIDE + 2)))
+    room = max(least, height - 2 - len(legend))
+    rows = [[(" ", "text"), *row] for row in [*plots_rows(view.plots, inner, room), *legend]]
+    title: Row = [("┐", "border"), ("curves", "title"), ("┌", "border"), label(f" {view.title} ")]
+    status: Row = [("simulated ", "warn")] if view.simulated else []
+    tall = max(height, len(rows) + 2)
+    return [merged(row) for row in framed(rows, width, tall, role="selected", title=title, status=status)]

@@ -1,0 +1,162 @@
+"""Before and after: two results side by side, each change with its interval, and one sentence of verdict."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.sweep_comparison import Difference, DifferenceRow, Measured
+from sparktop.panels.balance.verdict import flowed, sentence_rows
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
+from sparktop.panels.parts.sections import heading
+from sparktop.panels.sweep.topology import UNTESTED, signed_percent
+
+_LOAD, _VALUE, _CHANGE = 6, 11, 10
+_SPAN_FROM = 66
+"""Width from which on intervals stand as figures."""
+_BAR_FROM = 96
+"""Width from which on they are drawn as well."""
+_NONE, _SHORT_NONE = "no difference shown", "none shown"
+"""The short words where the long ones would be cut."""
+
+
+def difference_screen(
+    difference: Difference,
+    width: int,
+    height: int,
+    *,
+    simulated: bool = False,
+    pair: str = "",
+    scroll: int | None = None,
+) -> list[Row]:
+    """Draw a difference in a frame: `height` rows of `width` cells, or more where `scroll` is None.
+
+    `scroll` is how many rows of it are above the screen; `pair` says which of several differences it is.
+    """
+    rows = difference_rows(difference, width)
+    top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
+    tall = max(height, len(rows) + 2) if scroll is None else height
+    below = len(rows) - top - (tall - 2)
+    words = [f"{UNTESTED} single run, no test possible"] if _untested(difference) else []
+    words += [f"{below} more rows"] if below > 0 else []
+    head: Row = [("┐", "border"), ("before and after", "title"), ("┌", "border")]
+    drawn = framed(
+        [[(" ", "text"), *row] for row in rows[top:]],
+        width,
+        tall,
+        role="selected",
+        title=[*head, label(f" {pair} ")] if pair else head,
+        status=[("simulated ", "warn")] if simulated else [],
+        note=[(f" {' · '.join(words)} ", "muted")] if words else [],
+    )
+    return [merged(row) for row in drawn]
+
+
+def _untested(difference: Difference) -> bool:
+    return any(row.percent is not None and row.significant is None for row in difference.rows)
+
+
+def difference_rows(difference: Difference, width: int) -> list[Row]:
+    """Give what stands in the frame of a screen `width` cells wide: verdict, names, figures, notes."""
+    inner = width - 4
+    rows: list[Row] = []
+    rows += sentence_rows(("▸ ", "accent"), difference.verdict, "title", inner)
+    names = (("before  ", difference.before), ("after  ", difference.after))
+    rows += flowed(
+        [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
+    )
+    most = _most(difference)
+    for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
+        told = list(group)
+        better = "higher is better" if told[0].more_is_better else "lower is better"
+        rows.append(heading(f"{title} in {unit}", better, inner))
+        rows += [_difference_row(one, inner, most) for one in told]
+    if difference.notes:
+        rows.append(heading("to be known", "", inner))
+        for note in difference.notes:
+            rows += sentence_rows(("· ", "muted"), note, "muted", inner)
+    return [fit_row(row, inner) for row in rows]
+
+
+def _most(difference: Difference) -> float:
+    """Give the largest change that bars must hold, in percent."""
+    ends = [
+        abs(value)
+        for row in difference.rows
+        for value in (row.percent, row.low_percent, row.high_percent)
+        if value is not None
+    ]
+    return min(100.0, max(ends, default=10.0)) or 10.0
+
+
+def _difference_row(row: DifferenceRow, width: int, most: float) -> Row:
+    result: Row = [
+        (fit(f"c{row.concurrency}", _LOAD - 1, "right"), "title"),
+        *_value(row, row.before),
+        label(" →"),
+        *_value(row, row.after),
+        *_change(row),
+    ]
+    if width >= _SPAN_FROM:
+        result += [label(fit(_span(row), 20))]
+    if width >= _BAR_FROM:
+        result += [(" ", "text"), *_bar(row, _odd(min(41, width - 82)), most), (" ", "text")]
+    whole = [*result, *_word(row, _NONE)]
+    return whole if row_width(whole) <= width else [*result, *_word(row, _SHORT_NONE)]
+
+
+def _value(row: DifferenceRow, value: Measured | None) -> Row:
+    if value is None:
+        return [label(fit(UNKNOWN, _VALUE, "right"))]
+    decimals = row.decimals if abs(value.mean) < 1000 else 0
+    return [(fit(f"{value.mean:,.{decimals}f}", _VALUE, "right"), "title")]
+
+
+def _change(row: DifferenceRow) -> Row:
+    if row.percent is None:
+        return [label(fit(UNKNOWN, _CHANGE, "right"))]
+    sign = UNTESTED if row.significant is None else ""
+    role = {True: "good", False: "bad", None: "text"}[row.better]
+    return [(fit(signed_percent(row.percent) + sign, _CHANGE, "right"), role)]
+
+
+def _span(row: DifferenceRow) -> str:
+    if row.low_percent is None or row.high_percent is None:
+        return ""
+    return f"  {signed_percent(row.low_percent)} to {signed_percent(row.high_percent)}"
+
+
+def _word(row: DifferenceRow, none: str) -> Row:
+    if row.better is True:
+        return [(" ▲ better", "good")]
+    if row.better is False:
+        return [(" ▼ worse", "bad")]
+    return [label(f" {none}" if row.significant is False else "")]
+
+
+def _odd(cells: int) -> int:
+    """Give a width that has a middle."""
+    return cells - 1 + cells % 2
+
+
+def _bar(row: DifferenceRow, width: int, most: float) -> Row:
+    """Draw the interval of the change on a line whose middle is no change; nothing where one is missing."""
+    if row.percent is None:
+        return [label(" " * width)]
+    cells = list("·" * width)
+    middle = width // 2
+    cells[middle] = "│"
+    if row.low_percent is not None and row.high_percent is not None:
+        first, last = _cell(row.low_percent, width, most), _cell(row.high_percent, width, most)
+        for cell in range(first, last + 1):
+            cells[cell] = "━" if cell != middle else "┿"
+    cells[_cell(row.percent, width, most)] = "●"
+    return [("".join(cells), {True: "good", False: "bad", None: "muted"}[row.better])]
+
+
+def _cell(percent: float, width: int, most: float) -> int:
+    share = max(-1.0, min(1.0, percent / most))
+    return round((width - 1) * (1 + share) / 2)

@@ -1,0 +1,153 @@
+"""The evidence on one level: its marks in sentences, its figures, each server's part, and its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import sparkrow
+from sparktop.graphics.cells import fit
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.balance import BalanceWord
+from sparktop.model.sweep_view import BackendShare, LevelEvidence
+from sparktop.panels.balance.many import part_role
+from sparktop.panels.balance.verdict import WORD_ROLES, sentence_rows, wrapped
+from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.sections import heading
+from sparktop.panels.sweep.table import DOUBT, SLOW
+from sparktop.panels.sweep.timeline import timeline_rows
+
+_NAME = 13
+"""Width in cells of a figure's name."""
+_WIDE = 130
+"""Width in cells from which on figures and servers stand side by side."""
+_ROLES = {word.value: role for word, role in WORD_ROLES.items()}
+
+
+def evidence_screen(
+    evidence: LevelEvidence, width: int, height: int, *, run: int | None = None, simulated: bool = False
+) -> list[Row]:
+    """Draw a level in a frame: `height` rows of `width` cells, or more, which scroll.
+
+    `run` selects the run whose requests are drawn: the newest one where None or unknown.
+    """
+    inner = width - 4
+    rows = _marks(evidence, inner)
+    if width >= _WIDE and (evidence.shares or evidence.balance is not None or evidence.balance_word):
+        each = (inner - 2) // 2
+        left, right = _facts(evidence, each), [*_shares(evidence, each), *_balance(evidence, each)]
+        blank = fit_row((), each)
+        for index in range(max(len(left), len(right))):
+            left_row = left[index] if index < len(left) else blank
+            right_row = right[index] if index < len(right) else blank
+            rows.append([*left_row, ("  ", "text"), *right_row])
+    else:
+        rows += [*_facts(evidence, inner), *_shares(evidence, inner), *_balance(evidence, inner)]
+    rows += _timeline(evidence, inner, run)
+    key = evidence.row.key
+    title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
+    title.append((f"c = {key.concurrency} ", "title"))
+    status: Row = [("simulated ", "warn")] if simulated else []
+    note: Row = [(" tab other run ", "muted")] if len(evidence.timelines) > 1 else []
+    tall = max(height, len(rows) + 2)
+    body = [[(" ", "text"), *row] for row in rows]
+    drawn = framed(body, width, tall, role="selected", title=title, status=status, note=note)
+    return [merged(row) for row in drawn]
+
+
+def _marks(evidence: LevelEvidence, width: int) -> list[Row]:
+    if not evidence.row.marks:
+        word = "nothing speaks against this level" if evidence.row.figures else "no figures yet"
+        return [fit_row([label(word)], width)]
+    rows: list[Row] = []
+    for mark in evidence.row.marks:
+        sign = DOUBT if mark.doubt else SLOW
+        rows += sentence_rows((f"{sign} ", "warn"), f"{mark.word}: {mark.message}", "text", width)
+    return [fit_row(row, width) for row in rows]
+
+
+def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
+    if not evidence.facts:
+        return []
+    rows = [heading("figures", "", width)]
+    for name, text in evidence.facts:
+        lines = wrapped(text, max(10, width - _NAME - 1))
+        for index, line in enumerate(lines):
+            rows.append(fit_row([label(fit(name if not index else "", _NAME)), (f" {line}", "title")], width))
+    return rows
+
+
+def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
+    """Return a row per server: requests, batch, queue, KV cache, and its running requests over the level."""
+    shares = evidence.shares
+    if not shares:
+        return []
+    known = [value for share in shares for value in share.running if value is not None]
+    top = nice_ceiling(max(known, default=0.0), 4.0)
+    slot = "" if evidence.slot_s is None else f"a bar is {evidence.slot_s:g} s, to {numbers.tick(top)}"
+    rows = [heading("the batches that ran", slot if known else "", width)]
+    names = min(16, max(7, *(len(share.name) for share in shares)))
+    head = [label(fit("  server", names + 2)), label(fit("req", 7, "right"))]
+    head += [label(fit(word, 7, "right")) for word in ("batch", "most", "waited", "KV")]
+    rows.append(fit_row(head, width))
+    for index, share in enumerate(shares):
+        rows.append(fit_row(_share(share, index, names, width - names - 38, top), width))
+    return rows
+
+
+def _share(share: BackendShare, index: int, names: int, room: int, top: float) -> Row:
+    letter = chr(ord("a") + index % 26)
+    batch = numbers.UNKNOWN if share.busy_batch is None else f"{share.busy_batch:.1f}"
+    figures = (
+        numbers.count(share.requests, 6),
+        batch,
+        numbers.count(share.running_max, 6),
+        numbers.count(share.waiting_max, 6),
+        numbers.percent(share.kv_cache_max_percent, 5),
+    )
+    row: Row = [(f"{letter} ", part_role(index)), (fit(share.name, names), "text")]
+    for text in figures:
+        stripped = text.strip()
+        row.append(figure(fit(stripped, 7, "right"), known=stripped != numbers.UNKNOWN))
+    if share.running and room >= 8:
+        row += [(" ", "text"), (sparkrow(_fitted(share.running, room), room, top), part_role(index))]
+    return row
+
+
+def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Return at most `width` means of equally many consecutive values each; unknown values are left out."""
+    size = max(1, -(-len(values) // width))
+    result: list[float | None] = []
+    for start in range(0, len(values), size):
+        known = [value for value in values[start : start + size] if value is not None]
+        result.append(sum(known) / len(known) if known else None)
+    return result
+
+
+def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
+    """Return the verdict of the balance analysis on the level, with its reasons."""
+    balance = evidence.balance
+    word = balance.word_now.value if balance is not None else evidence.balance_word
+    if word is None:
+        return []
+    rows = [heading("balance", "", width)]
+    bad = any(one.value == word and one.bad for one in BalanceWord)
+    rows.append([(f"{'▲ ' if bad else ''}{word}", _ROLES.get(word, "text"))])
+    reasons = [*(balance.reasons if balance is not None else ()), *evidence.balance_reasons]
+    for reason in dict.fromkeys(reasons):
+        rows += sentence_rows(("· ", "muted"), reason, "text", width)
+    if balance is not None and balance.cause:
+        rows += sentence_rows(label("cause  "), balance.cause, "text", width)
+    if balance is not None and balance.hint:
+        rows += sentence_rows(("→ ", "key"), balance.hint, "key", width)
+    return [fit_row(row, width) for row in rows]
+
+
+def _timeline(evidence: LevelEvidence, width: int, run: int | None) -> list[Row]:
+    if not evidence.timelines:
+        why = evidence.why_no_timeline or "nobody told of its requests"
+        return [heading("requests", "", width), fit_row([label(f"no timeline: {why}")], width)]
+    chosen = next((one for one in evidence.timelines if one.run == run), evidence.timelines[-1])
+    return timeline_rows(chosen, width)

@@ -1,0 +1,219 @@
+"""The stored results as a table, the newest first, including files that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.text import clean
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.sections import heading
+from sparktop.panels.sweep.words import STATUS_ROLES
+
+TOP = 2
+"""Rows above the first result: the frame and the heading."""
+_ROLES = {status.value: role for status, role in STATUS_ROLES.items()} | {
+    "unreadable": "bad",
+    "unfinished": "accent",
+    "imported": "text",
+}
+_SIGNS, _WHEN, _STATUS = 3, 16, 10
+"""Widths in cells of cursor and mark, of the start time, and of the final status."""
+_NAME, _WIDE_NAME = 14, 20
+_WIDE = 100
+"""Width in cells from which on names have more room."""
+_DETAIL_FROM = 12
+"""Height in rows from which on the chosen result is shown in full below the table."""
+_EMPTY = (
+    "no sweep is stored yet: s starts one on the overview",
+    "i brings in results of other tools:",
+    "llama-benchy, aiperf, guidellm, vllm bench serve",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: heading, width in cells, and the function that fills it."""
+
+    heading: str
+    width: int
+    text: Callable[[HistoryRow], str]
+    right: bool = True
+
+
+def _ms(value: float | None) -> str:
+    return numbers.duration(None if value is None else value / 1000, 7).strip()
+
+
+def _tags(row: HistoryRow) -> str:
+    return " ".join(f"#{tag}" for tag in row.tags)
+
+
+_COLUMNS = (
+    Column("decode", 8, lambda row: numbers.rate(row.decode_tps, 6).strip()),
+    Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
+    Column("levels", 6, lambda row: str(row.levels)),
+    Column("TTFT", 8, lambda row: _ms(row.ttft_ms)),
+    Column("doubt", 5, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
+    Column("model", 22, lambda row: row.model or numbers.UNKNOWN, right=False),
+    Column(
+        "to c", 5, lambda row: numbers.UNKNOWN if row.most_concurrency is None else f"{row.most_concurrency}"
+    ),
+    Column("tags", 16, _tags, right=False),
+)
+"""The most important first: narrow screens show only the first columns. A note gets the cells left."""
+
+
+def _name_width(width: int) -> int:
+    return _NAME if width < _WIDE else _WIDE_NAME
+
+
+def _columns(width: int) -> tuple[list[Column], int]:
+    """Return the columns that fit, and the width in cells left for the note."""
+    room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
+    chosen = []
+    for column in _COLUMNS:
+        if column.width + 1 > room:
+            break
+        chosen.append(column)
+        room -= column.width + 1
+    return chosen, room
+
+
+def room_of(height: int) -> int:
+    """Return the number of results that fit into a table of `height` rows."""
+    detail = 2 if height >= _DETAIL_FROM else 0
+    return max(1, height - TOP - 1 - detail)
+
+
+def first_in_sight(count: int, room: int, index: int, first: int) -> int:
+    """Return the first row to show: `first`, moved as little as brings row `index` in sight."""
+    return max(0, min(count - room, max(index - room + 1, min(index, first))))
+
+
+def history_screen(
+    rows: Sequence[HistoryRow],
+    width: int,
+    height: int,
+    *,
+    chosen: str | None = None,
+    marked: Collection[str] = (),
+    query: str = "",
+    notice: str = "",
+    first: int | None = None,
+    unread: int = 0,
+) -> list[Row]:
+    """Draw the table as exactly `height` rows of `width` cells.
+
+    `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query` the
+    search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first` is the
+    index of the row at the top (None: the chosen one is in the middle), `unread` the number of files not read
+    yet.
+    """
+    inner, room = width - 4, room_of(height)
+    index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
+    top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
+    shown = rows[top : top + room]
+    body = [_heading(inner)]
+    body += [_history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown]
+    if not rows:
+        body += _nothing(query, unread, inner)
+    elif height >= _DETAIL_FROM:
+        body += [[] for _ in range(room - len(shown))]
+        body += _detail(rows[index], inner)
+    drawn = framed(
+        [[(" ", "text"), *row] for row in body],
+        width,
+        height,
+        role="selected",
+        title=_title(rows, query, unread),
+        note=_note(len(rows) - len(shown), len(marked)),
+        footnote=[(f" {notice} ", "warn")] if notice else [],
+    )
+    return [merged(row) for row in drawn]
+
+
+def _title(rows: Sequence[HistoryRow], query: str, unread: int) -> Row:
+    found = f" found for “{query}”" if query else ""
+    reading = f", reading {unread} more" if unread else ""
+    count = f" {len(rows)} result{'' if len(rows) == 1 else 's'}{found}{reading} "
+    return [("┐", "border"), ("history", "title"), ("┌", "border"), label(count)]
+
+
+def _note(hidden: int, marked: int) -> Row:
+    words = [f"{marked} marked"] if marked else []
+    words += [f"{hidden} more rows"] if hidden > 0 else []
+    return [(f" {' · '.join(words)} ", "muted")] if words else []
+
+
+def _nothing(query: str, unread: int, width: int) -> list[Row]:
+    if unread:
+        return [[label("  reading …")]]
+    if query:
+        return [[label(f"  nothing found for “{query}”")]]
+    return [fit_row([label(f"  {line}")], width) for line in _EMPTY]
+
+
+def _detail(row: HistoryRow, width: int) -> list[Row]:
+    """Return what no column of a narrow screen has room for: file, targets, tags and note, or the problem."""
+    rule = heading(clean(row.key, 80), "simulated" if row.simulated else "", width)
+    if row.problem is not None:
+        return [rule, fit_row([("! ", "bad"), (row.problem.removeprefix(f"{row.key}: "), "bad")], width)]
+    parts: Row = [(", ".join(row.targets) or "no target", "text")]
+    if row.model:
+        parts.append(label(f"  {row.model}"))
+    if row.tags:
+        parts.append((f"  {_tags(row)}", "accent"))
+    if row.note:
+        parts.append((f"  {row.note}", "title"))
+    return [rule, fit_row(parts, width)]
+
+
+def _heading(width: int) -> Row:
+    columns, left = _columns(width)
+    row: Row = [
+        label(fit("   when", _SIGNS + _WHEN + 1)),
+        label(fit("name", _name_width(width) + 1)),
+        label(fit("end", _STATUS)),
+    ]
+    row += [label(" " + fit(one.heading, one.width, "right" if one.right else "left")) for one in columns]
+    return fit_row([*row, label(" note" if left > 5 else "")], width)
+
+
+def _name(row: HistoryRow, width: int) -> str:
+    """Return the name in `width` cells; the mark of simulated figures is never cut off."""
+    sign = " sim" if row.simulated else ""
+    return fit(fit(row.name, min(cell_width(row.name), width - len(sign))) + sign, width)
+
+
+def _status(row: HistoryRow) -> str:
+    """Return the final status, shortened to its first word where it is too long."""
+    return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
+
+
+def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> Row:
+    columns, left = _columns(width)
+    when = "–" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
+    result: Row = [
+        ("▶" if chosen else " ", "selected"),
+        ("● " if marked else "  ", "accent"),
+        (fit(when, _WHEN), "text" if row.started_at is not None else "muted"),
+        (" ", "text"),
+        (_name(row, _name_width(width)), "title"),
+        (" ", "text"),
+        (_status(row), _ROLES.get(row.status, "text")),
+    ]
+    if row.problem is not None:
+        return fit_row([*result, (f" {row.problem}", "bad")], width)
+    for column in columns:
+        text = column.text(row)
+        role = "muted" if text in {numbers.UNKNOWN, ""} else "warn" if column.heading == "doubt" else "text"
+        result += [(" " + fit(text, column.width, "right" if column.right else "left"), role)]
+    if left > 5:
+        result.append(label(f" {fit(row.note, left - 1)}"))
+    return fit_row(result, width)

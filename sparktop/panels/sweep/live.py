@@ -1,0 +1,258 @@
+"""Load, servers and machines of a running sweep on one time axis: as many tracks as fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import sparkrow
+from sparktop.graphics.dots import DotGrid
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.graphics.shares import heat_row
+from sparktop.model.sweep_view import BackendLine, LiveSeries, NodeLine, Slots
+from sparktop.panels.balance.many import part_role, share_rows
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.graph import area_rows, stacked_rows
+from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.sweep.tracks import (
+    GUTTER,
+    SweepAxis,
+    beside_gutter,
+    gutter,
+    level_strip,
+    sweep_axis,
+    time_row,
+    value_now,
+    with_edges,
+)
+
+_PAIR = 2
+_LEAST_TPS = 10.0
+_COLDEST_C, _HOTTEST_C = 30.0, 95.0
+_CLOCK_MHZ = 3200.0
+_P50 = 1
+"""Layer of the median, above the points."""
+_TPS, _FLIGHT, _TTFT = 4, 3, 4
+"""Least heights in rows of the big tracks, before small ones get any rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Height in rows of each kind of track."""
+
+    tps: int
+    flight: int
+    ttft: int
+    shares: int
+    lines: int
+    """Number of small tracks, one row each."""
+
+
+def live_rows(live: LiveSeries, names: dict[str, str], width: int, height: int) -> list[Row]:
+    """Draw the tracks as exactly `height` rows of `width` cells; `names` maps targets to letters."""
+    axis = sweep_axis(live, max(8, width - GUTTER))
+    small = _small_tracks(live)
+    room = _share_out(height - 2, len(small), several=len(live.backends) > _PAIR)
+    strip = [[*_level_words(), *level_strip(axis, names)]]
+    rows = [*strip, *_tps(axis, room.tps)]
+    if room.shares:
+        rows += _shares(axis, room.shares)
+    if room.flight:
+        rows += _in_flight(axis, room.flight)
+    if room.ttft:
+        rows += _ttft(axis, room.ttft)
+    rows += [_small(axis, track) for track in small[: room.lines]]
+    rows.append([label(" " * GUTTER), *time_row(axis)])
+    blank: list[Row] = [[]] * max(0, height - len(rows))
+    return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
+
+
+def _level_words() -> Row:
+    return fit_row([label("levels")], GUTTER)
+
+
+def _share_out(height: int, small: int, *, several: bool) -> _Room:
+    """Divide `height` rows among the tracks: first big ones, then small ones; the rest enlarges big ones."""
+    if height < 4:
+        return _Room(max(1, height), 0, 0, 0, 0)
+    if height < _TPS + _TTFT:
+        ttft = height // 2
+        return _Room(height - ttft, 0, ttft, 0, 0)
+    left = height - _TPS - _TTFT
+    flight = _FLIGHT if left >= _FLIGHT + min(2, small) else 0
+    left -= flight
+    shares = 4 if several and left >= 4 + min(4, small) else 0
+    left -= shares
+    lines = min(small, left)
+    left -= lines
+    taller = left // 5
+    return _Room(
+        tps=_TPS + left - taller * (2 + bool(flight)) if flight else _TPS + left - taller,
+        flight=flight + (taller if flight else 0),
+        ttft=_TTFT + (2 * taller if flight else taller),
+        shares=shares,
+        lines=lines,
+    )
+
+
+def _tps(axis: SweepAxis, height: int) -> list[Row]:
+    """Draw the token rate of all servers; for exactly two of them one is stacked on the other."""
+    live = axis.live
+    known = [line for line in live.backends if any(line.tps)]
+    total = axis.columns(live.tps)
+    top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
+    words = value_now(numbers.rate(_last(live.tps, live.step_s), 6), "t/s")
+    if len(known) == _PAIR:
+        lower, upper = (axis.columns(line.tps) for line in known)
+        roles = ("generation", "prompt")
+        rows = stacked_rows(lower, upper, axis.width, height, top, roles, end_slot=1)
+    else:
+        rows = area_rows(total, axis.width, height, top, "generation", end_slot=1)
+    left = gutter(("tokens/s", "accent"), words, numbers.tick(top), "0", height)
+    if len(known) == _PAIR and height > 3:
+        signs = (("⣿", "generation/10"), ("⡪", "prompt/10"))
+        for index, (sign, line) in enumerate(zip(signs, known, strict=True)):
+            if 2 + index < height - 1:
+                left[2 + index] = [sign, label(f" {line.name}")]
+    return beside_gutter(left, with_edges(rows, axis.edges))
+
+
+def _last(values: Slots, step_s: float) -> float | None:
+    """Return the mean of the last two seconds."""
+    known = [value for value in values[-max(1, round(2 / step_s)) :] if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _shares(axis: SweepAxis, height: int) -> list[Row]:
+    """Draw how the tokens are divided among many servers."""
+    rows = share_rows([axis.cells(line.tps) for line in axis.live.backends], height)
+    return beside_gutter(gutter(("share", "accent"), [], "100%", "0", height), rows)
+
+
+def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
+    live = axis.live
+    asked = axis.columns(live.concurrency)
+    flying = axis.columns(live.in_flight)
+    missing = [
+        None if wanted is None else max(0.0, wanted - (there or 0.0))
+        for wanted, there in zip(asked, flying, strict=True)
+    ]
+    both = [value for value in (*asked, *flying) if value is not None]
+    top = nice_ceiling(max(both, default=0.0), 4.0)
+    rows = stacked_rows(flying, missing, axis.width, height, top, ("running", "waiting"), end_slot=1)
+    now, wanted = _newest(live.in_flight), _newest(live.concurrency)
+    value = value_now(numbers.count(now, 4), "" if wanted is None else f"of {wanted:.0f}")
+    left = gutter(("in flight", "accent"), value, numbers.tick(top), "0", height)
+    return beside_gutter(left, with_edges(rows, axis.edges))
+
+
+def _newest(values: Slots) -> float | None:
+    return values[-1] if values else None
+
+
+def _ttft(axis: SweepAxis, height: int) -> list[Row]:
+    """Draw each time to first token as a dot on a logarithmic scale, and their median as a line."""
+    live = axis.live
+    known = [value for points in live.ttft_ms for value in points if value > 0]
+    low, high = _decades(known)
+    grid = DotGrid(axis.width, height)
+    scale = (grid.levels - 1) / math.log(high / low)
+    zero = 0.5 - scale * math.log(low)
+    for column in range(-(-len(live.ttft_ms) // axis.slots)):
+        slots = live.ttft_ms[column * axis.slots : (column + 1) * axis.slots]
+        # A set: points on the same dot are drawn once.
+        heights = {int(zero + scale * math.log(value)) for points in slots for value in points if value > 0}
+        if heights:
+            grid.dots(column, heights, 0)
+    for column, median in enumerate(axis.cells(live.ttft_p50_ms)):
+        if median is not None and median > 0:
+            y = int(zero + scale * math.log(min(high, max(low, median))))
+            if grid.is_empty(column, grid.row_of(y)):
+                grid.put(column, grid.row_of(y), "─", _P50)
+    roles = {-1: "text", 0: "prompt/10", _P50: "title"}
+    rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
+    now = _newest(live.ttft_p50_ms)
+    words = value_now(numbers.duration(None if now is None else now / 1000, 7), "p50")
+    ends = [numbers.duration(edge / 1000, 6).strip() for edge in (high, low)]
+    left = gutter(("TTFT", "accent"), words, ends[0], ends[1], height)
+    return beside_gutter(left, with_edges(rows, axis.edges))
+
+
+def _decades(values: Sequence[float]) -> tuple[float, float]:
+    """Return a scale's ends around all values: 1, 2 or 5 times a power of ten, at least a decade apart."""
+    if not values:
+        return 10.0, 1000.0
+    smallest, largest = min(values), max(values)
+    steps = [step * 10.0**power for power in range(-3, 9) for step in (1, 2, 5)]
+    low = max((step for step in steps if step <= smallest), default=steps[0])
+    high = min((step for step in steps if step >= largest), default=steps[-1])
+    return (low, high) if high >= 10 * low else (low, 10 * low)
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """A track of one row."""
+
+    kind: str
+    name: str
+    index: int
+    values: Slots
+    other: Slots = ()
+
+
+def _small_tracks(live: LiveSeries) -> list[_Small]:
+    """Return the tracks of one row, the most important first: load by server, power by machine and so on."""
+    servers = [line for line in live.backends if line.running]
+    kinds = [
+        [_Small("load", line.name, at, line.running, line.waiting) for at, line in enumerate(servers)],
+        [_Small("power", line.name, at, line.power_w) for at, line in enumerate(live.nodes)],
+        [_kv(line, at) for at, line in enumerate(servers)],
+        [_temperature(line, at) for at, line in enumerate(live.nodes)],
+        [_Small("clock", line.name, at, line.sm_clock_mhz) for at, line in enumerate(live.nodes)],
+    ]
+    return [track for tracks in kinds for track in tracks if any(v is not None for v in track.values)]
+
+
+def _kv(line: BackendLine, at: int) -> _Small:
+    return _Small("kv", line.name, at, line.kv_cache_percent)
+
+
+def _temperature(line: NodeLine, at: int) -> _Small:
+    return _Small("temperature", line.name, at, line.temperature_c)
+
+
+def _small(axis: SweepAxis, track: _Small) -> Row:
+    """Draw a small track: name and current value, then one bar per cell."""
+    cells = axis.cells(track.values)
+    now = next((value for value in reversed(track.values) if value is not None), None)
+    if track.kind == "load":
+        return _load(axis, track, cells)
+    top, unit, role = {
+        "power": (nice_ceiling(max((v for v in cells if v is not None), default=0.0), 50.0), "W", "gpu/8"),
+        "kv": (100.0, "% KV", "memory/8"),
+        "temperature": (_HOTTEST_C - _COLDEST_C, "°C", "load/9"),
+        "clock": (_CLOCK_MHZ, "MHz", "cpu/8"),
+    }[track.kind]
+    if track.kind == "temperature":
+        cells = [None if value is None else max(0.0, value - _COLDEST_C) for value in cells]
+    text = numbers.UNKNOWN if now is None else f"{now:.0f}"
+    return [*_named(track.name, f"{text} {unit}"), (sparkrow(cells, axis.width, top), role)]
+
+
+def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
+    """Draw running requests as shades, with a letter in cells where requests wait."""
+    waiting = axis.cells(track.other) if track.other else [None] * len(cells)
+    known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
+    top = nice_ceiling(max(known, default=0.0), 4.0)
+    run, wait = _newest(track.values), _newest(track.other)
+    text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
+    roles = (part_role(track.index), "warn")
+    runs = heat_row(cells, waiting, top)
+    return [*_named(track.name, text), *((part, roles[layer]) for part, layer in runs)]
+
+
+def _named(name: str, text: str) -> Row:
+    room = max(3, GUTTER - 2 - len(text))
+    return fit_row([*fit_row([label(name)], room), (" ", "text"), (text, "title"), (" ", "text")], GUTTER)

@@ -1,0 +1,137 @@
+"""A sweep on the full screen: tracks and table of levels while it runs, later curves for tracks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sparktop.model.sweep_view import LevelKey, SweepView
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.sections import heading
+from sparktop.panels.sweep.curves import legend_rows, plots_rows
+from sparktop.panels.sweep.live import live_rows
+from sparktop.panels.sweep.table import all_levels, shown_levels, table_rows
+from sparktop.panels.sweep.topology import words_rows
+from sparktop.panels.sweep.tracks import letters
+from sparktop.panels.sweep.words import status_run, title_run, word_rows
+
+_WIDE = 170
+"""Width in cells from which on tracks and table stand side by side."""
+_TABLE_SHARE = 0.48
+"""Share of the width for the table beside tracks."""
+_LEAST_TRACKS = 9
+_LEAST_TABLE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """The rectangle of the table of levels on the screen, in cells."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def moved(self, x: int, y: int) -> TablePlace:
+        """Return the rectangle moved right by `x` and down by `y` cells."""
+        return replace(self, x=self.x + x, y=self.y + y)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnSweep:
+    """The screen's rows, and the places of the levels on it."""
+
+    rows: list[Row]
+    spots: dict[int, LevelKey]
+    """The level shown in each row of the screen, by row index."""
+    first_cell: int
+    """The table's left edge on these rows; it extends to the right edge of the screen."""
+
+
+def drawn_sweep(
+    view: SweepView,
+    width: int,
+    height: int,
+    *,
+    chosen: LevelKey | None = None,
+    curves: bool = True,
+    note: str = "",
+) -> DrawnSweep:
+    """Draw a sweep, running or finished, as exactly `height` rows of `width` cells.
+
+    With `curves` a finished sweep shows its curves in place of the tracks, without it the tracks stay. `note`
+    stands on the lower edge.
+    """
+    inner, inside = width - 4, height - 2
+    words = word_rows(view, inner, max(2, inside // 4))
+    room = inside - len(words)
+    if width >= _WIDE and room >= _LEAST_TRACKS:
+        cells = int(_TABLE_SHARE * inner)
+        left_width = inner - cells - 2
+        left = _picture(view, left_width, room, curves=curves)
+        right, table = _table_and_words(view, cells, room, chosen)
+        table = table.moved(left_width + 2, 0)
+        body = [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
+    else:
+        body, table = _stacked(view, inner, room, chosen, curves=curves)
+    rows = [[(" ", "text"), *row] for row in [*words, *body]]
+    drawn = framed(
+        rows,
+        width,
+        height,
+        role="selected",
+        title=title_run(view),
+        status=status_run(view),
+        note=[(f" {note} ", "muted")] if note else [],
+    )
+    table = table.moved(2, 1 + len(words))
+    levels = shown_levels(view, table.height, chosen)
+    spots = {table.y + 1 + index: level.key for index, level in enumerate(levels)}
+    return DrawnSweep([merged(row) for row in drawn], spots, table.x)
+
+
+def sweep_screen(
+    view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
+) -> list[Row]:
+    """Return only the rows of `drawn_sweep`."""
+    return drawn_sweep(view, width, height, chosen=chosen, curves=curves).rows
+
+
+def _stacked(
+    view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
+) -> tuple[list[Row], TablePlace]:
+    """Put the picture above the table, which gets no more rows than it has levels, heading and key."""
+    levels = len(all_levels(view))
+    table = min(levels + 2, max(_LEAST_TABLE, height * 2 // 5))
+    if height - table - 1 < _LEAST_TRACKS:
+        table = max(_LEAST_TABLE, height - _LEAST_TRACKS - 1)
+    if height < _LEAST_TRACKS + _LEAST_TABLE:
+        return table_rows(view, width, height, chosen=chosen), TablePlace(0, 0, width, height)
+    above = height - table - 1
+    picture = _picture(view, width, above, curves=curves)
+    made = sum(row.complete for row in view.rows)
+    rule = heading("levels", f"{made} of {levels} done", width)
+    rows = [*picture, rule, *table_rows(view, width, table, chosen=chosen)]
+    return rows, TablePlace(0, above + 1, width, table)
+
+
+def _table_and_words(
+    view: SweepView, width: int, height: int, chosen: LevelKey | None
+) -> tuple[list[Row], TablePlace]:
+    """Put the words of the comparison below the table, as far as they fit."""
+    levels = len(all_levels(view))
+    below = [] if view.topologies is None else words_rows(view.topologies, width)
+    table = min(height, levels + 3) if below else height
+    rows = [*table_rows(view, width, table, chosen=chosen), *below][:height]
+    filled = [fit_row(row, width) for row in [*rows, *([[]] * (height - len(rows)))]]
+    return filled, TablePlace(0, 0, width, table)
+
+
+def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
+    """Draw the tracks; or the curves, for a sweep that is finished or that has no tracks."""
+    live = view.live
+    if live is not None and not (view.status.over and curves and view.plots):
+        names = letters([target.name for target in view.targets])
+        return live_rows(live, names, width, height)
+    legend = legend_rows(view.plots, width)[: max(0, height // 4)]
+    return [*plots_rows(view.plots, width, height - len(legend)), *legend]

@@ -1,0 +1,183 @@
+"""Parts of the tracks of a sweep: graphs below one another on a time axis that spans the sweep so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktop.graphics.curve import PlotAxis, labelled
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.sweep_view import LevelKey, LiveSeries, Slots
+from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width
+
+GUTTER = 17
+"""Width in cells at the left of each track for its name, its current value and the ends of its scale."""
+_STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""Possible slots per dot column: few, so that the picture is seldom rescaled and redrawn from the left."""
+_LEAST_COLUMN_S = 0.4
+"""Least seconds per dot column: in shorter ones the steps of the engine show, since tokens come in bursts."""
+_LABELS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
+_APART = 9
+"""Least distance in cells between labels."""
+EDGE = "┊"
+"""Drawn where a level begins, in cells that are empty."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SweepAxis:
+    """The time axis shared by all tracks: the sweep's start at the left, `slots` slots per dot column."""
+
+    live: LiveSeries
+    width: int
+    """Width of each graph in cells."""
+    slots: int
+    """Slots per dot column."""
+
+    @property
+    def cell_s(self) -> float:
+        """Seconds that a cell holds."""
+        return 2 * self.slots * self.live.step_s
+
+    def columns(self, values: Slots) -> list[float | None]:
+        """Return the mean of each dot column; None right of the newest value."""
+        found = means(values, self.slots)
+        return found + [None] * (2 * self.width - len(found))
+
+    def cells(self, values: Slots) -> list[float | None]:
+        """Return the mean of each cell; None right of the newest value."""
+        found = means(values, 2 * self.slots)
+        return found + [None] * (self.width - len(found))
+
+    def cell(self, at: float) -> int:
+        """Return the cell of a point in time, clipped to the graph."""
+        return max(0, min(self.width - 1, int((at - self.live.start_at) / self.cell_s)))
+
+    @property
+    def edges(self) -> list[int]:
+        """The cells in which levels begin."""
+        return sorted({self.cell(span.began_at) for span in self.live.spans})
+
+
+def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
+    """Return the finest axis of `width` cells that holds the sweep so far."""
+    least = max(1, -(-live.count // (2 * max(1, width))))
+    fine = max(least, round(_LEAST_COLUMN_S / live.step_s))
+    return SweepAxis(live, width, next((step for step in _STEPS if step >= fine), fine))
+
+
+def means(values: Slots, size: int) -> list[float | None]:
+    """Return the mean of each `size` consecutive values; None where none of them is known."""
+    if size == 1:
+        return list(values)
+    if None not in values:
+        return [sum(part) / len(part) for part in _parts(values, size)]  # type: ignore[arg-type] # no None among them
+    result: list[float | None] = []
+    for part in _parts(values, size):
+        known = [value for value in part if value is not None]
+        result.append(sum(known) / len(known) if known else None)
+    return result
+
+
+def _parts(values: Slots, size: int) -> list[Slots]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
+    """Draw the starts of levels, in cells that are empty."""
+    return [_edged(row, edges) for row in rows] if edges else list(rows)
+
+
+def _edged(row: Row, edges: Sequence[int]) -> Row:
+    result: Row = []
+    start = 0
+    for text, role in row:
+        stop, done = start + len(text), 0
+        for edge in edges:
+            if start <= edge < stop and text[edge - start] == " ":
+                result += [(text[done : edge - start], role), (EDGE, "border")]
+                done = edge - start + 1
+        result.append((text[done:], role))
+        start = stop
+    return [run for run in result if run[0]]
+
+
+def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Put a track's name and scale at its left."""
+    return [
+        [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
+        for index, row in enumerate(rows)
+    ]
+
+
+def gutter(name: Run, value: Row, top: str, bottom: str, height: int) -> list[Row]:
+    """Return the rows at the left of a track: name and upper end, current value, lower end."""
+    if height <= 1:
+        return [_ended([name, (" ", "text"), *value], "")]
+    rows = [_ended([name], top), *([] for _ in range(height - 2)), _ended([], bottom)]
+    rows[1] = _ended([(" ", "text"), *value], bottom if height == 2 else "")
+    return rows
+
+
+def _ended(words: Row, end: str) -> Row:
+    tail: Row = [(f"{end}┤", "muted")] if end else [(" ", "text")]
+    return [*fit_row(words, GUTTER - row_width(tail)), *tail]
+
+
+def value_now(text: str, unit: str, *, role: str = "title") -> Row:
+    """Return the newest value of a track with its unit; an unknown value has no unit."""
+    stripped = text.strip()
+    known = stripped != UNKNOWN
+    return [figure(stripped, known=known, role=role), label(f" {unit}" if unit and known else "")]
+
+
+def letters(targets: Sequence[str]) -> dict[str, str]:
+    """Return the letter of each target by name, "a" for the first."""
+    return {name: chr(ord("a") + index % 26) for index, name in enumerate(targets)}
+
+
+def short_level(key: LevelKey, names: dict[str, str]) -> str:
+    """Return a level in few cells: "c8", with the target's letter if there are several targets."""
+    letter = f"{names[key.target]} " if len(names) > 1 and key.target in names else ""
+    return f"{letter}c{key.concurrency}"
+
+
+def level_strip(axis: SweepAxis, names: dict[str, str]) -> Row:
+    """Draw the time that each level took, with its name in it where it fits."""
+    row: Row = []
+    used = 0
+    spans = axis.live.spans
+    for index, span in enumerate(spans):
+        start = max(used, axis.cell(span.began_at))
+        ended = span.ended_at
+        now = axis.live.start_at + axis.live.count * axis.live.step_s
+        stop = axis.cell(now if ended is None else ended) + 1
+        if index + 1 < len(spans):
+            stop = min(stop, axis.cell(spans[index + 1].began_at))
+        if start >= axis.width or stop <= start:
+            continue
+        row.append((" " * (start - used), "text"))
+        room = stop - start - 1
+        word = short_level(span.key, names)
+        text = word if len(word) <= room else ""
+        role = "accent" if ended is None else "muted"
+        row += [("▏", "border"), (text, role), ("─" * (room - len(text)), "border")]
+        used = stop
+    return merged(fit_row(row, axis.width))
+
+
+def time_row(axis: SweepAxis) -> Row:
+    """Return the labels of the axis: time since the sweep began."""
+    span = axis.width * axis.cell_s
+    step = next((seconds for seconds in _LABELS_S if seconds >= _APART * axis.cell_s), _LABELS_S[-1])
+    places = [(index * step, _elapsed(index * step)) for index in range(int(span // step) + 1)]
+    return [label(labelled(places, PlotAxis(0.0, span, axis.width)))]
+
+
+def _elapsed(seconds: float) -> str:
+    seconds_ = int(seconds)
+    if seconds_ < 60:
+        return f"{seconds_}s" if seconds_ else "0"
+    if seconds_ < 3600:
+        return f"{seconds_ // 60}m{seconds_ % 60:02d}" if seconds_ % 60 else f"{seconds_ // 60}m"
+    return f"{seconds_ // 3600}h{seconds_ % 3600 // 60:02d}"

@@ -1,0 +1,133 @@
+"""A sweep in words: its phase, its progress, its findings, and doubts about them."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.sweep_view import SweepStatus, SweepView
+from sparktop.panels.balance.verdict import flowed, sentence_rows, wrapped
+from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.rows import Row, fit_row, row_width
+
+STATUS_ROLES = {
+    SweepStatus.STARTING: "accent",
+    SweepStatus.RUNNING: "accent",
+    SweepStatus.DONE: "good",
+    SweepStatus.CANCELLED: "warn",
+    SweepStatus.STOPPED_BY_GUARD: "bad",
+    SweepStatus.FAILED: "bad",
+    SweepStatus.BROKEN_OFF: "warn",
+}
+"""The role of each status; its word always stands beside the colour."""
+_BAR = 20
+
+
+def status_run(view: SweepView) -> Row:
+    """Return the status for the right end of the upper edge."""
+    simulated: Row = [("simulated ", "warn")] if view.simulated else []
+    return [*simulated, ("┐", "border"), (view.status.value, STATUS_ROLES[view.status]), ("┌", "border")]
+
+
+def title_run(view: SweepView) -> Row:
+    """Return title and plan for the left end of the upper edge."""
+    return [
+        ("┐", "border"),
+        (f"sweep {fit(view.title, min(30, cell_width(view.title)))}", "title"),
+        ("┌", "border"),
+        label(f" {view.plan_words} " if view.plan_words else ""),
+    ]
+
+
+def clock_text(seconds: float | None) -> str:
+    """Format a duration as minutes and seconds, or hours: "3:05", "1:02:03"; "–" if unknown."""
+    if seconds is None:
+        return numbers.UNKNOWN
+    total_s = round(seconds)
+    hours, rest = divmod(total_s, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"
+
+
+def progress_pieces(view: SweepView) -> list[Row]:
+    """Return phase and progress as pieces for `flowed`, the most important first."""
+    if view.status.over:
+        pieces: list[Row] = [[(view.words, "text")]]
+        if view.elapsed_s is not None:
+            pieces.append([label("took "), figure(clock_text(view.elapsed_s))])
+        return pieces
+    pieces = [[(view.words, "title")]]
+    share = view.share
+    if share is not None:
+        pieces.append(
+            [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
+        )
+    left = clock_text(view.left_s)
+    pieces.append([label("left about "), figure(left, known=view.left_s is not None)])
+    pieces.append([figure(clock_text(view.elapsed_s)), label(" so far")])
+    return pieces
+
+
+def moment_pieces(view: SweepView) -> list[Row]:
+    """Return the current figures of the running level as pieces for `flowed`."""
+    now = view.moment
+    if now is None:
+        return []
+    asked = "" if now.key is None else f" of {now.key.concurrency}"
+    pieces: list[Row] = [
+        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" t/s")],
+        [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
+        [
+            label("TTFT p50 "),
+            figure(_ms(now.ttft_p50_ms), known=now.ttft_p50_ms is not None),
+        ],
+        [label("ended "), figure(f"{now.ended}")],
+    ]
+    if now.failed:
+        pieces.append([(f"{now.failed} failed", "bad")])
+    return pieces
+
+
+def _ms(value: float | None) -> str:
+    return numbers.duration(None if value is None else value / 1000, 7).strip()
+
+
+def now_rows(view: SweepView, width: int) -> list[Row]:
+    """Return phase and progress, or how the sweep ended; a sentence that is too long is wrapped."""
+    first, *others = progress_pieces(view)
+    if row_width(first) <= width:
+        return flowed([first, *others, *moment_pieces(view)], width)
+    text, role = first[0]
+    rows: list[Row] = [[(line, role)] for line in wrapped(text, width)]
+    return [*rows, *flowed([*others, *moment_pieces(view)], width)]
+
+
+def guard_rows(view: SweepView, width: int) -> list[Row]:
+    """Return the condition that stops the sweep early; a warning if there is no guard."""
+    if view.guard is None:
+        return []
+    role = "warn" if view.guard.startswith("no guard") else "muted"
+    return sentence_rows(("· ", "muted"), view.guard, role, width)
+
+
+def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
+    """Return progress and findings in at most `most` rows."""
+    guard, found = guard_rows(view, width), found_rows(view, width)
+    # The guard of a finished sweep no longer matters: its findings come first.
+    rows = [*now_rows(view, width), *([*found, *guard] if view.status.over else [*guard, *found])]
+    if len(rows) > most:
+        hidden = len(rows) - most + 1
+        rows = [*rows[: most - 1], [label(f"… {hidden} more rows: n shows all")]] if most > 1 else rows[:1]
+    return [fit_row(row, width) for row in rows]
+
+
+def found_rows(view: SweepView, width: int) -> list[Row]:
+    """Return the verdict and doubts of a finished sweep, or the newest notice of a running one."""
+    rows: list[Row] = []
+    if view.status.over:
+        for index, sentence in enumerate(view.verdict):
+            rows += sentence_rows(("· ", "muted"), sentence, "muted" if index else "text", width)
+        for doubt in view.doubts:
+            rows += sentence_rows(("! ", "warn"), doubt, "warn", width)
+    elif view.notices:
+        rows += sentence_rows(("· ", "muted"), view.notices[-1], "muted", width)
+    return rows
