@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 TYPED := sparktop tests scripts benchmarks
 UNIT := $(addprefix tests/,graphics engines store analysis hardware report) \
-	$(wildcard tests/test_config*.py tests/test_keys.py)
+	$(wildcard tests/test_config*.py tests/test_keys.py tests/config)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test unit all-tests lint wheel aarch64 live prometheus soak bench truth screenshots readme clean FORCE

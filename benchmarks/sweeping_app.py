@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from sparktop import config
+from sparktop.config import schema as config
 from sparktop.ui import app
 
 

@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from sparktop.cli import main as sparktop
-from sparktop.keys import KEYS
+from sparktop.config.keys import KEYS
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 
 from sparktop.btop_theme import DEFAULT, SHAPES, WORDS, lifted, parse_btop, role_colors, seen_background
-from sparktop.config_places import usual_places
 from sparktop.errors import ConfigError
+from sparktop.files import usual_places
 from sparktop.graphics.gradient import ramp
 from sparktop.model.text import clean
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktop import config
-from sparktop.config import load
-from sparktop.config_cache import KEPT, CheckedFiles, configured
+from sparktop.config import schema as config
+from sparktop.config.cache import KEPT, CheckedFiles, configured
+from sparktop.config.schema import load
 from sparktop.errors import ConfigError
 from sparktop.model.targets import Watch
 
@@ -137,7 +137,7 @@ def test_a_changed_file_is_checked_again(desk: Desk) -> None:
 def test_another_version_checks_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one version found right says nothing to the next."""
     desk.start()
-    monkeypatch.setattr("sparktop.config_cache.__version__", "999")
+    monkeypatch.setattr("sparktop.config.cache.__version__", "999")
     desk.start()
     assert desk.checked == 2
 
@@ -145,7 +145,7 @@ def test_another_version_checks_again(desk: Desk, monkeypatch: pytest.MonkeyPatc
 def test_settings_of_another_shape_are_checked_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept before the settings got new keys is not read any more."""
     desk.start()
-    monkeypatch.setattr("sparktop.config_cache._SHAPE", 1)
+    monkeypatch.setattr("sparktop.config.cache._SHAPE", 1)
     desk.start()
     assert desk.checked == 2
 
@@ -162,7 +162,7 @@ def test_a_wrong_file_is_never_kept(desk: Desk) -> None:
 def test_a_theme_that_has_gone_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A theme of the user's can be deleted after the check: then the full check tells it."""
     desk.start()
-    monkeypatch.setattr("sparktop.config_cache.find_palette", lambda _: None)
+    monkeypatch.setattr("sparktop.config.cache.find_palette", lambda _: None)
     desk.start()
     assert desk.checked == 2
 

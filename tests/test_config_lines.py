@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.toml_lines import Path, key_lines, line_of
+from sparktop.config.toml_lines import Path, key_lines, line_of
 
 DOCUMENT = '''\
 # a comment = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparktop.config import load
+from sparktop.config.schema import load
 from sparktop.model.targets import ModelFacts
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.keys import KEYS, remapped, textual_key, wrong_keys
+from sparktop.config.keys import KEYS, remapped, textual_key, wrong_keys
 
 NAMES = [key.name for key in KEYS]
 WRITTEN = st.sampled_from(

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from sparktop import typed_numbers
+from sparktop import typed as typed_numbers
 from sparktop.errors import UsageError
 from sparktop.model.targets import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.text import clean

@@ -10,8 +10,8 @@ from itertools import chain, count
 from typing import TypeVar
 
 from sparktop.commands.output import tell
-from sparktop.config_places import find_config
 from sparktop.errors import UsageError
+from sparktop.files import find_config
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
@@ -32,7 +32,7 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
     path = find_config(arguments.config, env)
     watch = Watch()
     if path is not None:
-        from sparktop.config_cache import configured  # late: without a file there is nothing to look up
+        from sparktop.config.cache import configured  # late: without a file there is nothing to look up
 
         watch, warnings = configured(path, env)
         for line in warnings:

@@ -11,7 +11,7 @@ from sparktop.errors import ConfigError
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
-    from sparktop.config import Config
+    from sparktop.config.schema import Config
 
 _IN_USE = ""
 """--check without a file."""
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: the file is wrong, or there is none.
     """
-    from sparktop import config  # late: it loads pydantic
+    from sparktop.config import schema as config  # late: it loads pydantic
 
     if arguments.default:
         write_out(config.default_toml())

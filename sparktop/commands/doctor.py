@@ -66,7 +66,7 @@ def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[C
     A file that is wrong is a failed check, and then nothing of it is watched.
     """
     # Late: as above.
-    from sparktop.config import find_config, load
+    from sparktop.config.schema import find_config, load
     from sparktop.doctor.check import Check, Status
     from sparktop.errors import ConfigError
     from sparktop.model.targets import Watch

@@ -14,7 +14,7 @@ from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed_numbers import whole_numbers
+from sparktop.typed import whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep_targets import Chosen
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from sparktop.commands.sweep_targets import choose_targets, named_target
-    from sparktop.config_places import find_config
+    from sparktop.files import find_config
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     watch = Watch()
     path = find_config(arguments.config, os.environ)
     if path is not None:
-        from sparktop.config_cache import configured  # late: without a file there is nothing to look up
+        from sparktop.config.cache import configured  # late: without a file there is nothing to look up
 
         watch, warnings = configured(path, os.environ)
         for line in warnings:

@@ -169,7 +169,7 @@ class Watch:
     low_bandwidth: bool = False
     """Draw seldom and coarsely: for slow lines."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the overview by the names of `sparktop.keys`, where they are not the usual ones."""
+    """Keys of the overview by the names of `sparktop.config.keys`, where they are not the usual ones."""
     source: str = "defaults"
     """Where it came from, in words: a file's path, "arguments", "this machine"."""
     node_thresholds: NodeThresholds = NodeThresholds()

@@ -17,9 +17,9 @@ from textual.markup import escape
 from textual.screen import Screen
 from textual.timer import Timer
 
+from sparktop.config.keys import Key, preset_keys, remapped
 from sparktop.ending import ENDING
 from sparktop.errors import ConfigError
-from sparktop.keys import Key, preset_keys, remapped
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
@@ -93,7 +93,7 @@ class SparktopApp(App[None]):
 
         Raises:
             ConfigError: when there is no such theme.
-            KeyError, ValueError: `keys` or those of presets cannot be used (see `sparktop.keys`).
+            KeyError, ValueError: `keys` or those of presets cannot be used (see `sparktop.config.keys`).
         """
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
         palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)

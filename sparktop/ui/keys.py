@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.binding import Binding
 
-from sparktop.keys import Key
+from sparktop.config.keys import Key
 
 
 def bindings(table: Sequence[Key]) -> list[Binding]:

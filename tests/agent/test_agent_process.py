@@ -23,7 +23,7 @@ TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests 
 MOST_GROWTH_KB = 24_000
 """Of the agent's memory under attack: 64 connections with what each may send, and room."""
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-HEAVY = ("textual", "httpx", "rich", "plotext", "sparktop.ui", "sparktop.store", "sparktop.config")
+HEAVY = ("textual", "httpx", "rich", "plotext", "sparktop.ui", "sparktop.store", "sparktop.config.schema")
 LOADED = f"""
 import sys
 from sparktop.agent import daemon, server, sampler, stdio

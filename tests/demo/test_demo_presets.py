@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from sparktop.config.keys import wrong_preset_keys
 from sparktop.demo.command import make_watch
 from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.rehearsed_sweep import RehearsedSweep
-from sparktop.keys import wrong_preset_keys
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sweep.plan.presets import make_plan
 

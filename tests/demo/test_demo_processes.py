@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.config import load as load_config
+from sparktop.config.schema import load as load_config
 from sparktop.demo.cluster import DemoCluster
 from sparktop.demo.command import as_toml, make_watch, run_demo
 from sparktop.demo.plan import KEY, KEY_VARIABLE, Plan

@@ -10,8 +10,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
+from sparktop.config.keys import KEYS
 from sparktop.demo.rehearsal import Rehearsal
-from sparktop.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.settings import settings

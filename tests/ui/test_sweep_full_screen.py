@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from sparktop.keys import SWEEP_KEYS
+from sparktop.config.keys import SWEEP_KEYS
 from sparktop.model.sweep_view import LevelKey
 from sparktop.panels.parts.rows import row_width
 from sparktop.sweep.plan.order import Load

@@ -17,7 +17,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, Wishes, make_plan
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed_numbers import number, whole_number, whole_numbers
+from sparktop.typed import number, whole_number, whole_numbers
 
 Value = TypeVar("Value")
 Word = TypeVar("Word", bound=StrEnum)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.screen import Screen
 
-from sparktop.keys import KEYS, Key
+from sparktop.config.keys import KEYS, Key
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.scene import PanelKey

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.screen import Screen
 
-from sparktop.keys import Key
+from sparktop.config.keys import Key
 from sparktop.panels.board.bars import footer_row
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 from sparktop.panels.board.too_small import too_small_rows

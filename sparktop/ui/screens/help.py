@@ -12,8 +12,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import fit
-from sparktop.keys import KEYS, Key
 
 _WORDS = (
     ("unreachable", "no answer; the lower edge of its panel says why and since when"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from textual.worker import Worker, WorkerState
 
-from sparktop.keys import Key
+from sparktop.config.keys import Key
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.sweep.history import TOP, first_in_sight, history_screen, room_of

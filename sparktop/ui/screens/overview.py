@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.message import Message
 
-from sparktop.keys import KEYS, Key
+from sparktop.config.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.bars import footer_row, header_row

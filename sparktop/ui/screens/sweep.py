@@ -11,9 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.screen import Screen
 
+from sparktop.config.keys import SWEEP_KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
-from sparktop.keys import SWEEP_KEYS, Key
 from sparktop.model.snapshot import Severity
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
 from sparktop.panels.board.bars import footer_row

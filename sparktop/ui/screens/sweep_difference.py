@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.keys import Key
+from sparktop.config.keys import Key
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.sweep.difference import difference_rows, difference_screen
 from sparktop.sweep.view.difference import Compared, labelled, series_pairs

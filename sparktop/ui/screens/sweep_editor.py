@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
-from sparktop.keys import Key
+from sparktop.config.keys import Key
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.compare.resolution import resolution_words

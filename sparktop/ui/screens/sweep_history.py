@@ -11,8 +11,8 @@ from pathlib import Path
 from textual.app import ComposeResult
 from textual.widgets import Input
 
+from sparktop.config.keys import Key
 from sparktop.errors import SparktopError
-from sparktop.keys import Key
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.text import clean
 from sparktop.sweep.history.history import History, title_of

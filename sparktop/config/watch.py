@@ -153,7 +153,11 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
     unset = [place for place, variable in _variables(settings) if not env.get(variable)]
     if not unset:
         return []
-    from sparktop.toml_lines import key_lines, key_name, line_of  # late: most starts have nothing to tell
+    from sparktop.config.toml_lines import (  # late: most starts have nothing to tell
+        key_lines,
+        key_name,
+        line_of,
+    )
 
     lines = key_lines(text)
     return [

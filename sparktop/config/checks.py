@@ -10,12 +10,12 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from sparktop.config.keys import KEYS, wrong_keys, wrong_preset_keys
+from sparktop.config.toml_lines import Path, key_lines, key_name, line_of
 from sparktop.errors import ConfigError
-from sparktop.keys import KEYS, wrong_keys, wrong_preset_keys
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.toml_lines import Path, key_lines, key_name, line_of
 
 MOST = 100
 """Lines of errors shown, at most: the file may be anything."""

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from sparktop.config_errors import CHECKS, config_error, from_pydantic
-from sparktop.config_places import find_config, usual_places
-from sparktop.config_watch import MOST_BYTES, read_config, unset_variables, watch_of
+from sparktop.config.checks import CHECKS, config_error, from_pydantic
+from sparktop.config.watch import MOST_BYTES, read_config, unset_variables, watch_of
 from sparktop.errors import ConfigError
+from sparktop.files import find_config, usual_places
 from sparktop.model.targets import (
     MAX_INTERVAL_S,
     MIN_INTERVAL_S,

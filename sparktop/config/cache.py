@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from sparktop import __version__
-from sparktop.config_watch import Plain, read_config, unset_variables, watch_of
+from sparktop.config.watch import Plain, read_config, unset_variables, watch_of
 from sparktop.model.targets import Watch
 from sparktop.palette import find_palette
 
@@ -25,7 +25,7 @@ _MOST_BYTES = 8 << 20
 """JSON of the largest configuration file is smaller."""
 _SHAPE = 5
 """Of the settings; another number makes every entry of before one to check again."""
-_RULES = ("config.py", "config_errors.py", "keys.py")
+_RULES = ("schema.py", "checks.py", "keys.py")
 """The modules that say what is right: who edits them in a checkout wants everything checked again."""
 
 
@@ -105,7 +105,7 @@ def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
             return watch_of(settings, path, env), unset_variables(settings, path, text, env)
         except (LookupError, TypeError, ValueError, AttributeError):
             pass  # nothing that this version has written: it is checked like a new one
-    from sparktop.config import check  # late: this is the way that loads pydantic
+    from sparktop.config.schema import check  # late: this is the way that loads pydantic
 
     config = check(path, text)
     settings = config.settings.model_dump()
@@ -134,7 +134,7 @@ def _digest(settings: object) -> str:
 
 
 def _rules_age() -> tuple[int, ...]:
-    here = Path(__file__).parent
+    here = Path(__file__).parent.parent
     try:
         return tuple((here / name).stat().st_mtime_ns for name in _RULES)
     except OSError:  # no files, as inside an archive

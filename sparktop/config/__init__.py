@@ -1,0 +1,1 @@
+"""The configuration file: what it may say, how it is checked, kept and turned into what is watched."""
