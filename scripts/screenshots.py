@@ -21,12 +21,12 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
+from sparktop.colors.palette import shipped_palettes
 from sparktop.demo.rehearsal import START, Outage, Rehearsal
 from sparktop.demo.rehearsed_sweep import Halt, RehearsedSweep
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.palette import shipped_palettes
 from sparktop.store import Store
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.history.history import History

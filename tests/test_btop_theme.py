@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.btop_theme import LABELS, SHAPES, WORDS, lifted, parse_btop, role_colors, seen_background
+from sparktop.colors.btop_theme import LABELS, SHAPES, WORDS, lifted, parse_btop, role_colors, seen_background
+from sparktop.colors.palette import COLOR_ROLES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
 from sparktop.errors import ConfigError
 from sparktop.graphics.gradient import contrast
-from sparktop.palette import COLOR_ROLES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
 
 DATA = Path(__file__).parent / "data" / "btop-themes"
 DEBIAN = Path("/usr/share/btop/themes")

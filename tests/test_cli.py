@@ -12,10 +12,10 @@ import pytest
 
 from sparktop import __version__
 from sparktop.cli import COMMANDS, LATER, main
+from sparktop.colors.palette import palettes
 from sparktop.commands import snapshot as snapshot_command
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import Watch
-from sparktop.palette import palettes
 
 BAD = Path(__file__).parent / "data" / "configs" / "bad"
 GOOD = Path(__file__).parent / "data" / "configs" / "good"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.colors.palette import palettes
 from sparktop.commands import observation
 from sparktop.commands import snapshot as snapshot_command
 from sparktop.commands.observation import has_told, wait_for, why_nothing
@@ -34,7 +35,6 @@ from sparktop.model.snapshot import (
     Snapshot,
 )
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.palette import palettes
 from sparktop.store import SourceKey, SourceKind, Store
 
 WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktop import palette
-from sparktop.palette import find_palette, palettes, shipped_palettes
+from sparktop.colors import palette
+from sparktop.colors.palette import find_palette, palettes, shipped_palettes
 
 BTOP = 'theme[main_bg]="#101010"\ntheme[main_fg]="#eeeeee"'
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from itertools import chain, count
 from typing import TypeVar
 
+from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell
 from sparktop.errors import UsageError
 from sparktop.files import find_config
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.palette import find_palette, palettes
 
 Target = TypeVar("Target", BackendTarget, NodeTarget)
 

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print every theme's name, kind, title and, of the user's, its file; what is wrong with one is told."""
-    from sparktop.palette import palettes, theme_problems  # late: --help loads no theme
+    from sparktop.colors.palette import palettes, theme_problems  # late: --help loads no theme
 
     del arguments
     known = palettes()

@@ -15,9 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from sparktop import __version__
+from sparktop.colors.palette import find_palette
 from sparktop.config.watch import Plain, read_config, unset_variables, watch_of
 from sparktop.model.targets import Watch
-from sparktop.palette import find_palette
 
 KEPT = 8
 """Entries that are kept, the newest."""

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from sparktop.colors.palette import palettes, theme_problems
 from sparktop.config.checks import CHECKS, config_error, from_pydantic
 from sparktop.config.watch import MOST_BYTES, read_config, unset_variables, watch_of
 from sparktop.errors import ConfigError
@@ -26,7 +27,6 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.palette import palettes, theme_problems
 
 __all__ = [
     "MOST_BYTES",

@@ -17,6 +17,7 @@ from textual.markup import escape
 from textual.screen import Screen
 from textual.timer import Timer
 
+from sparktop.colors.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.config.keys import Key, preset_keys, remapped
 from sparktop.ending import ENDING
 from sparktop.errors import ConfigError
@@ -24,7 +25,6 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.monitor import Monitor
-from sparktop.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.panels.board.view import View
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence

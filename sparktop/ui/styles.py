@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
 
-from sparktop.palette import Palette
+from sparktop.colors.palette import Palette
 
 _BOLD = frozenset({"title", "key", "accent", "bad", "warn"})
 """Roles told apart by weight too, so that they survive NO_COLOR and 16 colours."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from sparktop.colors.palette import palettes
 from sparktop.model.balance import BalanceWord
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import Snapshot
-from sparktop.palette import palettes
 from sparktop.panels.balance.band import balance_band
 from sparktop.panels.balance.lines import balance_axis, group_lines
 from sparktop.panels.balance.panel import balance_screen, evidence_screen

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.colors.palette import palettes
 from sparktop.demo.rehearsal import Outage, Rehearsal
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
-from sparktop.palette import palettes
 from sparktop.panels.backend.detail import backend_detail
 from sparktop.panels.backend.sections import window_words
 from sparktop.panels.board.scene import PanelKey, Scene, flatten

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.colors.palette import palettes
 from sparktop.demo.gb10 import Machine, node_sample
 from sparktop.model.node import (
     CACHE_PART,
@@ -22,7 +23,6 @@ from sparktop.model.node import (
     MemoryReading,
 )
 from sparktop.model.snapshot import Headroom
-from sparktop.palette import palettes
 from sparktop.panels.node.memory_bar import memory_parts, memory_section, slope_text, trend_runs
 from sparktop.panels.parts.rows import row_text, row_width
 from tests.panels.machines import FALLING

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.colors.palette import palettes
 from sparktop.demo.rehearsal import Outage, Rehearsal, RouterPart
 from sparktop.model.router import Deployment, RouterView
 from sparktop.model.snapshot import Snapshot
-from sparktop.palette import palettes
 from sparktop.panels.backend.router import router_panel
 from sparktop.panels.board.layout import Boxes, Place, Tiling, arrange
 from sparktop.panels.board.scene import PanelKey, Scene, flatten

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from sparktop.colors.palette import palettes
 from sparktop.demo.rehearsal import Outage, Rehearsal
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.palette import palettes
 from sparktop.panels.board.bars import footer_row, header_row
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.scene import PanelKey, Scene, flatten

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.colors.palette import shipped_palettes
 from sparktop.model.sweep_view import LevelKey, LevelState, Mark, SweepStatus, SweepView
-from sparktop.palette import shipped_palettes
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from sparktop.panels.sweep.band import sweep_band
 from sparktop.panels.sweep.curves import curves_screen

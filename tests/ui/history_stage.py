@@ -13,7 +13,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from sparktop.palette import find_palette
+from sparktop.colors.palette import find_palette
 from sparktop.panels.parts.rows import row_text
 from sparktop.sweep.history.history import History
 from sparktop.sweep.result.store import save

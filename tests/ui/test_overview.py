@@ -7,9 +7,9 @@ import re
 import pytest
 from textual.pilot import Pilot
 
+from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
 from sparktop.demo.rehearsal import Outage, Rehearsal
-from sparktop.palette import palettes
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.ui.app import SparktopApp

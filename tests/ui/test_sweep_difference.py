@@ -6,7 +6,7 @@ import pytest
 from textual.app import App
 from textual.pilot import Pilot
 
-from sparktop.palette import find_palette
+from sparktop.colors.palette import find_palette
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.view.difference import Compared

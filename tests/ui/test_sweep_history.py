@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from textual.app import App
 
+from sparktop.colors.palette import find_palette
 from sparktop.config.keys import Key
-from sparktop.palette import find_palette
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.sweep.history.history import History
 from sparktop.sweep.view.stored import StoredView

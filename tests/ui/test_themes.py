@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from sparktop.colors.palette import COLOR_ROLES, GRADIENT_ROLES, Palette, parse_palette, shipped_palettes
 from sparktop.errors import ConfigError
 from sparktop.graphics.gradient import contrast
-from sparktop.palette import COLOR_ROLES, GRADIENT_ROLES, Palette, parse_palette, shipped_palettes
 
 # What a terminal's 16 colours look like in xterm's own table: the one palette with a published definition.
 XTERM = {

@@ -10,12 +10,10 @@ import pytest
 from rich.color import Color
 from textual.strip import Strip
 
-from sparktop import palette as palette_module
-from sparktop.btop_theme import SHAPES, WORDS
 from sparktop.cli import main
-from sparktop.demo.rehearsal import Rehearsal
-from sparktop.graphics.gradient import contrast
-from sparktop.palette import (
+from sparktop.colors import palette as palette_module
+from sparktop.colors.btop_theme import SHAPES, WORDS
+from sparktop.colors.palette import (
     COLOR_ROLES,
     GRADIENT_ROLES,
     palettes,
@@ -24,6 +22,8 @@ from sparktop.palette import (
     theme_problems,
     user_folder,
 )
+from sparktop.demo.rehearsal import Rehearsal
+from sparktop.graphics.gradient import contrast
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sparktop.analysis.balance_limits import RHYTHM_TURN
+from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import mirrored
 from sparktop.graphics.cells import fit
 from sparktop.graphics.curve import PlotAxis, pointed
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.balance import Balance, Swing
-from sparktop.palette import LEVELS
 from sparktop.panels.balance.slots import with_line
 from sparktop.panels.balance.verdict import short_seconds
 from sparktop.panels.parts.figures import label

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import bar
 from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView, Latency, Quantile
-from sparktop.palette import LEVELS
 from sparktop.panels.parts.rows import Row, Run
 
 LATENCY_WIDTH = 9

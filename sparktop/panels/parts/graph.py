@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sparktop.colors.palette import LEVELS
 from sparktop.graphics.braille import area, stacked
 from sparktop.model.series import Series
-from sparktop.palette import LEVELS
 from sparktop.panels.parts.rows import Row, Run, merged, spread_row
 from sparktop.panels.parts.slots import slots_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sparktop.colors.palette import LEVELS
 from sparktop.graphics.axis import time_axis
 from sparktop.graphics.braille import mirrored
 from sparktop.graphics.cells import fit
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.series import Series
-from sparktop.palette import LEVELS
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption, stacked_rows
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width

@@ -16,7 +16,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from sparktop.btop_theme import DEFAULT, SHAPES, WORDS, lifted, parse_btop, role_colors, seen_background
+from sparktop.colors.btop_theme import (
+    DEFAULT,
+    SHAPES,
+    WORDS,
+    lifted,
+    parse_btop,
+    role_colors,
+    seen_background,
+)
 from sparktop.errors import ConfigError
 from sparktop.files import usual_places
 from sparktop.graphics.gradient import ramp
@@ -191,8 +199,8 @@ def _with_visible_graphs(palette: Palette) -> Palette:
 
 def _folder() -> Path:
     """Give the folder of the shipped themes: inside the wheel, or beside the package in a checkout."""
-    inside = Path(__file__).with_name("themes")
-    return inside if inside.is_dir() else Path(__file__).parent.with_name("themes")
+    inside = Path(__file__).parent.with_name("themes")
+    return inside if inside.is_dir() else Path(__file__).parent.parent.with_name("themes")
 
 
 def user_folder(env: Mapping[str, str]) -> Path | None:

@@ -1,0 +1,1 @@
+"""What each role of the screen looks like: our themes and btop's."""
