@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sparktop.discovery import Found
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import LITELLM, RouterSample
@@ -15,6 +14,7 @@ from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.sources.source import Reading, Source
 from sparktop.store import Store
+from sparktop.watch.discovery import Found
 
 
 class FakeSource:

@@ -8,16 +8,16 @@ import sys
 
 import pytest
 
-from sparktop.discovery import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.monitor import (
+from sparktop.store import Store
+from sparktop.watch.discovery import Found
+from sparktop.watch.monitor import (
     DISCOVER_AGAIN_S,
     SELF_EVERY_S,
     Monitor,
     RealWays,
 )
-from sparktop.store import Store
 from tests.monitor_fakes import FakeWays, Sleeper, WatchedStore
 
 B, C, D = (BackendTarget(name, f"http://{name}:8000") for name in "bcd")
@@ -152,7 +152,7 @@ def test_importing_the_monitor_loads_nothing_heavy() -> None:
     """The first paint need not wait for HTTP clients, psutil or pydantic."""
     heavy = ["aiohttp", "httpx", "psutil", "pynvml", "pydantic", "textual", "rich", "plotext"]
     program = (
-        "import sys, sparktop.monitor, sparktop.store; "
+        "import sys, sparktop.watch.monitor, sparktop.store; "
         f"sys.exit(' '.join(name for name in {heavy!r} if name in sys.modules) or None)"
     )
     done = subprocess.run(  # noqa: S603 - our own interpreter with a fixed program

@@ -10,9 +10,9 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.monitor import DISCOVER_AGAIN_S, JUDGE_EVERY_S, Monitor
 from sparktop.sources.source import Reading, Source
 from sparktop.store import SourceKind, Store
+from sparktop.watch.monitor import DISCOVER_AGAIN_S, JUDGE_EVERY_S, Monitor
 from tests.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
 
 PAIR = tuple(BackendTarget(name, f"http://{name}:8000") for name in "ab")

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.discovery import Found
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.monitor import DISCOVER_AGAIN_S, Monitor, RealWays, ShowsProcesses, TellsInterval
 from sparktop.sources.agent import AgentSource
 from sparktop.store import Store
+from sparktop.watch.discovery import Found
+from sparktop.watch.monitor import DISCOVER_AGAIN_S, Monitor, RealWays, ShowsProcesses, TellsInterval
 from tests.monitor_fakes import FakeWays, Sleeper, WatchedStore
 
 AGENT = NodeTarget("spark", via="agent", url="http://spark:9750")

@@ -19,7 +19,7 @@ url = "http://127.0.0.1:9"
 """
 START = f"""
 import argparse, os, sys
-from sparktop.monitor import Monitor
+from sparktop.watch.monitor import Monitor
 
 async def start(self):
     loaded = [name for name in {HEAVY!r} if name in sys.modules]

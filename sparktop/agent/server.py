@@ -1,6 +1,6 @@
 """HTTP server of the agent: routes, authentication and refusals.
 
-GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.wire`
+GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.wire`
 GET /metrics                                    the newest sample for Prometheus
 GET /healthz                                    liveness, without a token
 """
@@ -24,7 +24,7 @@ from sparktop.agent.gate import Gate
 from sparktop.agent.rate import Rates
 from sparktop.agent.sampler import Sampler
 from sparktop.model.failure import Failure
-from sparktop.wire import encode, make_reply
+from sparktop.sources.wire import encode, make_reply
 
 _log = logging.getLogger(__name__)
 

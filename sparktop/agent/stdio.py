@@ -1,9 +1,9 @@
 """The agent at the remote end of an ssh connection: JSON lines in, JSON lines out.
 
 It starts with a greeting, a reply without samples. Each input line is a request, `{"since": 5120.0,
-"processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.wire` or an error.
-The program ends at the end of input, when output is closed, on a signal, or after a while without a request,
-so that nothing of it outlives the connection.
+"processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.sources.wire` or an
+error. The program ends at the end of input, when output is closed, on a signal, or after a while without a
+request, so that nothing of it outlives the connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparktop.agent.sampler import Sampler
 from sparktop.agent.stopping import stopped_by_signals
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
-from sparktop.wire import encode, encode_error, make_reply
+from sparktop.sources.wire import encode, encode_error, make_reply
 
 IDLE_S = 180.0
 """Seconds without a request, or with an unread answer, after which the program ends."""

@@ -79,7 +79,7 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
     # Late: a start from the configuration file reads no targets.
     from urllib.parse import urlsplit
 
-    from sparktop.discovery import parse_target
+    from sparktop.watch.discovery import parse_target
 
     here = this_machine()
     backends: dict[str, BackendTarget] = {}

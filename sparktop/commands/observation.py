@@ -13,10 +13,10 @@ from sparktop.ending import hear
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
-from sparktop.monitor import Monitor
 from sparktop.store import Store
 from sparktop.store.backend import least_rate_s
-from sparktop.ways import Ways
+from sparktop.watch.monitor import Monitor
+from sparktop.watch.ways import Ways
 
 _INTERRUPTED = 130
 ENOUGH_S = 5.0

@@ -18,12 +18,12 @@ from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
-from sparktop.monitor import Monitor
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.runner import SweepRunner
+from sparktop.watch.monitor import Monitor
 
 _INTERRUPTED = 130
 _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INTERRUPTED)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparktop.commands.choice import this_machine
-from sparktop.discovery import discover, parse_target
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -14,6 +13,7 @@ from sparktop.model.text import clean
 from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_target
+from sparktop.watch.discovery import discover, parse_target
 
 INTERVAL_S = 0.5
 """Servers are looked at this often while a sweep of the command line runs, or as often as the file says."""

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from sparktop.discovery import Found, discover
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.names import check_names, host_key
 from sparktop.doctor.network import Network, place_of
 from sparktop.doctor.nodes import check_node
 from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.watch.discovery import Found, discover
 
 _AT_ONCE = 16
 """Most servers queried at the same time, so that a hundred servers do not look like an attack."""

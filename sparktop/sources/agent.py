@@ -20,7 +20,7 @@ from sparktop.sources.http_failure import AnswerError, status_error, timeout_err
 from sparktop.sources.http_session import SharedSession
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.server_words import server_words
-from sparktop.wire import MOST_BYTES, Reply, WireError, decode
+from sparktop.sources.wire import MOST_BYTES, Reply, WireError, decode
 
 SAMPLE_PATH = "/v1/sample"
 _OK = 200

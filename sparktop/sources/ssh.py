@@ -13,7 +13,7 @@ from sparktop.model.text import clean
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.ssh_failure import LinkError
 from sparktop.sources.ssh_link import SshLink
-from sparktop.wire import Reply, WireError
+from sparktop.sources.wire import Reply, WireError
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before each further connection attempt; the last value repeats."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 from sparktop.sources.ssh_failure import Ending, LinkError, explain
-from sparktop.wire import MOST_BYTES, Reply, WireError, decode
+from sparktop.sources.wire import MOST_BYTES, Reply, WireError, decode
 
 _OPTIONS = {
     "BatchMode": "yes",  # never prompt: the screen belongs to the viewer

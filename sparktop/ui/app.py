@@ -24,7 +24,6 @@ from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
-from sparktop.monitor import Monitor
 from sparktop.panels.board.view import View
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
@@ -35,6 +34,7 @@ from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
 from sparktop.ui.terminal import TerminalDriver
 from sparktop.ui.terminal_meter import TerminalMeter
+from sparktop.watch.monitor import Monitor
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """What + and - step through."""

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.discovery import Found
 from sparktop.doctor.check import Check, Status, failed, to_json, to_text
 from sparktop.doctor.examination import examine_network
 from sparktop.doctor.network import Resolved
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.watch.discovery import Found
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.ssh import SshSource
-from sparktop.wire import encode, make_reply
+from sparktop.sources.wire import encode, make_reply
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 

@@ -16,10 +16,10 @@ import pytest
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.monitor import Monitor
 from sparktop.store import Reading, SourceKey, Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.svg import screen_svg
+from sparktop.watch.monitor import Monitor
 from tests.live.processes import STACK
 from tests.live.proxy_process import LITELLM, litellm
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.monitor import Monitor
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult, TargetResult
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
+from sparktop.watch.monitor import Monitor
 from tests.live.processes import STACK
 from tests.live.proxy_process import LITELLM, litellm
 

@@ -17,10 +17,10 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.monitor import Monitor, RealWays
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Source
 from sparktop.store import Reading, SourceKey, Store
+from sparktop.watch.monitor import Monitor, RealWays
 from tests.prometheus.prometheus_server import Prometheus
 
 LOAD_CLIENT = Path(__file__).parent.parent / "live" / "load_client.py"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparktop.discovery import Found, Ports, discover, parse_target
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.watch.discovery import Found, Ports, discover, parse_target
 from tests.sources.conftest import HEALTHY_PAGE, RawServer, Serve, answer
 
 MODELS = answer(b'{"object": "list", "data": [{"id": "m"}]}')
@@ -323,7 +323,7 @@ async def test_a_host_named_twice_is_looked_at_once(serve: Serve) -> None:
 def test_reading_a_target_loads_no_http_library() -> None:
     """Arguments are read before anything heavy is imported."""
     code = (
-        "import sys, sparktop.discovery as d; d.parse_target('a:1');"
+        "import sys, sparktop.watch.discovery as d; d.parse_target('a:1');"
         "assert not {'httpx', 'aiohttp', 'pydantic', 'textual'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)  # noqa: S603 - fixed command

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.model.targets import Watch
-from sparktop.monitor import Monitor
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, View
@@ -17,6 +16,7 @@ from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import Store
+from sparktop.watch.monitor import Monitor
 from tests.sources.conftest import RawServer, Serve, answer
 
 EVIL = "\x1b[31mred\x1b]0;title\x07 \u202egnp.exe [red]bold[/red] \u2066x"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.sources.load_cadence import (
+from sparktop.watch.cadence import (
     AGAIN_AFTER_S,
     BUDGET_SHARE,
     LOADED_FOR_S,

@@ -11,8 +11,8 @@ import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.sources.scheduler import PollGroup
 from sparktop.sources.source import Reading
+from sparktop.watch.scheduler import PollGroup
 from tests.sources.conftest import FakeClock
 
 BEGIN = 1200.0

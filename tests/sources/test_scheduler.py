@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.sources.scheduler import PollGroup
 from sparktop.sources.source import Reading
+from sparktop.watch.scheduler import PollGroup
 from tests.sources.conftest import FakeClock
 
 
@@ -277,7 +277,7 @@ async def test_a_source_that_ignores_its_deadline_is_cut_off(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A source that never comes back is cancelled after deadline and grace and told as a timeout."""
-    monkeypatch.setattr("sparktop.sources.scheduler._GRACE_S", 0.01)
+    monkeypatch.setattr("sparktop.watch.scheduler._GRACE_S", 0.01)
     came = asyncio.Event()
     readings: list[Reading] = []
 

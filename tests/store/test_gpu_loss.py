@@ -20,8 +20,8 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import row_text
 from sparktop.report import html, markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
+from sparktop.sources.wire import decode, encode, make_reply, place
 from sparktop.store import SourceKey
-from sparktop.wire import decode, encode, make_reply, place
 from tests.hardware.fake_driver import FakeDriver, gb10, h100, h200, mig_slice, refuse
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import

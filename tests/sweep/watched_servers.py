@@ -15,7 +15,6 @@ from sparktop.demo.ledger import Ledger
 from sparktop.demo.live_engine import LiveEngine
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.model.targets import BackendTarget, ModelFacts, RouterTarget, Watch
-from sparktop.monitor import Monitor
 from sparktop.simulation.calibration import MODEL, SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
@@ -25,6 +24,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind, Timeouts
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
+from sparktop.watch.monitor import Monitor
 
 QUICK = replace(
     SOLO,

@@ -17,7 +17,6 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import Level
 from sparktop.model.sweep_view import Rank, SweepStatus
 from sparktop.model.targets import SweepSettings
-from sparktop.monitor import Monitor
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.routed import RoutedWay
@@ -28,6 +27,7 @@ from sparktop.sweep.result.measure import measure_level
 from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.svg import screen_svg
+from sparktop.watch.monitor import Monitor
 
 PATIENCE_S = 150.0
 SCENARIO = SCENARIOS["steady"]

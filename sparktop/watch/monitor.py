@@ -24,14 +24,14 @@ from sparktop.model.router import RouterSample
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch, poll_groups
 from sparktop.model.text import clean
 from sparktop.store import Reading, SourceKey, SourceKind, Store
-from sparktop.ways import RealWays, Ways
+from sparktop.watch.ways import RealWays, Ways
 
 if TYPE_CHECKING:
     import psutil
 
-    from sparktop.sources.load_cadence import LoadCadence
-    from sparktop.sources.scheduler import PollGroup
     from sparktop.sources.source import Source
+    from sparktop.watch.cadence import LoadCadence
+    from sparktop.watch.scheduler import PollGroup
 
 __all__ = [
     "DISCOVER_AGAIN_S",
@@ -58,7 +58,7 @@ QUICKEN_EVERY_S = 1.0
 """How often it is decided how often to look at loaded groups."""
 TRY_WITHIN_S = 3.0
 """What the first answer of a server that a router named may take."""
-_READING = ("sparktop.sources.scheduler", "sparktop.sources.load_cadence", "sparktop.sources.behind_router")
+_READING = ("sparktop.watch.scheduler", "sparktop.watch.cadence", "sparktop.watch.behind_router")
 
 
 @runtime_checkable
@@ -147,7 +147,7 @@ class Monitor:
         await asyncio.to_thread(_load, modules)
         if not self._running:  # stopped while loading
             return
-        from sparktop.sources.load_cadence import LoadCadence
+        from sparktop.watch.cadence import LoadCadence
 
         self._cadence = LoadCadence()
         watch = self._watch
@@ -202,7 +202,7 @@ class Monitor:
     def _poll(
         self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
     ) -> PollGroup | None:
-        from sparktop.sources.scheduler import PollGroup
+        from sparktop.watch.scheduler import PollGroup
 
         if not sources:
             return None
@@ -256,7 +256,7 @@ class Monitor:
 
     def _look_behind(self, name: str, sample: RouterSample) -> None:
         """Try the servers that a router names where the config names none."""
-        from sparktop.sources.behind_router import behind_router
+        from sparktop.watch.behind_router import behind_router
 
         router = self._routers.get(name)
         if router is None or router.backends or not sample.deployments:

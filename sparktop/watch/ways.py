@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
 if TYPE_CHECKING:
-    from sparktop.discovery import Found
     from sparktop.sources.http_session import SharedSession
     from sparktop.sources.source import Source
+    from sparktop.watch.discovery import Found
 
 
 class Ways(Protocol):
@@ -51,7 +51,7 @@ class RealWays:
         if watch.routers:
             names.append("sparktop.sources.router")
         if watch.discover:
-            names += ["sparktop.discovery", "httpx"]
+            names += ["sparktop.watch.discovery", "httpx"]
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
@@ -88,6 +88,6 @@ class RealWays:
 
     async def discover(self, hosts: Sequence[str]) -> Found:
         """Try the usual ports of `hosts`."""
-        from sparktop.discovery import discover
+        from sparktop.watch.discovery import discover
 
         return await discover(hosts)
