@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sparktop.analysis.balance_check import Rule
-from sparktop.analysis.balance_rules import RULES
+from sparktop.analysis.balance.check import Rule
+from sparktop.analysis.balance.rules import RULES
 from sparktop.model.balance import Balance, StepTime, Swing
 from sparktop.report.json_node import fields_of
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sparktop.analysis.load_grid import LoadTrack, load_track
+from sparktop.analysis.balance.load_grid import LoadTrack, load_track
 from sparktop.analysis.roles import Work
 from sparktop.model.engine import Histogram, LaneSample
 from sparktop.model.series import HistoryTable

@@ -7,7 +7,7 @@ import math
 from functools import cache
 from pathlib import Path
 
-from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.balance.load_grid import LoadTrack
 from tests.analysis.routed_load import rates
 
 TRACES = Path(__file__).resolve().parent.parent / "data" / "traces"

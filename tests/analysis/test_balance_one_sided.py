@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance import GroupLoad, judge
-from sparktop.analysis.balance_limits import MUTUAL
-from sparktop.analysis.load_grid import LoadTrack, lay_out
-from sparktop.analysis.periodicity import find_swing
+from sparktop.analysis.balance.judge import GroupLoad, judge
+from sparktop.analysis.balance.limits import MUTUAL
+from sparktop.analysis.balance.load_grid import LoadTrack, lay_out
+from sparktop.analysis.balance.periodicity import find_swing
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance_traces import LIFE_S, trace

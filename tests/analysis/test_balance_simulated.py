@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.balance.judge import GroupLoad, judge
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.routed_load import Scene, follow, simulate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.balance import GroupLoad, judge
+from sparktop.analysis.balance.judge import GroupLoad, judge
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance_traces import LIFE_S, trace
 from tests.analysis.routed_load import Seen, follow

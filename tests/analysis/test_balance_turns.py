@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis import balance_limits as limits
-from sparktop.analysis import balance_swings as swings
-from sparktop.analysis.balance import GroupLoad, judge, look, measure
-from sparktop.analysis.lead import Turns, follow_lead, follow_turns
-from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.balance import limits, swings
+from sparktop.analysis.balance.judge import GroupLoad, judge, look, measure
+from sparktop.analysis.balance.lead import Turns, follow_lead, follow_turns
+from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.model.balance import Arrivals, Convoys
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.routed_load import Scene, simulate

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.hysteresis import BalanceWatch
+from sparktop.analysis.balance.hysteresis import BalanceWatch
 from sparktop.model.balance import Balance, BalanceWord, StepTime
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.routed_load import START

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.arrivals import find_herds
-from sparktop.analysis.balance import GroupLoad, judge
-from sparktop.analysis.group_pace import full_slots
-from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.balance import limits
+from sparktop.analysis.balance.arrivals import find_herds
+from sparktop.analysis.balance.group_pace import full_slots
+from sparktop.analysis.balance.judge import GroupLoad, judge
+from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.routed_load import cut
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparktop.analysis.balance_check import Check, Rule, chance_text
+from sparktop.analysis.balance.check import Check, Rule, chance_text
 from sparktop.graphics.cells import fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.panels.balance.verdict import short_seconds, wrapped

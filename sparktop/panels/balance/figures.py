@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.analysis import balance_rules as rules
-from sparktop.analysis import balance_swings as swings
+from sparktop.analysis.balance import rules, swings
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.panels.balance.checks import Question
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.analysis.balance_limits import RHYTHM_TURN
+from sparktop.analysis.balance.limits import RHYTHM_TURN
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import mirrored

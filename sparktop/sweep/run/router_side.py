@@ -10,9 +10,9 @@ from statistics import fmean
 
 from pydantic import JsonValue
 
-from sparktop.analysis.balance import GroupLoad, judge
-from sparktop.analysis.load_grid import LoadTrack
-from sparktop.analysis.request_shares import request_shares, weigh_requests
+from sparktop.analysis.balance.judge import GroupLoad, judge
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
 from sparktop.model.balance import Balance
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
 from sparktop.store.load_log import ABORTS_THAT_COUNT

@@ -9,7 +9,7 @@ from itertools import compress, pairwise
 from operator import ge, le, ne, or_
 from statistics import median
 
-from sparktop.analysis.load_grid import LoadGrid, picker
+from sparktop.analysis.balance.load_grid import LoadGrid, picker
 
 _SMALLEST, _LARGEST = 0.5, 0.9
 _DEVIATIONS = 3.0

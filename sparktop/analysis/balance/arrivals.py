@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sparktop.analysis.convoys import chi_squared_tail
-from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.balance.convoys import chi_squared_tail
+from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import Arrivals
 
 PIECE_LIVES = 0.5

@@ -15,8 +15,8 @@ from itertools import pairwise
 from statistics import median
 from types import MappingProxyType
 
-from sparktop.analysis.load_grid import LoadTrack
-from sparktop.analysis.step_time import (
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.step_time import (
     Pair,
     fit_line,
     fit_pairs,

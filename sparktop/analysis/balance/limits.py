@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparktop.analysis.dispersion import fewest_requests
+from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.model.balance import Arrivals, Convoys
 
 PAIR = 2

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from sparktop.analysis.load_grid import LoadGrid, picker
+from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Convoys
 
 FULL_SHARE, PART_SHARES = 0.8, (0.25, 0.6)

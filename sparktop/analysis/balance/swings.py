@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.balance_check import Check, Rule, chance_text, time_with_load
+from sparktop.analysis.balance import limits
+from sparktop.analysis.balance.check import Check, Rule, chance_text, time_with_load
 from sparktop.model.balance import Balance, Convoys, Swing
 
 

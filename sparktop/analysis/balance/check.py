@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.dispersion import fewest_requests
+from sparktop.analysis.balance import limits
+from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.model.balance import Balance
 
 _SMALLEST_CHANCE = 0.001

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import compress, groupby, pairwise
 from operator import le, mul, sub, truediv
 
-from sparktop.analysis.group_pace import full_slots
-from sparktop.analysis.load_grid import LoadGrid, picker
-from sparktop.analysis.step_time import throughput, with_slope
+from sparktop.analysis.balance.group_pace import full_slots
+from sparktop.analysis.balance.load_grid import LoadGrid, picker
+from sparktop.analysis.balance.step_time import throughput, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparktop.analysis import balance_limits as limits
-from sparktop.analysis.balance_check import Check, Rule, time_with_load
-from sparktop.analysis.balance_swings import WAYS_TO_SWING
-from sparktop.analysis.dispersion import fewest_requests
-from sparktop.analysis.request_shares import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
+from sparktop.analysis.balance import limits
+from sparktop.analysis.balance.check import Check, Rule, time_with_load
+from sparktop.analysis.balance.dispersion import fewest_requests
+from sparktop.analysis.balance.request_shares import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
+from sparktop.analysis.balance.swings import WAYS_TO_SWING
 from sparktop.model.balance import Balance
 
 _NAMED = 4

@@ -15,14 +15,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sparktop.analysis import balance_limits as limits
-from sparktop.analysis import balance_rules as rules
-from sparktop.analysis import balance_swings as swings
-from sparktop.analysis import balance_words
-from sparktop.analysis.arrivals import find_herds
-from sparktop.analysis.balance_figures import Figures, even_share, looks_explain, turning_spread
-from sparktop.analysis.convoys import find_convoys
-from sparktop.analysis.dispersion import (
+from sparktop.analysis.balance import limits, rules, swings
+from sparktop.analysis.balance import words as balance_words
+from sparktop.analysis.balance.arrivals import find_herds
+from sparktop.analysis.balance.convoys import find_convoys
+from sparktop.analysis.balance.dispersion import (
     dispersion,
     fewest_requests,
     free_slot_share,
@@ -31,12 +28,13 @@ from sparktop.analysis.dispersion import (
     skew,
     starved_shares,
 )
-from sparktop.analysis.group_pace import GroupPace, full_slots, group_pace
-from sparktop.analysis.lead import follow_lead, follow_turns, lead_margin
-from sparktop.analysis.load_grid import LoadGrid, LoadTrack, lay_out
-from sparktop.analysis.periodicity import find_swing
-from sparktop.analysis.step_time import variance_factor
-from sparktop.analysis.swing_score import SCORE_LIMIT, swing_score
+from sparktop.analysis.balance.figures import Figures, even_share, looks_explain, turning_spread
+from sparktop.analysis.balance.group_pace import GroupPace, full_slots, group_pace
+from sparktop.analysis.balance.lead import follow_lead, follow_turns, lead_margin
+from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.balance.periodicity import find_swing
+from sparktop.analysis.balance.step_time import variance_factor
+from sparktop.analysis.balance.swing_score import SCORE_LIMIT, swing_score
 from sparktop.model.balance import Balance, BalanceWord, StepTime, Swing
 
 SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0

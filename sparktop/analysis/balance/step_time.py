@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from statistics import median
 
-from sparktop.analysis.load_grid import LoadTrack
+from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import StepTime
 
 FEWEST_PAIRS = 20

@@ -10,7 +10,7 @@ from itertools import repeat
 from operator import mul, sub, truediv
 from statistics import median
 
-from sparktop.analysis.load_grid import LoadGrid, picker
+from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Curve, Swing
 
 FEWEST_CYCLES = 4.0
