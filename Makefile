@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
-TYPED := sparktop tests scripts benchmarks
+TYPED := sparktop stage tests scripts benchmarks
 UNIT := $(addprefix tests/,graphics engines store analysis hardware report) \
 	$(wildcard tests/test_config*.py tests/test_keys.py tests/config)
 

@@ -22,8 +22,6 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from sparktop.colors.palette import shipped_palettes
-from sparktop.demo.rehearsal import START, Outage, Rehearsal
-from sparktop.demo.rehearsed_sweep import Halt, RehearsedSweep
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
@@ -38,6 +36,8 @@ from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen
 from sparktop.ui.svg import screen_svg
+from stage.rehearsal import START, Outage, Rehearsal
+from stage.sweep import Halt, RehearsedSweep
 
 Size = tuple[int, int]
 

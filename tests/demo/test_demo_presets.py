@@ -10,9 +10,9 @@ import pytest
 from sparktop.config.keys import wrong_preset_keys
 from sparktop.demo.command import make_watch
 from sparktop.demo.presets import demo_sweeps
-from sparktop.demo.rehearsed_sweep import RehearsedSweep
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sweep.plan.presets import make_plan
+from stage.sweep import RehearsedSweep
 
 BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
 ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)

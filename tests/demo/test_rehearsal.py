@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from sparktop.demo.gb10 import Machine
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.report.json_snapshot import to_json
+from stage.rehearsal import Rehearsal
 
 SCRIPT = """
 import json, sys
-from sparktop.demo.rehearsal import Rehearsal
+from stage.rehearsal import Rehearsal
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.report.json_snapshot import to_json
 scenario = SCENARIOS.get(sys.argv[1])

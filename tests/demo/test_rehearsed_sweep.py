@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.demo.rehearsed_sweep import Halt, RehearsedSweep
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import EndReason, LoadMode
 from sparktop.model.sweep_view import LevelKey, SweepStatus
@@ -15,6 +14,7 @@ from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Guard, Plan
 from sparktop.sweep.view.levels import result_key
+from stage.sweep import Halt, RehearsedSweep
 
 SHUFFLE = "simple-shuffle"
 

@@ -12,11 +12,11 @@ from sparktop.analysis.balance.judge import GroupLoad, judge
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.commands import demo as demo_command
 from sparktop.demo.plan import Plan
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.snapshot import Snapshot
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, SOLO
 from sparktop.simulation.routers import STRATEGIES
+from stage.rehearsal import Rehearsal
 
 Loads = tuple[float, ...]
 

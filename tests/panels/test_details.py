@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.colors.palette import palettes
-from sparktop.demo.rehearsal import Outage, Rehearsal
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
@@ -20,6 +19,7 @@ from sparktop.panels.board.scene import PanelKey, Scene, flatten
 from sparktop.panels.node.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import Row, row_text, row_width
+from stage.rehearsal import Outage, Rehearsal
 
 SIZES = [(60, 14), (80, 22), (100, 30), (118, 34), (200, 48)]
 GIB = 2**30

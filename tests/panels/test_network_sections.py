@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from sparktop.demo.gb10 import Machine, node_sample
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.node import NetworkReading, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.board.scene import PanelKey, Scene, flatten
@@ -16,6 +15,7 @@ from sparktop.panels.node.network import network_sections, used_percent_of
 from sparktop.panels.node.panel import figure_rows
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import row_text, row_width
+from stage.rehearsal import Rehearsal
 
 PORT = NetworkReading(
     "rocep1s0f0",

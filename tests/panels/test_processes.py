@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.node import GpuProcess, GpuReading, NodeSample, ProcessReading, ProcessTable
 from sparktop.model.snapshot import EngineProcess, NodeView, Snapshot
 from sparktop.panels.board.scene import PanelKey, Scene, flatten
@@ -24,6 +23,7 @@ from sparktop.panels.node.processes import (
     process_panel,
 )
 from sparktop.panels.parts.rows import Row, row_text, row_width
+from stage.rehearsal import Rehearsal
 from tests.panels.machines import many_gpus
 
 GIB = 2**30

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.colors.palette import palettes
-from sparktop.demo.rehearsal import Outage, Rehearsal, RouterPart
 from sparktop.model.router import Deployment, RouterView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.backend.router import router_panel
@@ -17,6 +16,7 @@ from sparktop.panels.board.layout import Boxes, Place, Tiling, arrange
 from sparktop.panels.board.scene import PanelKey, Scene, flatten
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import row_text, row_width
+from stage.rehearsal import Outage, Rehearsal, RouterPart
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 

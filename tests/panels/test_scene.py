@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from sparktop.colors.palette import palettes
-from sparktop.demo.rehearsal import Outage, Rehearsal
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row
 from sparktop.panels.board.layout import Boxes
@@ -22,6 +21,7 @@ from sparktop.panels.board.view import (
     filtered_nodes,
 )
 from sparktop.panels.parts.rows import Row, row_text, row_width
+from stage.rehearsal import Outage, Rehearsal
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 

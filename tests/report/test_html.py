@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sparktop.demo.rehearsal import Rehearsal, RouterPart
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import Event, Severity, Snapshot
 from sparktop.report.html import render
+from stage.rehearsal import Rehearsal, RouterPart
 
 SCREEN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><text>screen</text></svg>'
 VOID = {"meta", "link", "img", "br"}

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from sparktop.demo.rehearsal import Rehearsal, RouterPart
 from sparktop.model.snapshot import Snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
+from stage.rehearsal import Rehearsal, RouterPart
 
 
 def snapshot(**part: object) -> Snapshot:

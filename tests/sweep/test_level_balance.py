@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.demo.rehearsed_sweep import RehearsedSweep
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.sweep_view import LevelEvidence, LevelKey
 from sparktop.panels.sweep.evidence import evidence_screen
@@ -16,6 +15,7 @@ from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged
 from sparktop.sweep.view.evidence import level_balance, stored_evidence
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.looks import LevelLooks
+from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
 

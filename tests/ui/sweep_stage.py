@@ -11,7 +11,6 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from sparktop.demo.rehearsal import Rehearsal, RouterPart
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSettings, Watch
@@ -23,6 +22,7 @@ from sparktop.sweep.run.progress import Notice, SweepEnded, SweepEvent
 from sparktop.sweep.session import LiveSweep, Stage, Sweeping
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
+from stage.rehearsal import Rehearsal, RouterPart
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import Clock, PlayedSweep
 

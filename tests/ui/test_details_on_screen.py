@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.ui.app import SparktopApp
+from stage.rehearsal import Rehearsal
 
 
 def shown(app: SparktopApp) -> list[str]:

@@ -11,10 +11,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
 from sparktop.ui.export import screen_of
+from stage.rehearsal import Rehearsal
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
 

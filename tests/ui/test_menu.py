@@ -11,10 +11,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from sparktop.config.keys import KEYS
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.snapshot import Snapshot
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.settings import settings
+from stage.rehearsal import Rehearsal
 
 
 @cache

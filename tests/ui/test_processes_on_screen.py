@@ -9,7 +9,6 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Sort
@@ -17,6 +16,7 @@ from sparktop.panels.node.processes import ProcessSort
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import recall
+from stage.rehearsal import Rehearsal
 
 DETAIL = PanelKey("node", "spark-a")
 ALONE = PanelKey("processes", "spark-a")

@@ -9,7 +9,6 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button, Static
 
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.draft import Draft, draft_of
@@ -19,6 +18,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep_editor import EDITOR_KEYS, SweepEditor
 from sparktop.ui.screens.sweep_fields import Typed
+from stage.rehearsal import Rehearsal
 from tests.sweep.made_results import made_level, made_sweep
 
 SIZES = [(60, 16), (80, 24), (120, 36), (200, 50)]

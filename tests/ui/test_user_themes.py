@@ -22,10 +22,10 @@ from sparktop.colors.palette import (
     theme_problems,
     user_folder,
 )
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.graphics.gradient import contrast
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
+from stage.rehearsal import Rehearsal
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Preset, Sort, backend_order
 from sparktop.panels.parts.rows import row_text
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import recall
+from stage.rehearsal import Rehearsal
 
 NAMES = [f"spark-{letter}" for letter in "abcd"]
 

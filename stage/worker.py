@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sparktop.demo.rehearsal import Rehearsal
 from sparktop.demo.scenario import backend_name
 from sparktop.model.load import (
     FirstToken,
@@ -38,6 +37,7 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerMessage,
 )
 from sparktop.sweep.run.worker_process import SweepWorker
+from stage.rehearsal import Rehearsal
 
 _STEP_S = 0.1
 """Between two batches: a bin of tokens."""

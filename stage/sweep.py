@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from sparktop.demo.rehearsal import START, Rehearsal
-from sparktop.demo.rehearsed_worker import RehearsedWorker
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
@@ -25,6 +23,8 @@ from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.server_side import ServerLog
 from sparktop.sweep.view.live import LiveView
+from stage.rehearsal import START, Rehearsal
+from stage.worker import RehearsedWorker
 
 _RIVAL_PORT = 4001
 _BEFORE_S = 20.0
