@@ -26,9 +26,9 @@ from dataclasses import replace
 import aiohttp
 from aiohttp import web
 
-from sparktop.demo.engine_server import EngineServer
-from sparktop.demo.ledger import Ledger
-from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.live import LiveEngine
+from sparktop.demo.engine.server import EngineServer
 from sparktop.demo.process import event_loop_factory
 from sparktop.model.load import RequestEnded
 from sparktop.simulation.calibration import SOLO

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from sparktop.demo.engine.page import VERSION, engine_page
 from sparktop.demo.gb10 import Machine
 from sparktop.demo.load import Swing
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
-from sparktop.demo.page import VERSION, engine_page
 from sparktop.demo.rehearsed_load import OpenLoad, RehearsedTime, routed_load
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page

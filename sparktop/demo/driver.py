@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from sparktop.demo.engine.tokens import answer_words, tokenize_chat
 from sparktop.demo.rehearsed_load import lengths_of
 from sparktop.demo.scenario import Scenario
-from sparktop.demo.tokens import answer_words, tokenize_chat
 from sparktop.demo.visitors import MARKED, GivingWay
 
 _AGAIN_S = 0.1

@@ -26,7 +26,7 @@ from aiohttp import web
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.driver import Driver
-from sparktop.demo.engine_site import HOST, EngineSite
+from sparktop.demo.engine.site import HOST, EngineSite
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.plan import Plan
 from sparktop.demo.proxy import Proxy, Upstream

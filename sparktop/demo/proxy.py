@@ -13,7 +13,7 @@ from itertools import count
 import aiohttp
 from aiohttp import web
 
-from sparktop.demo.engine_server import MOST_BODY_BYTES, SERVER
+from sparktop.demo.engine.server import MOST_BODY_BYTES, SERVER
 from sparktop.demo.plan import KEY
 from sparktop.demo.visitors import MARK, MARKED, Visitors
 from sparktop.model.text import clean

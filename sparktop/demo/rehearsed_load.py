@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from functools import partial
 
-from sparktop.demo.ledger import Ledger
+from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.load import Arrivals, Swing
 from sparktop.demo.scenario import Scenario
 from sparktop.model.load import Level, LoadMode

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from sparktop.demo.engine_server import EngineServer
-from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.engine.live import LiveEngine
+from sparktop.demo.engine.server import EngineServer
 from tests.demo.quick_engines import Clock, StartServer
 
 STARTED_UNIX_S = 1_700_000_000.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from sparktop.demo.ledger import Ledger
-from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.live import LiveEngine
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile

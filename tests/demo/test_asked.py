@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.demo.asked import Asked, RefusedError, check_model, read_body, read_completion, read_prompt
+from sparktop.demo.engine.asked import (
+    Asked,
+    RefusedError,
+    check_model,
+    read_body,
+    read_completion,
+    read_prompt,
+)
 
 LENGTH = 100
 

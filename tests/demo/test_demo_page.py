@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparktop.demo.http_figures import HttpFigures
-from sparktop.demo.ledger import Ledger
-from sparktop.demo.page import engine_page, server_page
+from sparktop.demo.engine.http_figures import HttpFigures
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.page import engine_page, server_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.calibration import SOLO

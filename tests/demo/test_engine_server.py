@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sparktop.demo.tokens import STOP, tokenize
+from sparktop.demo.engine.tokens import STOP, tokenize
 from sparktop.model.load import EndReason
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
 

@@ -14,8 +14,8 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from sparktop.demo.driver import Driver
-from sparktop.demo.engine_server import EngineServer
-from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.engine.live import LiveEngine
+from sparktop.demo.engine.server import EngineServer
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.demo.visitors import MARKED, GivingWay, Visitors

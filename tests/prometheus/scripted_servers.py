@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparktop.demo.ledger import Ledger
-from sparktop.demo.page import engine_page
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.page import engine_page
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.tally import EngineTally

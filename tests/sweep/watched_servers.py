@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from aiohttp.test_utils import TestServer
 
-from sparktop.demo.engine_server import EngineServer
-from sparktop.demo.ledger import Ledger
-from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.live import LiveEngine
+from sparktop.demo.engine.server import EngineServer
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.model.targets import BackendTarget, ModelFacts, RouterTarget, Watch
 from sparktop.simulation.calibration import MODEL, SOLO

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparktop.demo.ledger import Ledger
+from sparktop.demo.engine.ledger import Ledger
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent
 from sparktop.simulation.request import SimulatedRequest

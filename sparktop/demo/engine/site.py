@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from sparktop.demo.engine_server import EngineServer
-from sparktop.demo.ledger import Ledger
-from sparktop.demo.live_engine import LiveEngine
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.live import LiveEngine
+from sparktop.demo.engine.server import EngineServer
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.scenario import Restarts, Server
 from sparktop.demo.visitors import Visitors

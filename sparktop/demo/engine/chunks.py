@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparktop.demo.asked import Asked
-from sparktop.demo.tokens import STOP, answer_words, word_id
+from sparktop.demo.engine.asked import Asked
+from sparktop.demo.engine.tokens import STOP, answer_words, word_id
 from sparktop.model.load import RequestEnded
 
 DONE = b"data: [DONE]\n\n"

@@ -10,7 +10,7 @@ from itertools import count
 
 from aiohttp import web
 
-from sparktop.demo.asked import (
+from sparktop.demo.engine.asked import (
     BAD_REQUEST,
     Asked,
     RefusedError,
@@ -19,11 +19,11 @@ from sparktop.demo.asked import (
     read_completion,
     read_prompt,
 )
-from sparktop.demo.chunks import DONE, Reply
-from sparktop.demo.http_figures import HttpFigures
-from sparktop.demo.live_engine import Answer, LiveEngine
-from sparktop.demo.page import VERSION, server_page
-from sparktop.demo.tokens import block_hashes
+from sparktop.demo.engine.chunks import DONE, Reply
+from sparktop.demo.engine.http_figures import HttpFigures
+from sparktop.demo.engine.live import Answer, LiveEngine
+from sparktop.demo.engine.page import VERSION, server_page
+from sparktop.demo.engine.tokens import block_hashes
 from sparktop.demo.visitors import Visitors
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.request import SimulatedRequest

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from sparktop.demo.ledger import Buckets, Ledger, step_buckets
+from sparktop.demo.engine.ledger import Buckets, Ledger, step_buckets
 from sparktop.model.load import EndReason
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile

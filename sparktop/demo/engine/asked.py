@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparktop.demo.tokens import VOCABULARY, tokenize, tokenize_chat
+from sparktop.demo.engine.tokens import VOCABULARY, tokenize, tokenize_chat
 from sparktop.model.text import clean
 
 BAD_REQUEST, NOT_FOUND = 400, 404

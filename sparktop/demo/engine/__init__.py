@@ -1,0 +1,1 @@
+"""A simulated server over real HTTP: its routes, its answers, its page, and where it lives."""
