@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sparktop.hardware.cpu import CpuReader
-from sparktop.hardware.gpu import GpuReader
+from sparktop.hardware.gpu.gpu import GpuReader
 from sparktop.hardware.identity import IdentityReader
 from sparktop.hardware.memory import MemoryReader, read_meminfo
 from sparktop.hardware.network import NetworkReader

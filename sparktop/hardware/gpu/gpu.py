@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparktop.hardware.gpu_memory import GpuMemoryReader
-from sparktop.hardware.gpu_process import GpuProcessReader
-from sparktop.hardware.mig import MigReader
+from sparktop.hardware.gpu.memory import GpuMemoryReader
+from sparktop.hardware.gpu.mig import MigReader
+from sparktop.hardware.gpu.process import GpuProcessReader
 from sparktop.hardware.nvml import GpuLostError, Nvml, NvmlModule
 from sparktop.hardware.throttling import ThrottleShares, reason_words, throttle_fields
 from sparktop.model.node import GpuProcess, GpuReading, LostGpu

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparktop.hardware.gpu_memory import ask_memory
+from sparktop.hardware.gpu.memory import ask_memory
 from sparktop.hardware.nvml import GpuLostError, Nvml
 from sparktop.model.node import MigInstance
 from sparktop.model.text import clean

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparktop.hardware.gpu.mig import MigSlice
 from sparktop.hardware.kernel_file import read_text
-from sparktop.hardware.mig import MigSlice
 from sparktop.hardware.nvml import GpuLostError, Nvml
 from sparktop.model.node import GpuProcess
 from sparktop.model.text import clean

@@ -1,0 +1,1 @@
+"""GPUs, read through NVML."""
