@@ -3,8 +3,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 TYPED := sparktop stage tests scripts benchmarks
-UNIT := $(addprefix tests/,graphics engines store analysis hardware report) \
-	$(wildcard tests/test_config*.py tests/test_keys.py tests/config)
+UNIT := $(addprefix tests/,graphics engines store analysis hardware report config model rates)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test unit all-tests lint wheel aarch64 live prometheus soak bench truth screenshots readme clean FORCE

@@ -31,7 +31,7 @@ from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
 from sparktop.simulation.virtual_time import VirtualTime
-from tests.analysis.routed_load import START, cut, rates
+from tests.analysis.balance.routed_load import START, cut, rates
 
 ALARMS = frozenset({BalanceWord.OSCILLATING, BalanceWord.STARVED})
 PROMPT = 64

@@ -35,8 +35,8 @@ from families import write_between
 from trace_pages import RIGHT, trace
 
 from sparktop.engines import read_page
+from tests.commands.test_headless_balance import watched
 from tests.store.fed_traces import Pair
-from tests.test_headless_balance import watched
 
 MARKS = ("<!-- headless.py: begin -->", "<!-- headless.py: end -->")
 ANSWERS_S = {4: 0.0, 2: 0.006, 1: 0.013}

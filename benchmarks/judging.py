@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sparktop.analysis.balance.judge import GroupLoad, judge
 from sparktop.analysis.balance.load_grid import LoadTrack, load_track
 from sparktop.model.series import HistoryTable, Series
-from tests.analysis.routed_load import Scene, cut, simulate
+from tests.analysis.balance.routed_load import Scene, cut, simulate
 
 LIMIT_MS = 8.0
 """For 8 backends and 120 s."""

@@ -1,7 +1,7 @@
 """The truth table: what sparktop shows beside truths that share no code with it, with the error of each.
 
 Each module of `benchmarks/truths/` that defines `figures(*, short)` is one area. The short form takes seconds
-an area and is a test (`tests/test_truth_table.py`); the long form has more seeds and conditions.
+an area and is a test (`tests/benchmarks/test_truth_table.py`); the long form has more seeds and conditions.
 
 usage: truth_table.py [--short] [--only AREA …] [--write]
 

@@ -17,7 +17,7 @@ from load_families.watching import SWINGS, Run, watch
 from trace_pages import RIGHT
 from truths.figure import Figure
 
-from tests.test_headless_balance import watched
+from tests.commands.test_headless_balance import watched
 
 AREA = "balance"
 SHORT_RUNS, LONG_RUNS = 2, 20

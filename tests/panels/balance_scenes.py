@@ -21,8 +21,8 @@ from sparktop.model.snapshot import (
     LaneView,
     Snapshot,
 )
-from tests.analysis.balance_traces import LIFE_S, trace
-from tests.analysis.routed_load import Scene, cut, simulate
+from tests.analysis.balance.balance_traces import LIFE_S, trace
+from tests.analysis.balance.routed_load import Scene, cut, simulate
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 _GAUGES = ("running", "waiting", "generation_tps")

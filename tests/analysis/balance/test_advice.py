@@ -1,0 +1,181 @@
+"""Causes and hints: only where there is evidence, and the words that go with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from sparktop.analysis.balance.judge import GroupLoad, judge
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.model.balance import Balance
+from sparktop.model.balance import BalanceWord as Is
+from tests.analysis.balance.balance_traces import trace
+from tests.analysis.balance.routed_load import Scene, cut, simulate
+
+
+@cache
+def waves(servers: int = 2) -> tuple[tuple[LoadTrack, ...], float]:
+    """Requests of one length on old counts: tracks and the life of a request."""
+    seen = simulate(Scene("lag", 16 * servers, servers, "fixed", 6.0, 2.0, 80.0, 1, 2.0))
+    return seen.tracks, seen.e2e_s
+
+
+def swinging(
+    errors: int | None,
+    variation: float | None,
+    servers: int = 2,
+    strategy: str | None = "least-busy",
+    *,
+    counted: bool = True,
+) -> Balance:
+    tracks, life = waves(servers)
+    told = [replace(track, errors=errors, arrived=track.arrived if counted else None) for track in tracks]
+    found = judge(GroupLoad("proxy", told, life, variation, strategy), 80.0)
+    assert found.word is Is.OSCILLATING
+    return found
+
+
+def test_waves_of_one_length_are_named() -> None:
+    """No errors, one output length, a period of about two lifetimes: old counts, and what helps two."""
+    found = swinging(0, 0.02)
+    assert found.cause == (
+        "synchronised waves: requests of one length end together, and the router reads old counts"
+    )
+    assert found.hint == (
+        "try simple-shuffle or round-robin; with two backends power-of-two choices is least-busy again and "
+        "does not help"
+    )
+
+
+def test_of_more_than_two_nothing_is_said_of_power_of_two_choices() -> None:
+    """With three backends it would help, so the hint does not speak against it."""
+    assert swinging(0, 0.02, servers=3).hint == "try simple-shuffle or round-robin"
+
+
+@pytest.mark.parametrize("variation", [None, 0.5])
+def test_without_evidence_there_is_no_hint(variation: float | None) -> None:
+    """Lengths nobody knows or many lengths: the swing is named, its cause is not."""
+    found = swinging(0, variation, counted=False)
+    assert (found.cause, found.hint) == (None, None)
+
+
+def test_failures_that_nobody_counts_are_not_none() -> None:
+    """Cooldowns and old counts look alike in the loads: without counted failures there is no cause."""
+    found = swinging(None, 0.02)
+    assert found.cause is None
+    assert (found.hint or "").startswith(
+        "look for cooldowns in the router's log, since its failures are not counted here; without any, try "
+    )
+
+
+@pytest.mark.parametrize("variation", [None, 0.5])
+def test_herds_are_a_cause_of_their_own(variation: float | None) -> None:
+    """Whatever the lengths: who got the requests of each moment was counted. Uncounted errors forbid it."""
+    found = swinging(0, variation)
+    assert (
+        found.cause == "herding: requests of one moment go the same way, as a router on old counts sends them"
+    )
+    assert (found.hint or "").startswith("try simple-shuffle or round-robin; ")
+    assert swinging(None, variation).cause is None
+    assert swinging(0, variation, strategy="round-robin").cause is None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hint"), [(None, True), ("simple-shuffle", False), ("round-robin", False)]
+)
+def test_a_router_that_reads_no_counts_is_not_told_to_read_none(strategy: str | None, *, hint: bool) -> None:
+    """Where the strategy is unknown the hint stands; one that is there already is no advice."""
+    assert (swinging(0, 0.02, strategy=strategy).hint is not None) is hint
+
+
+def test_errors_and_a_swing_are_cooldowns() -> None:
+    """The backend with errors is named, and the setting that stops it."""
+    a, b = (cut(track, 0.0, 160.0) for track in trace("cooldown-c64"))
+    found = judge(GroupLoad("proxy", [a, replace(b, errors=7)], 19.0, 0.0, "least-busy"), 160.0)
+    assert found.cause == "cooldowns: spark-b had errors, was taken out and came back empty"
+    assert found.hint == "mend the errors, or try disable_cooldowns: true in the router's settings"
+
+
+def skewed(seconds: int, high: float = 23.0, low: float = 9.0) -> list[LoadTrack]:
+    times = [index / 2 for index in range(2 * seconds)]
+    return [
+        LoadTrack("a", times, [high + index % 2 for index in range(len(times))], [0.0] * len(times)),
+        LoadTrack("b", times, [low] * len(times), [0.0] * len(times)),
+    ]
+
+
+def test_a_flat_skew_of_minutes_under_least_busy_is_counter_drift() -> None:
+    """23 and 9 for 2.5 minutes: uneven, and the router's counters are wrong."""
+    found = judge(GroupLoad("proxy", skewed(150), 18.0, strategy="least-busy"), 150.0)
+    assert found.word is Is.UNEVEN
+    assert (
+        found.reasons[0]
+        == "a always has most: 45 % more than its share over 2.4 min (mean load a 24 · b 9.0)"
+    )
+    assert found.cause == "counter drift: the router believes in requests that are long gone"
+    assert found.hint == "restart the proxy, or try simple-shuffle"
+
+
+@pytest.mark.parametrize(("seconds", "strategy"), [(80, "least-busy"), (150, "simple-shuffle"), (150, None)])
+def test_a_short_skew_or_another_strategy_is_no_drift(seconds: int, strategy: str | None) -> None:
+    """A minute is not minutes, and a router that counts nothing has no counters to drift."""
+    life = 18.0 if seconds > 100 else 5.0
+    found = judge(GroupLoad("proxy", skewed(seconds), life, strategy=strategy), float(seconds))
+    assert (found.word, found.cause) == (Is.UNEVEN, None)
+
+
+def test_many_requests_must_be_skewed_for_five_minutes() -> None:
+    """From 128 requests random routing drifts so slowly that a skew of three minutes proves nothing."""
+    short = judge(GroupLoad("proxy", skewed(200, 100.0, 50.0), 20.0), 200.0)
+    long = judge(GroupLoad("proxy", skewed(310, 100.0, 50.0), 20.0), 310.0)
+    assert (short.word, long.word) == (Is.BALANCED, Is.UNEVEN)
+
+
+def test_a_cold_burst_is_told_from_starvation() -> None:
+    """After a pause everything goes one way for one lifetime: it passes, and that is said."""
+    times = [index / 2 for index in range(140)]
+    a = [0.0] * 20 + [32.0] * 24 + [16.0] * 96
+    b = [0.0] * 44 + [16.0] * 96
+    tracks = [
+        LoadTrack(name, times, loads, [0.0] * 140, [load / (0.036 + 0.0024 * load) for load in loads])
+        for name, loads in (("a", a), ("b", b))
+    ]
+    found = judge(GroupLoad("proxy", tracks, 12.0), 70.0)
+    assert found.word in {Is.UNKNOWN, Is.STARVED}
+    found = judge(GroupLoad("proxy", tracks, 7.5), 68.0)
+    assert found.word is Is.STARVED
+    assert (found.cause or "").startswith("a cold burst: ")
+
+
+def test_one_that_holds_requests_and_makes_nothing_is_stuck() -> None:
+    """Running requests, no token for the whole window, while the other works: that one is named."""
+    times = [index / 2 for index in range(160)]
+    tracks = [
+        LoadTrack("rank0", times, [20.0] * 160, [0.0] * 160, [300.0] * 160),
+        LoadTrack("rank1", times, [20.0] * 160, [0.0] * 160, [0.0] * 160),
+    ]
+    found = judge(GroupLoad("lanes", tracks, 6.0), 79.5)
+    assert found.cause == "rank1 holds requests and makes no token"
+    tracks[0] = replace(tracks[0], generation_tps=[0.0] * 160)
+    assert judge(GroupLoad("lanes", tracks, 6.0), 79.5).cause is None
+
+
+def test_a_free_slot_beside_a_queue_is_said() -> None:
+    """Where slots are known, waiting that need not be is a reason of its own."""
+    times = [index / 2 for index in range(160)]
+    tracks = [
+        LoadTrack("a", times, [12.0] * 160, [6.0] * 160, slots=12),
+        LoadTrack("b", times, [10.0] * 160, [0.0] * 160, slots=12),
+    ]
+    found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
+    assert found.free_slot_percent == 100.0
+    assert "100 % of the time requests wait at one backend while another has a free slot" in found.reasons
+
+
+def test_a_window_that_is_not_full_says_how_much_is_missing() -> None:
+    """A life of 10 s asks for 80 s; after 50 s of a calm load 30 more are needed."""
+    found = judge(GroupLoad("proxy", [cut(track, 0.0, 50.0) for track in skewed(80)], 10.0), 50.0)
+    assert found.word is Is.UNKNOWN
+    assert found.reasons[0].startswith(("needs 30 s more", "needs 31 s more"))

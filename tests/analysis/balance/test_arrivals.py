@@ -1,0 +1,160 @@
+"""Requests that are sent in herds: who got those of each moment, held against the toss of a coin."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.analysis.balance.arrivals import find_herds
+from sparktop.analysis.balance.judge import GroupLoad, judge
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.model.balance import Arrivals, Balance
+from sparktop.model.balance import BalanceWord as Is
+from tests.analysis.balance.routed_load import Scene, simulate
+
+LIFE_S = 8.0
+SECONDS = 120
+Choose = Callable[[float], int]
+"""Gives the backend of a request from the time at which it comes."""
+
+
+def tracks_of(
+    choose: Choose, *, backends: int = 2, rate: float = 4.0, every_s: float = 1.0
+) -> list[LoadTrack]:
+    """Send so many requests a second; each is there for a life, and the backends count."""
+    born = [(number / rate, choose(number / rate)) for number in range(int(SECONDS * rate))]
+    times = [every_s * look for look in range(int(SECONDS / every_s) + 1)]
+    return [
+        LoadTrack(
+            f"s{index}",
+            times,
+            [float(sum(here == index and at - LIFE_S < since <= at for since, here in born)) for at in times],
+            [0.0] * len(times),
+            arrived=[float(sum(here == index and since <= at for since, here in born)) for at in times],
+        )
+        for index in range(backends)
+    ]
+
+
+def coins(seed: int, backends: int = 2) -> Choose:
+    dice = random.Random(seed)  # noqa: S311 - repeatable chance
+
+    def choose(at: float) -> int:
+        assert at >= 0
+        return dice.randrange(backends)
+
+    return choose
+
+
+def old_counts(at: float) -> int:
+    """Send all requests of a life to the same one of two."""
+    return int(at / LIFE_S) % 2
+
+
+def found(tracks: Sequence[LoadTrack], life_s: float | None = LIFE_S) -> Arrivals | None:
+    return find_herds(tracks, float(SECONDS), float(SECONDS), 1.0, life_s)
+
+
+def told(tracks: Sequence[LoadTrack]) -> Arrivals:
+    arrivals = found(tracks)
+    assert arrivals is not None
+    return arrivals
+
+
+def test_coin_tosses_have_a_spread_of_1() -> None:
+    """The mean of 50 runs is 1, and none looks unlikely."""
+    seen = [told(tracks_of(coins(seed))) for seed in range(50)]
+    assert sum(one.spread for one in seen) / len(seen) == pytest.approx(1.0, abs=0.1)
+    assert min(one.chance for one in seen) > 1e-3
+    assert seen[0].piece_s == LIFE_S / 2
+
+
+def test_herds_are_far_beyond_chance() -> None:
+    """A life to one, a life to the other: herds of both, and the word."""
+    tracks = tracks_of(old_counts)
+    arrivals = told(tracks)
+    assert arrivals.spread > 5
+    assert arrivals.chance < 1e-20
+    assert arrivals.least_herds >= 5
+    assert judge(GroupLoad("g", tracks, LIFE_S), float(SECONDS)).word is Is.OSCILLATING
+
+
+def herding(strategy: str | None, errors: int | None = 0) -> Balance:
+    """Judge least-busy on counts 2 s old, lengths all different: no lead, rhythm or turns to see it by."""
+    seen = simulate(Scene("lag", 32, 5, "log-normal", 8.0, 2.0, 76.0, 0, 2.0))
+    tracks = [replace(track, errors=errors) for track in seen.tracks]
+    return judge(GroupLoad("g", tracks, seen.e2e_s, length_variation=0.8, strategy=strategy), 75.0)
+
+
+def test_the_sentence_and_the_advice_rest_on_the_counts() -> None:
+    """What is said can be counted; the cause asks for no errors, and for a router that counts."""
+    balance = herding("least-busy")
+    arrivals = balance.arrivals
+    assert arrivals is not None
+    assert balance.word is Is.OSCILLATING
+    said = balance.reasons[0]
+    assert said.startswith("requests of one moment go the same way: in pieces of 3.3 s they are dealt ")
+    assert f"{arrivals.herds} herds in {arrivals.pieces} pieces, {arrivals.requests} requests" in said
+    assert (balance.cause or "").startswith("herding: ")
+    assert "simple-shuffle" in (balance.hint or "")
+    assert herding("simple-shuffle").cause is None
+    assert herding("least-busy", errors=None).cause is None
+
+
+def test_dealing_in_turn_has_no_spread() -> None:
+    """Round-robin is evener than any coin."""
+    assert told(tracks_of(lambda at: round(4.0 * at) % 2)).spread < 0.1
+
+
+def test_a_skew_that_stands_still_is_no_herd() -> None:
+    """Nine of ten to one, each by its own toss: uneven, but as chance with such parts is."""
+    dice = random.Random(3)  # noqa: S311 - repeatable chance
+    assert told(tracks_of(lambda at: int(dice.random() + 0.0 * at < 0.1))).spread < 2.0
+
+
+def test_one_cold_burst_is_no_swing() -> None:
+    """All of the first life to one, coins after it: a spread, but only of the first pieces."""
+    after = coins(5)
+    tracks = tracks_of(lambda at: 0 if at < LIFE_S else after(at), rate=8.0)
+    arrivals = told(tracks)
+    assert arrivals.spread > 2
+    assert arrivals.chance > 1e-3
+    assert judge(GroupLoad("g", tracks, LIFE_S), float(SECONDS)).word is not Is.OSCILLATING
+
+
+def test_without_counts_or_a_life_nothing_is_told() -> None:
+    """One backend that does not count what it finished is enough; so is an unknown life."""
+    tracks = tracks_of(old_counts)
+    uncounted = LoadTrack("s1", tracks[1].times_s, tracks[1].running, tracks[1].waiting)
+    assert found([tracks[0], uncounted]) is None
+    assert found(tracks, life_s=None) is None
+    assert found(tracks, life_s=60.0) is None
+    silent = LoadTrack("s1", [0.0, 120.0], [0.0, 0.0], arrived=[math.nan, math.nan])
+    assert found([tracks[0], silent]) is None
+
+
+def test_a_server_that_begins_anew_makes_no_herd() -> None:
+    """Its counts start at 0 in the middle: nobody came less than never."""
+    tracks = tracks_of(coins(8))
+    arrived = list(tracks[0].arrived or [])
+    fallen = [count if index < 60 else count - arrived[60] for index, count in enumerate(arrived)]
+    anew = LoadTrack("s0", tracks[0].times_s, tracks[0].running, tracks[0].waiting, arrived=fallen)
+    assert told([anew, tracks[1]]).spread < 2.0
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.25, 0.5, 1.0]))
+def test_neither_names_nor_the_rate_of_looks_matter(seed: int, backends: int, every_s: float) -> None:
+    """Any order of backends, and one to four looks a second, give nearly the same spread."""
+    straight = told(tracks_of(coins(seed, backends), backends=backends))
+    turned = told(tracks_of(coins(seed, backends), backends=backends)[::-1])
+    often = told(tracks_of(coins(seed, backends), backends=backends, every_s=every_s))
+    assert turned.spread == pytest.approx(straight.spread)
+    assert turned.least_herds == straight.least_herds
+    assert often.spread == pytest.approx(straight.spread, abs=0.3)

@@ -1,0 +1,95 @@
+"""When a word is announced and withdrawn, and what is said of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.analysis.balance.hysteresis import BalanceWatch
+from sparktop.model.balance import Balance, BalanceWord, StepTime
+from sparktop.model.balance import BalanceWord as Is
+from tests.analysis.balance.routed_load import START
+
+
+def announced(words: list[BalanceWord]) -> list[BalanceWord]:
+    """Feed one word every 5 s; give what is announced after each."""
+    watch = BalanceWatch()
+    said = []
+    for index, word in enumerate(words):
+        now = START + timedelta(seconds=5 * index)
+        said.append(watch.update(Balance("proxy", ("a", "b"), word_now=word), 5.0 * index, now)[0].word)
+    return said
+
+
+def test_two_evaluations_announce_and_three_withdraw() -> None:
+    """One swing in a row is not said; a said one survives two others and ends with the third."""
+    words = [Is.BALANCED, Is.BALANCED, Is.OSCILLATING, Is.BALANCED, Is.OSCILLATING, Is.OSCILLATING]
+    assert announced(words)[-3:] == [Is.BALANCED, Is.BALANCED, Is.OSCILLATING]
+    words += [Is.BALANCED, Is.BALANCED, Is.BALANCED]
+    assert announced(words)[-3:] == [Is.OSCILLATING, Is.OSCILLATING, Is.BALANCED]
+
+
+def test_a_withdrawn_word_leaves_unknown_where_nothing_agrees() -> None:
+    """Three evaluations that each say something else end a swing and claim nothing."""
+    words = [Is.OSCILLATING, Is.OSCILLATING, Is.STARVED, Is.UNKNOWN, Is.BALANCED]
+    assert announced(words)[-1] is Is.UNKNOWN
+
+
+@given(st.lists(st.sampled_from(list(BalanceWord)), max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_nothing_is_announced_that_two_evaluations_in_a_row_did_not_say(words: list[BalanceWord]) -> None:
+    """Whatever comes: a newly announced word other than unknown was said by this evaluation and the last."""
+    said = announced(words)
+    for index, word in enumerate(said):
+        before = said[index - 1] if index else Is.UNKNOWN
+        if word is not before and word is not Is.UNKNOWN:
+            assert words[index - 1] is words[index] is word
+        if word is not before and before.bad:
+            assert before not in words[index - 2 : index + 1]
+
+
+def test_changes_come_with_time_and_reason() -> None:
+    """A swing begins and ends once each, with the sentence that gave it; since is when it began."""
+    watch = BalanceWatch()
+    changes = []
+    for index in range(10):
+        bad = 2 <= index < 6
+        found = Balance(
+            "proxy",
+            ("a", "b"),
+            word_now=Is.OSCILLATING if bad else Is.BALANCED,
+            reasons=("a and b swap the lead every 20 s",) if bad else ("even",),
+        )
+        now = START + timedelta(seconds=5 * index)
+        balance, change = watch.update(found, 5.0 * index, now)
+        if change is not None:
+            changes.append(change)
+            assert balance.since == now == change.at
+    assert [(change.before, change.after) for change in changes] == [
+        (Is.UNKNOWN, Is.BALANCED),
+        (Is.BALANCED, Is.OSCILLATING),
+        (Is.OSCILLATING, Is.BALANCED),
+    ]
+    assert changes[1].sentence == "oscillating begins: a and b swap the lead every 20 s"
+    assert changes[2].sentence == "oscillating ends, now balanced: even"
+
+
+def test_a_group_is_due_every_five_seconds() -> None:
+    """At once until there are loads, then 5 s after the last one, a poll's half second early included."""
+    watch = BalanceWatch()
+    assert watch.due(0.0)
+    watch.update(Balance("proxy", ("a", "b")), 99.0, START)
+    assert watch.due(99.1)
+    watch.update(Balance("proxy", ("a", "b"), sample_hz=1.0), 100.0, START)
+    assert [watch.due(at) for at in (101.0, 104.4, 104.6, 105.0)] == [False, False, True, True]
+
+
+def test_the_watch_keeps_the_step_time_that_was_found() -> None:
+    """A later window that does not tell leaves the earlier fit in place, for the next judgement."""
+    watch = BalanceWatch()
+    fit = StepTime(0.036, 0.0024, 100)
+    watch.update(Balance("proxy", ("a", "b"), step_time=fit), 0.0, START)
+    watch.update(Balance("proxy", ("a", "b")), 5.0, START)
+    assert watch.step_time == fit

@@ -1,0 +1,205 @@
+"""btop's theme files: read as btop reads them, and in our roles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.colors.btop_theme import LABELS, SHAPES, WORDS, lifted, parse_btop, role_colors, seen_background
+from sparktop.colors.palette import COLOR_ROLES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
+from sparktop.errors import ConfigError
+from sparktop.graphics.gradient import contrast
+
+DATA = Path(__file__).parent.parent / "data" / "btop-themes"
+DEBIAN = Path("/usr/share/btop/themes")
+COLOURS = st.integers(0, 0xFFFFFF).map("#{:06x}".format)
+
+
+def text_of(name: str) -> str:
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+def harbour(role: str) -> str:
+    return role_colors(parse_btop(text_of("harbour.theme"))).colors[role]
+
+
+@pytest.mark.parametrize(
+    ("written", "colour"),
+    [
+        ('"#A1b2C3"', "#a1b2c3"),
+        ('"#cc"', "#cccccc"),
+        ('"255 128 0"', "#ff8000"),
+        ('"  12   0 300"', "#0c00ff"),
+        ("'#010203'", "#010203"),
+        ("#010203", "#010203"),
+        ("#010203 # dark", "#010203"),
+        ('"#010203" #ffffff"', "#010203"),
+        ('"#010203', "#010203"),
+    ],
+)
+def test_each_way_to_write_a_colour_is_read(written: str, colour: str) -> None:
+    """Six digits, two, decimals; in double quotes, single ones, none; with a comment behind."""
+    assert parse_btop(f"theme[title]={written}\n").colors == {"title": colour}
+
+
+@pytest.mark.parametrize(
+    "written", ['"red"', '"#fff"', '"#12345g"', '"1 2"', '"1 2 3 4"', '"#1234567"', '"-1 0 0"']
+)
+def test_what_is_no_colour_counts_as_left_out(written: str) -> None:
+    """A value that btop cannot read either is named, and the others stay."""
+    theme = parse_btop(f'theme[main_fg]="#102030"\ntheme[title]={written}\n')
+    assert theme.colors == {"main_fg": "#102030"}
+    assert theme.unusable == ("title",)
+
+
+@pytest.mark.parametrize(
+    ("stops", "expected"),
+    [
+        (("#11", "#22", "#33"), ("#111111", "#222222", "#333333")),
+        (("#11", "", "#33"), ("#111111", "#333333")),
+        (("#11", "", ""), ("#111111",)),
+        (("#11", "#22", ""), ("#111111",)),
+        (("", "#22", "#33"), None),
+    ],
+)
+def test_empty_stops_follow_btop(stops: tuple[str, str, str], expected: tuple[str, ...] | None) -> None:
+    """Without an end there is only the start; without a mid there are two stops; a start has to be there."""
+    lines = [f'theme[cpu_{stage}]="{s}"' for stage, s in zip(("start", "mid", "end"), stops, strict=True)]
+    assert parse_btop("\n".join(lines)).gradients.get("cpu") == expected
+
+
+def test_comments_unknown_keys_and_other_lines_are_skipped() -> None:
+    """Only lines that set one of btop's keys say anything; of two for one key the last counts."""
+    theme = parse_btop(
+        '#theme[title]="#11"\n[x]\ntheme[nothing]="#22"\ntitle="#33"\ntheme[title]="#44"\ntheme[title]="#55"\n'
+    )
+    assert (theme.colors, theme.unusable) == ({"title": "#555555"}, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "# theme\n", 'theme[colour]="#11"', 'theme[title]="blue"', "[" * 9000]
+)
+def test_a_file_without_colours_is_none(text: str) -> None:
+    """Whatever gives not one colour is refused with one line."""
+    with pytest.raises(ConfigError) as caught:
+        parse_btop(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_background_is_the_terminals_own() -> None:
+    """An empty main_bg is no missing one: that is black, as in btop."""
+    assert role_colors(parse_btop('theme[main_bg]=""')).colors["background"] == "default"
+    assert role_colors(parse_btop('theme[main_fg]="#cc"')).colors["background"] == "#000000"
+
+
+def test_whether_it_is_dark_follows_from_background_or_text() -> None:
+    """On the terminal's own background dark text means a light theme."""
+    assert role_colors(parse_btop('theme[main_bg]="#10"')).dark
+    assert not role_colors(parse_btop('theme[main_bg]="#f0"')).dark
+    assert not role_colors(parse_btop(text_of("clear-sky.theme"))).dark
+    assert role_colors(parse_btop('theme[main_bg]=""\ntheme[main_fg]="#ee"')).dark
+
+
+def test_a_themes_colours_are_in_our_roles() -> None:
+    """Each role has the key that the module's table names, unchanged where it can be seen."""
+    expected = {
+        "background": "#0b1d2a",
+        "text": "#dddddd",
+        "title": "#ffffff",
+        "key": "#ffb454",
+        "border": "#4d8fac",
+        "selected": "#ffe0a0",
+        "accent": "#39bae6",
+        "cursor_background": "#1f3b4d",
+        "good": "#7fd962",
+        "warn": "#ffb454",
+        "bad": "#f07178",
+    }
+    assert {role: harbour(role) for role in expected} == expected
+    gradients = role_colors(parse_btop(text_of("harbour.theme"))).gradients
+    assert gradients["load"] == ("#39bae6", "#ffb454", "#f07178")
+    assert gradients["cpu"] == gradients["gpu"] == ("#0c1f2d", "#7fd962")
+    assert gradients["memory"] == ("#d2a6ff",)
+    assert gradients["running"] == ("#50a0f0",)
+
+
+def test_labels_are_lifted_to_be_readable() -> None:
+    """The grey that btop has for inactive rows is too dark for labels: text is mixed in until it is not."""
+    assert contrast("#404040", harbour("background")) < 2
+    assert LABELS <= contrast(harbour("stale"), harbour("background")) < LABELS + 1
+
+
+def test_a_theme_without_a_red_gets_ours() -> None:
+    """A grey theme still has a green, an amber and a red for what is good and bad."""
+    grey = role_colors(
+        parse_btop('theme[main_bg]="#00"\ntheme[cpu_start]="#44"\ntheme[cpu_end]="#ee"')
+    ).colors
+    assert (grey["good"], grey["warn"], grey["bad"]) == ("#7bd88f", "#f5b83d", "#ff7b72")
+
+
+@given(COLOURS, COLOURS, COLOURS, st.sampled_from([SHAPES, WORDS, LABELS]))
+@settings(max_examples=150, deadline=None)
+def test_a_lifted_colour_has_the_contrast(color: str, background: str, toward: str, least: float) -> None:
+    """Whatever three colours: the result stands out as asked, and is the colour itself where that did."""
+    result = lifted(color, background, toward, least)
+    assert contrast(result, background) >= least
+    assert result == color or contrast(color, background) < least
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["main_bg", "main_fg", "title", "hi_fg", "selected_bg", "cpu_box"]), COLOURS
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_any_theme_gives_every_role(colors: dict[str, str]) -> None:
+    """However little a theme says, each role has a colour, and its words can be told from the background."""
+    lines = [f'theme[{key}]="{value}"' for key, value in colors.items()]
+    roles = role_colors(parse_btop("\n".join([*lines, 'theme[temp_start]="#808080"'])))
+    assert set(roles.colors) == set(COLOR_ROLES)
+    assert set(roles.gradients) == set(GRADIENT_ROLES)
+    for role in ("text", "muted", "stale", "title", "key", "selected", "accent", "good", "warn", "bad"):
+        assert contrast(roles.colors[role], roles.colors["background"]) >= WORDS
+    assert contrast(roles.colors["text"], roles.colors["cursor_background"]) >= WORDS
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """No text does anything but give a theme or one error."""
+    try:
+        role_colors(parse_btop('theme[title]="#11"\ntheme[' + text))
+    except ConfigError:  # pragma: no cover - the first line is a colour unless the second takes it back
+        assert "title" in text
+
+
+def visible(palette: Palette) -> float:
+    """Give the contrast of the faintest step of any graph."""
+    seen = seen_background(palette.color("background"), palette.color("text"))
+    steps = [palette.color(f"{role}/{level}") for role in GRADIENT_ROLES for level in range(LEVELS)]
+    return min(contrast(step, seen) for step in steps)
+
+
+def test_both_of_our_own_files_load_and_their_graphs_are_visible() -> None:
+    """A gradient that begins in the background's colour is lifted to where it can be seen."""
+    palettes, problems = read_user_themes(DATA)
+    assert sorted(palettes) == ["clear-sky", "harbour"]
+    assert problems == ["harbour.theme: graph_text is no colour like #rrggbb, and left out"]
+    assert contrast("#0c1f2d", "#0b1d2a") < 1.1
+    for palette in palettes.values():
+        assert visible(palette) >= SHAPES
+    assert palettes["harbour"].color("cpu") == "#7fd962"
+    assert palettes["clear-sky"].transparent
+
+
+@pytest.mark.skipif(not DEBIAN.is_dir(), reason="btop's own themes are not installed")
+def test_every_theme_that_btop_ships_loads() -> None:
+    """All of Debian's btop package can be used, none with a complaint, and each graph can be seen."""
+    palettes, problems = read_user_themes(DEBIAN)
+    assert problems == []
+    assert sorted(palettes) == sorted(path.stem for path in DEBIAN.glob("*.theme"))
+    assert palettes
+    assert [name for name, palette in palettes.items() if visible(palette) < SHAPES] == []

@@ -1,0 +1,146 @@
+"""`sparktop doctor` as a command: exit codes, formats, wrong files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give a test a home, a current folder and loggers of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("SPARKTOP_CONFIG", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    handlers: list[logging.Handler] = []
+    monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
+    monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
+    yield
+    logging.captureWarnings(capture=False)
+    for handler in handlers:
+        handler.close()
+
+
+@pytest.fixture
+def closed() -> Iterator[str]:
+    """Give an address that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def ran(words: list[str], tmp_path: Path) -> tuple[int, str, str]:
+    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", "sparktop", *words],
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
+    """A server that does not answer: one FAIL line with advice, exit code 1, silence on standard error."""
+    code, out, err = ran(["doctor", closed], tmp_path)
+    assert (code, err) == (1, "")
+    (line,) = (line for line in out.splitlines() if line.startswith("FAIL"))
+    assert line.startswith(
+        f"FAIL  {closed} port: nothing listens on {closed} (connection refused) — start it"
+    )
+    assert all(line[:6] in {"ok    ", "warn  ", "FAIL  ", "skip  "} for line in out.splitlines())
+
+
+def test_without_a_failure_it_is_exit_code_0(tmp_path: Path) -> None:
+    """A configuration that watches this machine alone has nothing that fails; JSON is all that is printed."""
+    (tmp_path / "sparktop.toml").write_text('[[nodes]]\nname = "n"\n', encoding="utf-8")
+    code, out, err = ran(["doctor", "--format", "json"], tmp_path)
+    body = json.loads(out)
+    assert (code, err, body["failed"], body["schema"]) == (0, "", 0, "sparktop.doctor/1")
+    names = [check["name"] for check in body["checks"]]
+    assert names[:4] == ["version", "textual", "libraries", "config"]
+    assert {"terminal", "open files", "memory"} <= set(names)
+
+
+def test_a_wrong_file_is_a_failed_check(
+    tmp_path: Path, closed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each error of the file is a FAIL line; what was named is checked all the same."""
+    path = tmp_path / "x.toml"
+    path.write_text('interval_s = 0.01\nthem = "x"\n', encoding="utf-8")
+    assert main(["doctor", "--config", str(path), closed]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(f"FAIL  config: {path}:") for line in lines) == 2
+    assert any(line.startswith(f"FAIL  {closed} port") for line in lines)
+
+
+def test_a_file_of_sweeps_asks_for_more_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The highest concurrency of the file's sweeps is what the limit of open files is held against."""
+    text = '[[nodes]]\nname = "n"\n[[sweeps]]\nname = "s"\nconcurrency = [1, 9999999]\n'
+    (tmp_path / "sparktop.toml").write_text(text, encoding="utf-8")
+    main(["doctor"])
+    line = next(line for line in capsys.readouterr().out.splitlines() if " open files: " in line)
+    assert "9999999" in line or "no limit" in line
+
+
+def test_a_wrong_target_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be a target is exit code 2, before anything is looked at."""
+    assert main(["doctor", "ftp://host"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "ftp:// is not watched" in err
+
+
+@pytest.mark.process
+def test_on_a_terminal_it_is_asked(tmp_path: Path, closed: str) -> None:
+    """On a terminal the braille width is asked for and told, and the question is erased."""
+    ours, theirs = pty.openpty()
+    env = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+    }
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-m", "sparktop", "doctor", closed],
+        env=env,
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        out = b""
+        while b"\x1b[6n" not in out:
+            out += os.read(ours, 4096)
+        os.write(ours, b"\x1b[9;2R")
+        while True:
+            try:
+                out += os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+        process.wait(timeout=20)
+    os.close(ours)
+    assert b"ok    braille: one cell wide" in out
+    assert out.startswith(b"\r\xe2\xa3\xbf\x1b[6n\r\x1b[K")

@@ -1,0 +1,114 @@
+"""Recorded loads watched by the headless command in virtual time: the word, the alert and the event."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from trace_pages import RIGHT, trace
+
+from sparktop.commands.observation import observe
+from sparktop.commands.snapshot import render
+from sparktop.engines import read_page
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.sources.source import Reading, Source
+from tests.virtual_loop import VirtualLoop
+from tests.watch.monitor_fakes import FakeSource, FakeWays
+
+NAMES = ("spark-a", "spark-b")
+ANSWERS_MS = {4: 2.0, 2: 6.0, 1: 13.0}
+"""What an answer costs decides how often a loaded group is looked at."""
+
+
+class RecordedWays(FakeWays):
+    """Sources that read the pages of a recorded trace, each as it was at the time of the look."""
+
+    def __init__(self, name: str, hz: int) -> None:
+        """Replay `name` from the first look on; answers cost as much as allows `hz` looks a second."""
+        super().__init__()
+        self._trace, self._answer_ms = trace(name), ANSWERS_MS[hz]
+        self._began: float | None = None
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Return the two servers."""
+        return [FakeSource(one.name, self._reader(one.name[-1]), None) for one in targets]
+
+    def _reader(self, side: str) -> Callable[[], Reading]:
+        def read() -> Reading:
+            now = asyncio.get_running_loop().time()
+            self._began = now if self._began is None else self._began
+            page = self._trace.page(side, now - self._began)
+            return read_page(page, at=now, engine="vllm", answer_ms=self._answer_ms)
+
+        return read
+
+
+def watched(name: str, hz: int, form: str = "json", *, glance: bool = False) -> str:
+    """Return what `sparktop snapshot` prints of a trace: without --seconds at a glance, else of 2 minutes."""
+    strategy = "least-busy" if name.startswith(("leastbusy", "cooldown")) else "simple-shuffle"
+    watch = Watch(
+        backends=tuple(BackendTarget(one, f"http://{one}:8000") for one in NAMES),
+        routers=(RouterTarget("proxy", "http://proxy:4000", strategy, NAMES),),
+    )
+    seconds = None if glance else min(120.0, trace(name).seconds - 2.0)
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        snapshot, interrupted = runner.run(observe(watch, seconds, ways=RecordedWays(name, hz)))
+    assert not interrupted
+    return render(snapshot, form)
+
+
+@pytest.mark.parametrize(
+    ("name", "hz"),
+    [
+        ("leastbusy-c16-b", 4),
+        ("leastbusy-c16-b", 2),
+        ("leastbusy-c16-b", 1),
+        ("cooldown-c64", 1),
+        ("shuffle-c16", 4),
+        ("leastbusy-c2", 4),
+        ("leastbusy-warm-c64", 1),
+    ],
+)
+def test_the_headless_word_is_right(name: str, hz: int) -> None:
+    """Nobody takes snapshots meanwhile: the word is announced, with one alert and one event if it is bad."""
+    data: dict[str, Any] = json.loads(watched(name, hz))
+    (found,) = data["balance"]
+    assert found["verdict"] in RIGHT[name]
+    if name == "leastbusy-c16-b":
+        assert found["sample_hz"] == pytest.approx(hz, abs=0.3)
+    bad = found["verdict"] == "oscillating"
+    assert [one["id"] for one in data["alerts"]] == ["balance:proxy:oscillating"] * bad
+    begun = [one for one in data["events"] if one["subject"] == "proxy"]
+    assert [one["values"]["verdict"] for one in begun] == ["oscillating"] * bad
+
+
+@pytest.mark.parametrize("form", ["txt", "md"])
+def test_the_report_says_the_announced_word(form: str) -> None:
+    """No "unknown" stands above reasons that explain an oscillation."""
+    text = watched("leastbusy-c16-b", 1, form)
+    assert "oscillating" in text
+    assert "unknown" not in text.replace("– is unknown", "")
+
+
+def test_without_a_time_rates_cover_two_intervals() -> None:
+    """A glance waits until rates mean something, and says how many seconds they cover."""
+    data: dict[str, Any] = json.loads(watched("shuffle-c64", 1, glance=True))
+    for one in data["backends"]:
+        assert 1.8 <= one["rate_window_s"] <= 4.0
+        assert one["generation_tps"] is not None
+
+
+def test_a_glance_says_how_much_longer_a_balance_takes() -> None:
+    """What was judged before the first looks is judged again: the backends do tell their loads."""
+    data: dict[str, Any] = json.loads(watched("shuffle-c64", 1, glance=True))
+    (found,) = data["balance"]
+    assert found["verdict"] == "unknown"
+    assert found["reasons"][0].endswith("s more of load figures from every backend")

@@ -1,0 +1,264 @@
+"""The configuration file: what it gives, where it is found, and how its errors read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from sparktop.config.checks import MOST
+from sparktop.config.schema import MOST_BYTES, Settings, default_toml, find_config, load
+from sparktop.errors import ConfigError
+from sparktop.model.targets import NodeThresholds, StateThresholds, Watch
+
+DATA = Path(__file__).parent.parent / "data" / "configs"
+GOOD = sorted((DATA / "good").glob("*.toml"))
+BAD = sorted((DATA / "bad").glob("*.toml"))
+BACKEND = '[[backends]]\nname = "a"\nurl = "http://127.0.0.1:8000"\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "sparktop.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert caught.value.exit_code == 2
+    return str(caught.value).replace(str(path), path.name)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_a_good_file_loads(path: Path) -> None:
+    """Every file in good/ is taken, and says where it came from."""
+    assert load(path).watch({}).source == str(path)
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_a_bad_file_tells_each_error_with_its_line(path: Path) -> None:
+    """Every file in bad/ gives exactly the lines in the .txt beside it."""
+    assert error_of(path) == path.with_suffix(".txt").read_text(encoding="utf-8").rstrip("\n")
+
+
+def test_there_are_good_and_bad_files() -> None:
+    """The two tests above have something to look at."""
+    assert len(GOOD) >= 4
+    assert len(BAD) >= 15
+
+
+def test_every_key_arrives() -> None:
+    """What the file says is what is watched."""
+    watch = load(DATA / "good" / "contract.toml").watch({"VLLM_API_KEY": "secret"})
+    assert [(one.name, one.via, one.url, one.ssh) for one in watch.nodes] == [
+        ("spark-a", "agent", "http://192.168.100.11:9750", None),
+        ("spark-b", "ssh", None, "user@192.168.100.12"),
+        ("here", "local", None, None),
+    ]
+    first, second = watch.backends
+    assert (first.url, first.engine, first.slots, first.api_key) == (
+        "http://192.168.100.11:8000",
+        "auto",
+        256,
+        "secret",
+    )
+    assert (first.capture_sizes, second.capture_sizes) == ((1, 2, 4, 5, 8, 10, 16), None)
+    assert (second.nodes, second.api_key) == (("spark-a", "spark-b"), None)
+    assert watch.routers[0].backends == ("spark-a", "spark-b")
+    assert watch.routers[0].strategy == "least-busy"
+    assert (watch.routers[0].deployments, watch.routers[0].api_key) == ({"spark-1": "spark-a"}, None)
+    assert watch.thresholds == StateThresholds(95.0, 16.0, 0.6, 0.4, 20.0)
+
+
+def test_a_router_that_is_not_watched_is_kept_for_sweeps(tmp_path: Path) -> None:
+    """With its key and backends, apart from those that are watched; a sweep may name it."""
+    routers = "".join(
+        f'[[routers]]\nname = "{name}"\nurl = "http://127.0.0.1:400{number}"\nbackends = ["a"]\n{more}'
+        for number, (name, more) in enumerate(
+            (("proxy", ""), ("rival", 'watched = false\nstrategy = "simple-shuffle"\napi_key_env = "KEY"\n'))
+        )
+    )
+    text = BACKEND + routers + '[[sweeps]]\nname = "both"\ntargets = ["proxy", "rival"]\n'
+    watch = load(written(tmp_path, text)).watch({"KEY": "secret"})
+    assert [(one.name, one.api_key) for one in watch.routers] == [("proxy", None)]
+    (rival,) = watch.sweep_routers
+    assert (rival.name, rival.url, rival.strategy) == ("rival", "http://127.0.0.1:4001", "simple-shuffle")
+    assert (rival.backends, rival.api_key) == (("a",), "secret")
+    assert watch.sweeps[0].targets == ("proxy", "rival")
+
+
+def test_every_key_of_an_ssh_node_and_an_agent_arrives(tmp_path: Path) -> None:
+    """Token, files and command reach the target; files are looked for beside the configuration or at home."""
+    path = written(
+        tmp_path,
+        """
+        nodes = [
+          { name = "a", via = "agent", url = "https://a:9750", token_env = "A_TOKEN", tls_ca = "ca/own.pem" },
+          { name = "b", via = "agent", url = "http://b:9750", token_file = "~/b.token" },
+          { name = "c", via = "agent", url = "http://c:9750", token_file = "/etc/c.token" },
+          { name = "d", via = "ssh", ssh = "d", command = "/opt/spark top/bin/sparktop" },
+        ]
+        """,
+    )
+    nodes = load(path).watch({"A_TOKEN": "hunter2", "HOME": "/home/me"}).nodes
+    assert [one.token for one in nodes] == ["hunter2", None, None, None]
+    assert [one.token_file for one in nodes] == [None, "/home/me/b.token", "/etc/c.token", None]
+    assert [one.tls_ca for one in nodes] == [str(tmp_path / "ca" / "own.pem"), None, None, None]
+    assert [one.command for one in nodes] == [*["sparktop"] * 3, "/opt/spark top/bin/sparktop"]
+    assert "hunter2" not in repr(nodes)
+
+
+def test_a_relative_file_does_not_move_with_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file named in ./sparktop.toml has its whole path from the start."""
+    node = '[[nodes]]\nname = "a"\nvia = "agent"\nurl = "http://a:9750"\ntoken_file = "~x"\n'
+    written(tmp_path, node)
+    monkeypatch.chdir(tmp_path)
+    assert load(Path("sparktop.toml")).watch({}).nodes[0].token_file == str(tmp_path / "~x")
+
+
+def test_every_limit_of_an_alert_arrives() -> None:
+    """The table [alerts] is the thresholds of nodes."""
+    limits = load(DATA / "good" / "alerts.toml").watch({}).node_thresholds
+    assert limits == NodeThresholds(20, 10.5, 15, 7.5, 8, 3, 25, 0.5, 10, 900, 1.5)
+
+
+def test_a_theme_that_cannot_be_used_is_told_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A theme of the user's that is broken is not just unknown; another name still gets the nearest one."""
+    problems = ("mine.toml: colors.text must be a color", "other.theme: is binary: no theme")
+    monkeypatch.setattr("sparktop.config.schema.theme_problems", lambda: problems)
+    error = error_of(written(tmp_path, 'theme = "mine"\n'))
+    assert error.endswith("key 'theme' names no theme: 'mine'; mine.toml: colors.text must be a color")
+    assert error_of(written(tmp_path, 'theme = "othe"\n')).count("binary") == 0
+
+
+def test_an_empty_file_gives_the_defaults() -> None:
+    """Without a key everything is as without a file, the thresholds too."""
+    watch = load(DATA / "good" / "empty.toml").watch({})
+    assert (watch.interval_s, watch.theme, watch.thresholds) == (1.0, "spark-dark", StateThresholds())
+    assert set(asdict(StateThresholds())) == set(Settings().thresholds.model_dump())
+    assert Settings().alerts.model_dump() == asdict(NodeThresholds()) == asdict(watch.node_thresholds)
+    assert Settings().theme == Watch().theme
+
+
+def test_the_example_is_right(tmp_path: Path) -> None:
+    """The printed example loads as it is."""
+    assert load(written(tmp_path, default_toml())).watch({}).backends[0].name == "vllm"
+
+
+def test_the_example_is_right_with_all_settings_on(tmp_path: Path) -> None:
+    """Every setting in the example's comments is one, and its value is allowed."""
+    text = re.sub(r"(?m)^#(?=\S)", "", default_toml())
+    watch = load(written(tmp_path, text)).watch({})
+    assert len(watch.backends) == 2
+    assert [one.via for one in watch.nodes] == ["local", "agent", "ssh"]
+    assert (watch.thresholds, watch.node_thresholds) == (StateThresholds(), NodeThresholds())
+
+
+def test_the_example_names_every_setting_of_today() -> None:
+    """No key of a table that does something today is missing in the example."""
+    fields = Settings.model_fields
+    today = (fields[name].annotation for name in ("nodes", "backends", "routers"))
+    tables = [item for kind in today for item in getattr(kind, "__args__", ())]
+    wanted = {name for table in tables for name in table.model_fields}
+    wanted |= {*Settings().thresholds.model_dump(), *Settings().alerts.model_dump()}
+    keys = set(re.findall(r"(?m)^#?(\w+) = ", default_toml()))
+    assert wanted - keys == {"token_file"}  # another way to say what one line says already
+
+
+def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
+    """A variable that is not set is told with its line, without its name: that could be a key."""
+    config = load(written(tmp_path, BACKEND + 'api_key_env = "HF_TOKEN_IN_CLEAR"\n'))
+    (line,) = config.warnings({})
+    assert line.endswith(
+        "sparktop.toml:4: key 'backends[0].api_key_env' names an environment variable that is not set"
+    )
+    assert config.warnings({"HF_TOKEN_IN_CLEAR": "x"}) == []
+    assert config.watch({}).backends[0].api_key is None
+
+
+def test_no_error_shows_a_secret() -> None:
+    """Passwords in URLs and keys in the wrong place are not repeated."""
+    for name in ("secrets", "urls"):
+        assert "hunter2" not in error_of(DATA / "bad" / f"{name}.toml")
+
+
+@pytest.mark.parametrize(
+    ("explicit", "variable", "expected"), [("x", "y", "x"), (None, "y", "y"), ("", "y", "y")]
+)
+def test_a_named_file_comes_first(explicit: str | None, variable: str, expected: str) -> None:
+    """--config beats $SPARKTOP_CONFIG, and both are taken whether the file exists or not."""
+    assert find_config(explicit, {"SPARKTOP_CONFIG": variable}) == Path(expected)
+
+
+def test_the_usual_places_are_searched_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder's file beats the user's own; an empty variable names nothing."""
+    monkeypatch.chdir(tmp_path)
+    env = {"HOME": str(tmp_path / "home"), "SPARKTOP_CONFIG": ""}
+    assert find_config(None, env) is None
+    own = tmp_path / "home" / ".config" / "sparktop" / "sparktop.toml"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert find_config(None, env) == own
+    elsewhere = tmp_path / "xdg" / "sparktop" / "sparktop.toml"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.touch()
+    assert find_config(None, {**env, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}) == elsewhere
+    assert find_config(None, {**env, "XDG_CONFIG_HOME": "relative"}) == own
+    written(tmp_path, "")
+    assert find_config(None, env) == Path("sparktop.toml")
+
+
+def test_an_absent_file_is_one_line(tmp_path: Path) -> None:
+    """A file that is not there is told with its name."""
+    assert error_of(tmp_path / "none.toml") == "none.toml: cannot be read: No such file or directory"
+
+
+def test_a_folder_is_one_line(tmp_path: Path) -> None:
+    """A folder in place of the file is told."""
+    assert error_of(tmp_path).endswith("cannot be read: Is a directory")
+
+
+def test_an_endless_file_is_not_read_to_its_end() -> None:
+    """A device without an end is refused after the largest size."""
+    assert error_of(Path("/dev/zero")) == "zero: is larger than 1 MiB: no configuration file"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a = " + "[" * 100_000, "sparktop.toml:1: is nested too deeply"),
+        ("a = " + "1" * 5000, "sparktop.toml: is no TOML"),
+        ("interval_s = " + "1" * 400, "sparktop.toml:1: key 'interval_s' must be"),
+        ("x" * 100_000 + " = 1", "sparktop.toml:1: key '\"xxx"),
+        ('interval_s = """' + "\\n" * 100_000 + '"""', "sparktop.toml:1: key 'interval_s' must be a number"),
+    ],
+    ids=["deep", "digits", "large", "long key", "long text"],
+)
+def test_an_absurd_file_is_one_short_line(tmp_path: Path, text: str, expected: str) -> None:
+    """Depth, digits and length beyond reason end in a line, not in a traceback."""
+    error = error_of(written(tmp_path, text))
+    assert error.startswith(expected)
+    assert len(error) < 500
+    assert "\n" not in error
+
+
+def test_thousands_of_errors_are_cut(tmp_path: Path) -> None:
+    """The first errors are shown and the others counted."""
+    text = "".join(f"wrong{number} = 1\n" for number in range(MOST + 50))
+    lines = error_of(written(tmp_path, text)).splitlines()
+    assert len(lines) == MOST + 1
+    assert lines[-1] == "sparktop.toml: 50 more errors"
+
+
+def test_the_largest_file_is_read(tmp_path: Path) -> None:
+    """A file of exactly the largest size loads."""
+    text = BACKEND + "#"
+    path = written(tmp_path, text + "x" * (MOST_BYTES - len(text)))
+    assert load(path).settings.backends[0].name == "a"

@@ -1,0 +1,182 @@
+"""The simulated metrics page beside one of a real vLLM 0.32, both read by the Prometheus client's parser."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparktop.demo.engine.http_figures import HttpFigures
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.page import engine_page, server_page
+from sparktop.engines import read_page
+from sparktop.model.load import EndReason
+from sparktop.simulation.calibration import SOLO
+from sparktop.simulation.engine import Engine
+from sparktop.simulation.request import SimulatedRequest
+
+CAPTURES = Path(__file__).parent.parent.parent / "data" / "vllm-0.32"
+MODEL = "openai/gpt-oss-120b"
+
+
+def families(page: str) -> dict[str, Metric]:
+    """Give the families of a page by name, those of the time of creation left out."""
+    found = {family.name: family for family in text_string_to_metric_families(page)}
+    return {name: family for name, family in found.items() if not name.endswith("_created")}
+
+
+@cache
+def real() -> dict[str, Metric]:
+    return families((CAPTURES / "t010.prom").read_text(encoding="utf-8"))
+
+
+def played(profile_model: str = MODEL) -> tuple[Engine, Ledger]:
+    """Give an engine after twelve requests, one of them aborted and two still running."""
+    profile = replace(SOLO, model=profile_model)
+    ledger = Ledger(profile.max_model_len)
+    engine = Engine(profile, seed=1, on_end=ledger.finished)
+    for number in range(12):
+        reason = EndReason.LENGTH if number % 2 else EndReason.STOP
+        hashes = tuple(range(number % 3, number % 3 + 10))
+        output = 5000 if number > 9 else 20 + number
+        request = SimulatedRequest(f"r{number}", 160, min(output, 3900), reason, hashes)
+        engine.submit(request, 0.1 * number)
+        ledger.arrived(request.request_id, 0.1 * number, 64)
+    for at in (2.0, 20.0):
+        for event in engine.advance(at):
+            ledger.hear(event)
+        engine.cancel("r11", at)
+    return engine, ledger
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """The whole page of a server that has answered."""
+    figures = HttpFigures(5.0)
+    figures.count("POST", "/v1/completions", 200, 1.2, 900)
+    engine, ledger = played()
+    return server_page(engine, ledger, 5.0, figures.registry).decode()
+
+
+def test_names_types_and_help_are_those_of_vllm(page: str) -> None:
+    """Every family of the real page stands on ours with its type and help text, and no other does."""
+    ours = families(page)
+    assert {name: (family.type, family.documentation) for name, family in ours.items()} == {
+        name: (family.type, family.documentation) for name, family in real().items()
+    }
+
+
+def test_labels_are_those_of_vllm(page: str) -> None:
+    """Each sample has the labels that the real page gives it, and the same values where they are words."""
+
+    def labels(found: dict[str, Metric]) -> dict[str, set[tuple[str, ...]]]:
+        told: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        for family in found.values():
+            for sample in family.samples:
+                told[sample.name].add(tuple(sorted(sample.labels)))
+        return told
+
+    ours, theirs = families(page), real()
+    assert labels(ours) == labels(theirs)
+    for name, word in (
+        ("vllm:request_success", "finished_reason"),
+        ("vllm:prompt_tokens_by_source", "source"),
+        ("vllm:prompt_tokens_cached_by_source", "source"),
+        ("vllm:num_requests_waiting_by_reason", "reason"),
+        ("vllm:admission_rejections", "reason"),
+        ("vllm:engine_sleep_state", "sleep_state"),
+    ):
+        assert [one.labels.get(word) for one in ours[name].samples] == [
+            one.labels.get(word) for one in theirs[name].samples
+        ], name
+
+
+def test_buckets_are_those_of_vllm(page: str) -> None:
+    """Every histogram has the real one's bounds, written alike."""
+
+    def bounds(found: dict[str, Metric]) -> dict[str, list[str]]:
+        return {
+            name: [sample.labels["le"] for sample in family.samples if sample.name.endswith("_bucket")]
+            for name, family in found.items()
+            if family.type == "histogram"
+        }
+
+    assert len(bounds(real())) == 21
+    assert bounds(families(page)) == bounds(real())
+
+
+def test_lines_come_in_vllms_order(page: str) -> None:
+    """The families follow one another as on the real page."""
+    assert list(families(page)) == list(real())
+
+
+def test_gauges_and_counters_say_what_the_engine_holds(page: str) -> None:
+    """Running, waiting, KV use and token counters on the page are the engine's own."""
+    engine, ledger = played()
+    values = {sample.name: sample.value for family in families(page).values() for sample in family.samples}
+    assert values["vllm:num_requests_running"] == engine.running == 1
+    assert values["vllm:num_requests_waiting"] == engine.waiting
+    assert values["vllm:kv_cache_usage_perc"] == engine.kv_usage > 0
+    assert values["vllm:generation_tokens_total"] == engine.tally.generation_tokens > 0
+    assert values["vllm:prompt_tokens_total"] == engine.tally.prompt_tokens == 12 * 160
+    assert values["vllm:prefix_cache_hits_total"] == engine.tally.prefix_hits > 0
+    assert values["vllm:time_to_first_token_seconds_count"] == 12
+    assert values["process_start_time_seconds"] == 5.0
+    assert sum(ledger.ended.values()) == 10
+
+
+def test_an_abort_leaves_no_trace_in_what_counts_ends(page: str) -> None:
+    """As in vLLM, requests that clients give up stand neither under abort nor in the histograms."""
+    ours = families(page)
+    ended = {
+        sample.labels.get("finished_reason"): sample.value for sample in ours["vllm:request_success"].samples
+    }
+    assert (ended["stop"], ended["length"], ended["abort"]) == (5, 5, 0)
+    counts = {sample.name: sample.value for family in ours.values() for sample in family.samples}
+    assert counts["vllm:e2e_request_latency_seconds_count"] == 10
+
+
+def test_each_token_is_a_first_one_or_follows_one(page: str) -> None:
+    """Tokens generated are those in the histogram of first tokens and that of gaps."""
+    values = {sample.name: sample.value for family in families(page).values() for sample in family.samples}
+    first = values["vllm:time_to_first_token_seconds_count"]
+    gaps = values["vllm:inter_token_latency_seconds_count"]
+    # The aborted one's tokens of the step under way are counted nowhere.
+    assert values["vllm:generation_tokens_total"] == first + gaps
+
+
+def test_every_series_stands_once_on_the_page(page: str) -> None:
+    """No name appears twice with the same labels."""
+    keys = [
+        (sample.name, frozenset(sample.labels.items()))
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    ]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_short_page_tells_viewers_the_same(page: str) -> None:
+    """What a rehearsal reads of an engine is what a viewer reads of its server's whole page."""
+    engine, ledger = played()
+    short = read_page(engine_page(engine, ledger, 5.0), at=0.0, answer_ms=1.0)
+    whole = read_page(page.encode(), at=0.0, answer_ms=1.0)
+    assert replace(short, page_bytes=whole.page_bytes) == whole
+
+
+def test_a_model_name_with_quotes_survives() -> None:
+    """Quotes, backslashes and newlines in a label come back as they were."""
+    name = 'a "quoted"\\ name\nin two lines'
+    engine, ledger = played(name)
+    found = families(engine_page(engine, ledger, 0.0).decode())
+    names = {
+        sample.labels["model_name"]
+        for family in found.values()
+        for sample in family.samples
+        if "model_name" in sample.labels
+    }
+    assert names == {name}

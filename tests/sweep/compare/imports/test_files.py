@@ -1,0 +1,267 @@
+"""Results of other tools: the same server measured by four of them, read from what they wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.errors import UsageError
+from sparktop.sweep.compare.imports import aiperf, guidellm, llama_benchy, vllm_bench
+from sparktop.sweep.compare.imports.files import choose, read_file
+from sparktop.sweep.compare.imports.reading import ImportFormatError
+from sparktop.sweep.compare.series import Load, LoadShape, Series
+from sparktop.sweep.result.store import save
+from tests.sweep.made_results import made_level, made_sweep
+
+RESULTS = Path(__file__).parents[3] / "data" / "results"
+LLAMA = "llama-benchy-0.4.0-c16.json"
+VLLM = "vllm-bench-serve-0.32-c16-detailed.json"
+AIPERF = "aiperf-0.13.0-c16.json"
+GUIDELLM = "guidellm-0.8.1-c16.json"
+TRUE_PURE_TPS = 571.6
+"""What the server of these files made while all 16 streams decoded."""
+LOAD = Load(16, 128, 128)
+
+
+@cache
+def captured(name: str) -> Any:  # noqa: ANN401 - it may be any JSON
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def means(series: Series) -> dict[str, float]:
+    (level,) = series.levels
+    assert level.load == LOAD
+    return {name: figure.mean for name, figure in level.figures.items()}
+
+
+def test_llama_benchy_keeps_its_runs_as_replicates() -> None:
+    """Three values of each rate, and of each latency the mean of each run's 16 requests."""
+    (series,) = read_file(RESULTS / LLAMA)
+    assert means(series) == pytest.approx(
+        {"prefill_tps": 1508.6, "decode_tps": 426.6, "peak_tps": 576, "ttfr_ms": 713.9, "ttft_ms": 713.9},
+        rel=1e-3,
+    )
+    (level,) = series.levels
+    assert {name: len(figure.values) for name, figure in level.figures.items()} == dict.fromkeys(
+        level.figures, 3
+    )
+    assert (series.tool, series.model, series.shape) == ("llama-benchy 0.4.0", "m", LoadShape.BURST)
+    assert "stamped at the call" in series.definitions["ttft_ms"]
+
+
+def test_llama_benchys_failed_requests_take_the_runs_means_with_them() -> None:
+    """With a value too few nobody knows which run it is missing from: only the mean of all is told."""
+    told = deepcopy(captured(LLAMA))
+    told["benchmarks"][0]["e2e_ttft"]["values"].pop()
+    (series,) = llama_benchy.read(told, "n", "f")
+    assert series.levels[0].figures["ttft_ms"].values == ()
+    assert len(series.levels[0].figures["ttfr_ms"].values) == 3
+
+
+def test_vllms_detailed_stamps_give_what_its_summary_says() -> None:
+    """Where the definitions agree, the recomputed figures are the tool's own to a thousandth."""
+    told = captured(VLLM)
+    (series,) = read_file(RESULTS / VLLM)
+    made = means(series)
+    assert made["output_tps"] == pytest.approx(told["output_throughput"], rel=1e-3)
+    assert made["total_tps"] == pytest.approx(told["total_token_throughput"], rel=1e-3)
+    assert made["ttfr_ms"] == pytest.approx(told["mean_ttft_ms"], rel=1e-3)
+    assert made["tpot_ms"] == pytest.approx(told["mean_tpot_ms"], rel=1e-3)
+    assert made["e2e_ms"] == pytest.approx(told["mean_e2el_ms"], rel=1e-3)
+    assert series.shape is LoadShape.CLOSED_LOOP
+
+
+def test_vllms_detailed_stamps_give_the_true_decode_rate() -> None:
+    """The window in which all streams decode shows what no headline does: within 1 % of the truth."""
+    (series,) = read_file(RESULTS / VLLM)
+    assert means(series)["pure_decode_tps"] == pytest.approx(TRUE_PURE_TPS, rel=0.01)
+
+
+def test_vllms_first_gap_is_no_token_where_there_are_as_many_gaps_as_tokens() -> None:
+    """The role-only event ends TTFR; the gap after it belongs to TTFT and is no ITL."""
+    made = means(read_file(RESULTS / VLLM)[0])
+    assert made["ttfr_ms"] < made["ttft_ms"]
+    assert made["itl_ms"] == pytest.approx(captured(VLLM)["mean_itl_ms"] * 128 / 127, rel=2e-3)
+
+
+def test_vllm_without_stamps_gives_its_summary_with_its_own_definitions() -> None:
+    """A plain result has single figures and says what its TTFT is."""
+    told = {key: value for key, value in captured(VLLM).items() if key not in {"itls", "start_times"}}
+    (series,) = vllm_bench.read(told, "n", "f")
+    made = means(series)
+    assert made["ttft_ms"] == told["mean_ttft_ms"]
+    assert "ttfr_ms" not in made
+    assert "role-only" in series.definitions["ttft_ms"]
+    assert series.notes == ()
+
+
+def test_vllms_failed_requests_are_told_and_their_latencies_left_out() -> None:
+    """A request with an error has no part in the figures."""
+    told = deepcopy(captured(VLLM))
+    told["errors"][0], told["ttfts"][0], told["failed"] = "HTTP 500", 99.0, 1
+    (series,) = vllm_bench.read(told, "n", "f")
+    assert means(series)["ttft_ms"] < 400
+    assert series.levels[0].validity == ("errors",)
+
+
+def test_aiperf_and_guidellm_call_tpot_inter_token_latency() -> None:
+    """Their one value a request stands under TPOT; only gaps between chunks are ITL."""
+    (theirs,), (other,) = read_file(RESULTS / AIPERF), read_file(RESULTS / GUIDELLM)
+    assert means(theirs)["tpot_ms"] == captured(AIPERF)["inter_token_latency"]["avg"]
+    assert means(theirs)["itl_ms"] == captured(AIPERF)["inter_chunk_latency"]["avg"]
+    metrics = captured(GUIDELLM)["benchmarks"][0]["metrics"]
+    assert means(other)["tpot_ms"] == metrics["inter_token_latency_ms"]["successful"]["mean"]
+    assert "itl_ms" not in means(other)
+    assert means(other)["e2e_ms"] == 1000 * metrics["request_latency"]["successful"]["mean"]
+
+
+@pytest.mark.parametrize("name", [VLLM, AIPERF, GUIDELLM])
+def test_three_tools_agree_on_the_whole_run(name: str) -> None:
+    """438.5 to 439.6 tokens a second over the whole run, single runs all."""
+    (series,) = read_file(RESULTS / name)
+    assert means(series)["output_tps"] == pytest.approx(439, abs=1)
+    assert all(len(figure.values) == 1 for figure in series.levels[0].figures.values())
+    assert series.shape is LoadShape.CLOSED_LOOP
+
+
+def test_files_of_one_name_are_one_series(tmp_path: Path) -> None:
+    """Runs under the same load become replicates, other loads further levels."""
+    told = deepcopy(captured(AIPERF))
+    told["input_config"]["phases"][0]["concurrency"] = 4
+    (tmp_path / "c4.json").write_text(json.dumps(told), encoding="utf-8")
+    again, c4 = RESULTS / AIPERF, tmp_path / "c4.json"
+    (series,) = choose([f"spark={again}", f"spark={again}", f"spark={c4}"]).series
+    assert series.name == "spark"
+    assert [(level.load.concurrency, level.runs) for level in series.levels] == [(4, 1), (16, 2)]
+    figure = series.levels[1].figures["output_tps"]
+    assert figure.values == (figure.mean, figure.mean)
+    assert figure.std == 0
+
+
+def test_series_of_one_name_from_two_files_are_told_apart(tmp_path: Path) -> None:
+    """The file's name stands beside; nothing is lost."""
+    for name in ("monday", "tuesday"):
+        save(tmp_path / f"{name}.json", made_sweep(("a", [made_level()])))
+    words = [str(tmp_path / "monday.json"), str(tmp_path / "tuesday.json")]
+    assert [one.name for one in choose(words).series] == ["a (monday)", "a (tuesday)"]
+    assert [one.name for one in choose([words[0], words[0]]).series] == ["a (monday)", "a (2)"]
+    assert [one.name for one in choose([f"x={words[0]}", words[1]]).series] == ["x", "a"]
+
+
+def test_an_equals_sign_in_a_files_name_is_part_of_it(tmp_path: Path) -> None:
+    """What exists as it is written is a file."""
+    path = tmp_path / "tp=2.json"
+    save(path, made_sweep())
+    assert [one.name for one in choose([str(path)]).series] == ["a"]
+
+
+def test_a_reference_gives_its_rule_only_alone(tmp_path: Path) -> None:
+    """Beside anything else its way to state percentages means nothing."""
+    save(tmp_path / "r.json", made_sweep())
+    alone = choose(["ref:spark-topologies-2026-03"])
+    assert alone.rule is not None
+    assert choose(["ref:spark-topologies-2026-03", str(tmp_path / "r.json")]).rule is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"benchmarks": [], "latency_mode": "none"}', "llama-benchy: it holds no level"),
+        ('{"aiperf_version": "1"}', "aiperf: no phase of it has a concurrency"),
+        ('{"benchmarks": [], "metadata": {"guidellm_version": "1"}}', "guidellm: no benchmark of it"),
+        ('{"request_throughput": 1, "total_token_throughput": 2}', "--max-concurrency"),
+        ('{"hello": 1}', "is JSON, but not a sparktop sweep"),
+        ("[]", "is JSON, but not a sparktop sweep"),
+        ("null", "is JSON, but not a sparktop sweep"),
+        ("{", "line 1, column 2"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, content: str, words: str) -> None:
+    """The file, the tool it seems to be of, what is missing."""
+    path = tmp_path / "x.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        read_file(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+
+
+def test_a_progress_stream_is_no_result() -> None:
+    """It is named for what it is."""
+    with pytest.raises(UsageError, match="is the progress of a run"):
+        read_file(RESULTS / "llama-benchy-0.4.0-progress.jsonl")
+
+
+def test_a_sweep_without_a_level_has_nothing_to_compare(tmp_path: Path) -> None:
+    """It was stopped before its first level ended."""
+    save(tmp_path / "r.json", made_sweep(("a", [])))
+    with pytest.raises(UsageError, match="no level of that sweep was finished"):
+        read_file(tmp_path / "r.json")
+
+
+READERS: dict[str, Callable[[object, str, str], list[Series]]] = {
+    LLAMA: llama_benchy.read,
+    AIPERF: aiperf.read,
+    VLLM: vllm_bench.read,
+    GUIDELLM: guidellm.read,
+}
+ODD = st.sampled_from([None, True, -1, 0, 1e300, "x\x1b[2J", [], {}, [None, "a"], {"a": [1]}, 10**400])
+
+
+@cache
+def trimmed(name: str) -> Any:  # noqa: ANN401 - it may be any JSON
+    """The file with three requests: the rest is more of the same."""
+
+    def cut(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: cut(one) for key, one in value.items()}
+        return [cut(one) for one in value[:3]] if isinstance(value, list) else value
+
+    return cut(captured(name))
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from(sorted(READERS)), st.data())
+def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st.DataObject) -> None:
+    """Any part of a file may be missing or of another type."""
+    told = deepcopy(trimmed(name))
+    for _ in range(data.draw(st.integers(1, 3))):
+        holder: Any = told
+        for _ in range(data.draw(st.integers(0, 5))):
+            inner = [key for key in keys(holder) if isinstance(holder[key], dict | list) and holder[key]]
+            if not inner:
+                break
+            holder = holder[data.draw(st.sampled_from(inner))]
+        if keys(holder):
+            holder[data.draw(st.sampled_from(keys(holder)))] = data.draw(ODD)
+    for series in read_or_nothing(name, told):
+        assert series.model is None or series.model.isprintable()
+        assert all(level.load.concurrency >= 1 for level in series.levels)
+
+
+@pytest.mark.parametrize("name", ["completed", "total_input_tokens", "input_lens", "output_lens"])
+def test_counts_below_nothing_are_no_counts(name: str) -> None:
+    """A file whose counts are negative loses what hangs on them, and is read all the same."""
+    told = deepcopy(trimmed(VLLM))
+    told[name] = [-1] * 3 if isinstance(told[name], list) else -1
+    (series,) = vllm_bench.read(told, "n", "f")
+    assert all((level.load.pp or 0) >= 0 and (level.load.tg or 0) >= 0 for level in series.levels)
+
+
+def keys(holder: Any) -> list[Any]:  # noqa: ANN401 - it may be any JSON
+    return list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+
+
+def read_or_nothing(name: str, told: object) -> list[Series]:
+    try:
+        return READERS[name](told, "n", "f")
+    except ImportFormatError:
+        return []

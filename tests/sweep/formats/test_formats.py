@@ -1,0 +1,329 @@
+"""Results as text: JSON, CSV, llama-benchy's JSON, Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from sparktop.errors import UsageError
+from sparktop.graphics.cells import cell_width
+from sparktop.sweep.compare.imports.files import read_file
+from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
+from sparktop.sweep.result import store as result_store
+from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.marks import WORDS
+from tests.sweep.made_results import made_level, made_sweep
+
+RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
+
+
+class Metric(BaseModel):
+    """As llama-benchy 0.4.0 has it: no field may be missing."""
+
+    model_config = ConfigDict(strict=True)
+    mean: float
+    std: float
+    values: list[float]
+
+
+class Benchmark(BaseModel):
+    """As llama-benchy 0.4.0 has it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    concurrency: int
+    context_size: int
+    prompt_size: int
+    response_size: int
+    is_context_prefill_phase: bool
+    pp_throughput: Metric | None = None
+    pp_req_throughput: Metric | None = None
+    tg_throughput: Metric | None = None
+    tg_req_throughput: Metric | None = None
+    peak_throughput: Metric | None = None
+    peak_req_throughput: Metric | None = None
+    ttfr: Metric | None = None
+    est_ppt: Metric | None = None
+    e2e_ttft: Metric | None = None
+    throughput_over_time: list[list[list[float]]] | None = None
+    requests_throughput_over_time: list[list[list[list[float]]]] | None = None
+
+
+class Report(BaseModel):
+    """As llama-benchy 0.4.0 has it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    version: str
+    timestamp: str
+    latency_mode: str
+    latency_ms: float
+    model: str
+    prefix_caching_enabled: bool
+    max_concurrency: int
+    benchmarks: list[Benchmark]
+
+
+REPORT = TypeAdapter(Report)
+
+
+def test_json_is_the_file_itself() -> None:
+    """What goes to standard output is what the store keeps."""
+    result = made_sweep()
+    assert result_store.parse(json.loads(json_file.render(result)), "stdout") == result
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_has_one_row_a_level() -> None:
+    """Figures in columns, unknown ones empty."""
+    result = made_sweep(("a", [made_level(2), made_level(4)]), ("b", [made_level(2)]))
+    rows = rows_of(csv_table.render(result))
+    assert [(row["target"], row["concurrency"]) for row in rows] == [("a", "2"), ("a", "4"), ("b", "2")]
+    level = result.targets[0].levels[0]
+    assert level.decode_tps is not None
+    assert level.ttft_ms is not None
+    assert float(rows[0]["decode_tps_mean"]) == level.decode_tps.mean
+    assert float(rows[0]["ttft_ms_p50"]) == level.ttft_ms.p50
+    assert rows[0]["ttft_ms_p99"] == ""
+    assert rows[0]["sustained_tps_mean"] == ""
+    assert {f"{name}_mean" for name in METRICS} <= set(rows[0])
+
+
+def test_csv_of_nothing_is_its_heads() -> None:
+    """A sweep without a level."""
+    text = csv_table.render(made_sweep(("a", [])))
+    assert text.count("\n") == 1
+    assert text.startswith("target,kind,model,")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x"])
+def test_no_cell_of_csv_is_a_formula(name: str) -> None:
+    """A model or target named like one is text to a spreadsheet."""
+    (row,) = rows_of(csv_table.render(made_sweep((name, [made_level()]))))
+    assert row["target"] == f"'{name}"
+
+
+def test_names_with_commas_quotes_and_pipes_stay_one_cell() -> None:
+    """CSV's own rules of quoting."""
+    (row,) = rows_of(csv_table.render(made_sweep(('a,"b"|c', [made_level()]))))
+    assert row["target"] == 'a,"b"|c'
+
+
+def test_llama_benchys_own_file_fits_the_model_of_it() -> None:
+    """The shape that ours is held against is that of a real file."""
+    assert REPORT.validate_json((RESULTS / "llama-benchy-0.4.0-c16.json").read_bytes()).max_concurrency == 16
+
+
+def test_our_export_fits_llama_benchys_model() -> None:
+    """All its fields, its types, nothing else; figures of every run and request."""
+    level = made_level(2)
+    report = REPORT.validate_json(llama_benchy.render(made_sweep(("a", [level, made_level(4)]))))
+    first = report.benchmarks[0]
+    assert (report.max_concurrency, first.concurrency, first.prompt_size, first.response_size) == (
+        4,
+        2,
+        100,
+        4,
+    )
+    assert level.decode_tps is not None
+    assert level.each is not None
+    assert first.tg_throughput is not None
+    assert first.tg_throughput.values == list(level.decode_tps.values)
+    assert first.tg_throughput.std == pytest.approx(pstdev(level.decode_tps.values))
+    assert first.e2e_ttft is not None
+    assert len(first.e2e_ttft.values) == 6
+    assert first.pp_req_throughput is not None
+    assert first.pp_req_throughput.mean == pytest.approx(200)
+    assert first.tg_req_throughput is not None
+    assert first.tg_req_throughput.mean == pytest.approx(fmean(v for v in level.each.stream_tps if v))
+
+
+def test_an_empty_level_is_exported_without_figures() -> None:
+    """Nothing measured is null there too."""
+    report = REPORT.validate_json(llama_benchy.render(made_sweep(("a", [LevelResult(concurrency=3)]))))
+    assert report.benchmarks[0].tg_throughput is None
+    assert REPORT.validate_json(llama_benchy.render(made_sweep(("a", [])))).benchmarks == []
+
+
+def test_our_export_is_read_back(tmp_path: Path) -> None:
+    """The reader of llama-benchy's files finds the same runs, with our definitions."""
+    path = tmp_path / "lb.json"
+    path.write_text(llama_benchy.render(made_sweep()), encoding="utf-8")
+    (series,) = read_file(path)
+    level = made_level()
+    assert level.decode_tps is not None
+    assert level.ttft_ms is not None
+    figures = series.levels[0].figures
+    assert figures["decode_tps"].values == level.decode_tps.values
+    assert figures["ttft_ms"].values == pytest.approx(level.ttft_ms.run_means)
+    assert (series.tool, series.definitions) == ("sparktop 1.0", {})
+
+
+def test_llama_benchys_json_holds_one_target() -> None:
+    """With several, one is named."""
+    result = made_sweep(("a", [made_level(2)]), ("b", [made_level(4)]))
+    with pytest.raises(UsageError, match="this sweep has a, b"):
+        llama_benchy.render(result)
+    assert llama_benchy.to_json(result, "b")["max_concurrency"] == 4
+    with pytest.raises(UsageError, match="no target 'c'"):
+        llama_benchy.render(result, "c")
+
+
+def heads(text: str) -> list[str]:
+    return re.findall(r"^### (.*)$", text, flags=re.MULTILINE)
+
+
+def test_markdown_of_one_target_has_its_tables() -> None:
+    """Throughput, latency, how each level was made, and what the figures mean."""
+    text = markdown.render(made_sweep(("a", [made_level(2), made_level(4)])))
+    assert heads(text) == [
+        "Throughput (tok/s)",
+        "Latency (ms)",
+        "Levels",
+        "What the figures mean",
+    ]
+    assert re.search(
+        r"^\| Load \| Prefill \| +Decode \| Pure decode \| Peak \| Output \| Total \|$", text, re.MULTILINE
+    )
+
+
+def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
+    """A head of a column that is a figure has its line, and no other figure has one."""
+    text = markdown.render(made_sweep(("a", [made_level(2)]), ("b", [made_level(2)])))
+    heads_of_columns = {
+        cell.strip().split(" p")[0]
+        for line in text.splitlines()
+        if line.startswith("| Load")
+        for cell in line.split("|")
+    }
+    shown = heads_of_columns & {metric.title for metric in METRICS.values()}
+    assert {"Total", "Output", "TTFT", "ITL", "E2E", "Pure decode"} <= shown
+    defined = set(re.findall(r"^- ([A-Za-z0-9 ]+) \((?:tok/s|ms)\): ", text, flags=re.MULTILINE))
+    assert defined == shown
+
+
+def test_markdown_of_two_targets_has_winners() -> None:
+    """Of like runs: no difference shown."""
+    fast, slow = made_level(2), made_level(2, step=0.5)
+    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    assert re.search(r"\| `fast` \(\+\d+%\) +\|", text)
+    assert "no difference shown" in text
+    assert "### Decode (tok/s): spread over runs" in text
+
+
+def test_markdown_says_what_is_wrong() -> None:
+    """Not finished, not reached, a slow generator, levels in doubt: all before or beside the figures."""
+    doubted = made_level().model_copy(update={"validity": (Validity(code="few_runs", message="2 of 3"),)})
+    result = made_sweep(("a", [doubted])).model_copy(
+        update={
+            "status": "stopped_by_guard",
+            "stop_reason": "GPU at 95 C",
+            "client": ClientResult(trustworthy=False, reasons=("loop lag 30 ms",)),
+            "simulated": True,
+        }
+    )
+    text = markdown.render(result.with_target(TargetResult(name="b", url="u", error="refused")))
+    assert "## sparktop sweep (simulated)" in text
+    assert "**Not complete** (stopped_by_guard): `GPU at 95 C`" in text
+    assert "`b`: `refused`" in text
+    assert "Reasons to doubt levels: few runs at 1 of 1." in text
+    assert "- `a` c2: few runs: 2 of 3" in text
+    plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
+    assert "**The load generator was too slow**: `loop lag 30 ms`" in markdown.render(plain)
+    assert "it was still running" in markdown.render(made_sweep().model_copy(update={"status": None}))
+
+
+def test_markdown_begins_with_the_answer_of_a_search() -> None:
+    """The first line under the heading; the levels of a search stand in the order of concurrency."""
+    levels = [made_level(2), made_level(8), made_level(4)]
+    holds = {"a": Holds(concurrency=4, interval=(4, 7))}
+    slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to=holds)
+    text = markdown.render(made_sweep(("a", levels)).model_copy(update={"slo": slo}))
+    assert text.splitlines()[2].startswith("**`a`: `ttft_p90_ms ≤ 2000` holds to c = 4, surely not beyond 7")
+    for table in text.split("### ")[1:4]:
+        assert re.findall(r"^\| (c\d+) ", table, flags=re.MULTILINE) == ["c2", "c4", "c8"]
+
+
+def test_markdown_shows_padding_and_roofline() -> None:
+    """Where a level has them; columns that nobody knows are left out."""
+    told = made_level(5).model_copy(update={"padding_percent": 37.5, "roofline_percent": 52.0})
+    text = markdown.render(made_sweep(("a", [told])))
+    assert re.search(r"^\| Load \| Runs \| Requests \| Padding \| Roofline \|$", text, flags=re.MULTILINE)
+    assert re.search(r"^\| c5 +\| +3 \| +15 \| +38 % \| +52 % \|$", text, flags=re.MULTILINE)
+    assert "Padding" not in markdown.render(made_sweep())
+
+
+def test_many_marks_are_one_sentence_and_a_line_each() -> None:
+    """How many levels have one, the worst lag, and each message once with all its levels."""
+    lags = {1: 12.0, 4: 31.2, 16: 14.0}
+    levels = [
+        made_level(concurrency).model_copy(
+            update={
+                "validity": (
+                    Validity(code="client_lag", message=f"p99 of its loop's lag is {lag} ms"),
+                    Validity(code="too_short", message="all runs together lasted 3 s"),
+                )
+            }
+        )
+        for concurrency, lag in lags.items()
+    ]
+    text = markdown.render(made_sweep(("a", [*levels, made_level(2)])))
+    assert "client lag at 3 of 4 (worst p99 31 ms at c4); too short at 3 of 4." in text.replace("\n", " ")
+    assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text
+    assert text.count("all runs together") == 1
+
+
+def test_markdown_fits_80_columns() -> None:
+    """Tables, sentences and lists; no wrapped line begins with a sign that makes it a list."""
+    marks = tuple(Validity(code=code, message="a sentence - of some length + more " * 4) for code in WORDS)
+    level = made_level(512).model_copy(
+        update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": marks}
+    )
+    text = markdown.render(made_sweep(("a", [made_level(1), level])))
+    assert max(cell_width(line) for line in text.splitlines()) <= 80
+    assert not re.search(r"^ +[-+*] ", text, flags=re.MULTILINE)
+
+
+def test_sentences_with_markup_are_code() -> None:
+    """A message of a server may hold an image, a link or a mention; plain sentences stay prose."""
+    for message in ("see http://x", "![x](y)", "<b>", "@all", "a | b", "*b*", "_b_"):
+        doubted = made_level().model_copy(update={"validity": (Validity(code="errors", message=message),)})
+        assert "- c2: errors: `" in markdown.render(made_sweep(("a", [doubted])))
+
+
+def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:
+    """A target named like a table, a link or an image is its name."""
+    name = "a|b ![x](http://evil) `c`"
+    text = markdown.render(made_sweep((name, [made_level()]), ("b", [made_level()])))
+    assert "127.0.0.1" not in text
+    for line in text.splitlines():
+        outside = re.sub(r"(`+).*?\1", "", line)
+        assert "![" not in outside
+    tables = [line for line in text.splitlines() if line.startswith("| Concurrency")]
+    assert any("`a`&#124;`` b ![x](http://evil) `c` ``" in line for line in tables)
+
+
+def test_markdown_of_nothing_says_so() -> None:
+    """A sweep that measured nothing."""
+    assert "Nothing was measured." in markdown.render(made_sweep(("a", [])))
+
+
+def test_any_json_that_the_file_allows_can_be_laid_out() -> None:
+    """A level without one figure has its row in every format."""
+    result = made_sweep(
+        ("a", [LevelResult(concurrency=1), made_level(2)]), ("b", [LevelResult(concurrency=1)])
+    )
+    told: Any = json.loads(json_file.render(result))
+    assert told["targets"][0]["levels"][0]["decode_tps"] is None
+    assert "c1" in markdown.render(result)
+    assert len(rows_of(csv_table.render(result))) == 3

@@ -1,0 +1,360 @@
+"""The generator as a process: what it is told, what it tells, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.load import EndReason, Level, RequestEnded
+from sparktop.sweep.generator.wire.messages import (
+    Batch,
+    Calibrate,
+    Calibrated,
+    Refused,
+    RunFinished,
+    RunLoad,
+    TokenTimes,
+    WorkerEnded,
+    WorkerMessage,
+    WorkerTarget,
+)
+from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.request_errors import count_errors
+from tests.sweep import stream_server
+from tests.sweep.stream_server import Asked, StreamServer, hang_after_three
+
+ROOT = Path(__file__).resolve().parents[3]
+LIMITS = Timeouts(connect_s=20.0, first_token_s=40.0, between_tokens_s=40.0, whole_s=50.0)
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[SweepWorker]:
+    """Give a running process; its pipes are closed and it is gone afterwards."""
+    async with await SweepWorker.start() as found:
+        yield found
+    assert found._process.returncode is not None
+
+
+def load(server: StreamServer, concurrency: int, run_id: str = "run", tokens: int = 8) -> RunLoad:
+    return RunLoad(run_id, WorkerTarget(server.url, "tiny"), concurrency, 40, tokens, timeouts=LIMITS)
+
+
+async def test_the_process_loads_what_it_needs_and_no_more() -> None:
+    """Neither another HTTP client nor the models of result files: importing them costs more than a load."""
+    names = "aiohttp", "httpx", "pydantic", "textual", "psutil"
+    code = (
+        f"import sys, sparktop.sweep.generator.worker; print([one for one in {names} if one in sys.modules])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    out, _ = await process.communicate()
+    assert (process.returncode, out) == (0, b"[]\n")
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process that may not be ours has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        async with asyncio.timeout(20):
+            await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+async def no_connection_left(server: StreamServer) -> None:
+    """Let hanging answers go on, so that they find their connections closed."""
+    server.held.set()
+    async with asyncio.timeout(20):
+        await server.all_gone.wait()
+
+
+async def test_a_run_is_told_whole(worker: SweepWorker, server: StreamServer) -> None:
+    """Batches, then token times, then the end: together they are what measuring needs."""
+    record = RunRecord("run")
+    kinds: list[type[WorkerMessage]] = []
+    async for message in worker.run(load(server, 16, tokens=50)):
+        record.add(message)
+        kinds.append(type(message))
+    assert kinds[0] is Calibrated
+    assert kinds[-2:] == [TokenTimes, RunFinished]
+    assert set(kinds[1:-2]) == {Batch}
+    found = measure_level(Level("server", 16, 40, 50), record.events())
+    assert (found.ok, found.generated_tokens, found.prompt_tokens) == (16, 800, 640)
+    assert sum(record.bins.values()) == 800
+    assert record.finished is not None
+    assert (record.finished.started, record.finished.ended, record.finished.tokens) == (16, 16, 800)
+    assert record.finished.health.connections == 16
+    assert record.in_flight == 0
+
+
+async def test_a_model_is_chosen_and_used_from_then_on(worker: SweepWorker, server: StreamServer) -> None:
+    """A target without a model gets the server's first; a run that names that one needs nothing more."""
+    target = WorkerTarget(server.url)
+    await worker.send(Calibrate("first", target, 40, 8))
+    messages = worker.messages()
+    found = await anext(messages)
+    assert isinstance(found, Calibrated)
+    assert (found.model, found.failure) == ("tiny", None)
+    asked = server.asked
+    async for message in worker.run(load(server, 2)):
+        assert not isinstance(message, Calibrated)
+    assert server.asked == asked + 2
+
+
+async def test_a_server_that_cannot_be_asked(worker: SweepWorker, server: StreamServer) -> None:
+    """Where the calibration fails, the run is refused with the reason and the process lives on."""
+
+    async def behave(asked: Asked) -> None:
+        asked.refuse(500, "engine dead")
+
+    server.behave = behave
+    last: WorkerMessage | None = None
+    async for message in worker.run(load(server, 2)):
+        last = message
+    assert isinstance(last, Refused)
+    assert "engine dead" in last.failure.message
+    server.behave = lambda asked: asked.stream()
+    async for message in worker.run(load(server, 2, "again")):
+        last = message
+    assert isinstance(last, RunFinished)
+
+
+async def test_cancel_ends_a_run(worker: SweepWorker, server: StreamServer) -> None:
+    """A run of 256 requests that is called off has ended when `cancel` returns, each with abort."""
+    server.behave = hang_after_three
+    record = RunRecord("run")
+    async for message in worker.run(load(server, 256)):
+        record.add(message)
+        if isinstance(message, Batch) and sum(record.bins.values()) == 3 * 256:
+            break
+    await worker.cancel()
+    async for message in worker.messages():
+        record.add(message)
+        if isinstance(message, RunFinished):
+            break
+    assert record.finished is not None
+    assert record.finished.cancelled
+    ends = [event for event in record.events() if isinstance(event, RequestEnded)]
+    assert [end.reason for end in ends] == [EndReason.ABORT] * 256
+    await no_connection_left(server)
+
+
+async def test_what_waits_is_called_off_too(worker: SweepWorker, server: StreamServer) -> None:
+    """Cancel refuses the commands that wait behind the running one."""
+    server.behave = hang_after_three
+    await worker.send(load(server, 4, "one"))
+    await worker.send(load(server, 4, "two"))
+    await server.someone_waits.wait()
+    await worker.cancel()
+    ends: list[tuple[str, type[WorkerMessage]]] = []
+    async for message in worker.messages():
+        if isinstance(message, RunFinished | Refused):
+            ends.append((message.id, type(message)))
+        if len(ends) == 2:
+            break
+    assert sorted(ends, key=lambda end: end[0]) == [("one", RunFinished), ("two", Refused)]
+
+
+async def test_a_thousand_requests_at_once(worker: SweepWorker, server: StreamServer) -> None:
+    """1024 requests at once all end well on the default limits."""
+    record = RunRecord("run")
+    async for message in worker.run(load(server, 1024, tokens=4)):
+        record.add(message)
+    assert record.finished is not None
+    assert (record.finished.ended, record.finished.failed) == (1024, 0)
+    assert record.finished.tokens == 4096
+
+
+async def test_a_limit_that_is_too_low_is_named(server: StreamServer) -> None:
+    """Where the hard limit of open files is too low, the run is refused with what to raise."""
+    script = (
+        "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
+        "runpy.run_module('sparktop.sweep.generator.worker', run_name='__main__')"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        script,
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with SweepWorker(process) as limited:
+        assert (await anext(limited.messages())).__class__.__name__ == "Ready"
+        last: WorkerMessage | None = None
+        async for message in limited.run(load(server, 100)):
+            last = message
+    assert isinstance(last, Refused)
+    assert last.failure.word == "descriptors"
+    assert "ulimit -Hn" in last.failure.message
+
+
+async def test_no_descriptor_is_left(worker: SweepWorker, server: StreamServer) -> None:
+    """After runs that went well, failed and were called off, no more files are open than before."""
+
+    async def behave(asked: Asked) -> None:
+        if asked.number % 2:
+            asked.refuse(500, "no")
+        else:
+            await asked.stream()
+
+    async for _ in worker.run(load(server, 2, "first")):
+        pass
+    await no_connection_left(server)
+    server.held.clear()
+    before = open_files(worker.pid)
+    server.behave = behave
+    for number in range(3):
+        async for _ in worker.run(load(server, 50, f"run-{number}")):
+            pass
+    server.behave = hang_after_three
+    await worker.send(load(server, 50, "hanging"))
+    await server.someone_waits.wait()
+    await worker.cancel()
+    # The next command's answer comes after the loop has closed what was aborted.
+    server.behave = lambda asked: asked.stream()
+    async for _ in worker.run(load(server, 2, "last")):
+        pass
+    await no_connection_left(server)
+    assert open_files(worker.pid) == before
+
+
+async def test_the_worker_is_killed(worker: SweepWorker, server: StreamServer) -> None:
+    """When the process is killed in mid-run its parent hears so, and keeps what had been told."""
+    server.behave = hang_after_three
+    record = RunRecord("run")
+    last: WorkerMessage | None = None
+    async for message in worker.run(load(server, 8)):
+        record.add(message)
+        if isinstance(message, Batch) and sum(record.bins.values()) == 24:
+            os.kill(worker.pid, signal.SIGKILL)
+        last = message
+    assert isinstance(last, WorkerEnded)
+    assert last.failure is not None
+    assert "SIGKILL" in last.failure.message
+    assert record.finished is None
+    assert len(record.events()) >= 16
+    await worker.cancel()
+    await no_connection_left(server)
+
+
+async def test_the_server_is_killed(worker: SweepWorker) -> None:
+    """A server killed in mid-run gives truncated streams, all counted, and the run ends."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        stream_server.__file__,
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        port = int(await process.stdout.readline())
+        record = RunRecord("run")
+        async for message in worker.run(load(StreamServer(port=port), 8)):
+            record.add(message)
+            if sum(record.bins.values()) == 24 and process.returncode is None:
+                process.kill()
+                await process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    assert count_errors(record.events()) == {"truncated": 8}
+    assert record.finished is not None
+    assert record.finished.tokens == 24
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_the_parent_is_killed(server: StreamServer, held: bool) -> None:  # noqa: FBT001 - both ways
+    """With its parent gone the process is gone too, even while others hold its standard input open."""
+    server.behave = hang_after_three
+    script = f"""
+import asyncio
+import os
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.generator.wire.messages import RunLoad, WorkerTarget
+async def main():
+    worker = await SweepWorker.start()
+    if {held} and os.fork() == 0:
+        os.read(0, 1)
+        os._exit(0)
+    print(worker.pid, flush=True)
+    async for _ in worker.run(RunLoad("run", WorkerTarget("{server.url}", "tiny"), 8, 40, 8)):
+        pass
+asyncio.run(main())
+"""
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        script,
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert parent.stdout is not None
+        pid = int(await parent.stdout.readline())
+        async with asyncio.timeout(30):
+            await server.someone_waits.wait()
+        parent.kill()
+        await gone(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            parent.kill()
+        assert parent.stdin is not None
+        parent.stdin.close()  # ends the one that holds on
+        assert parent.stdout is not None
+        await parent.stdout.read()
+        await parent.wait()
+    await no_connection_left(server)
+
+
+async def test_it_ends_with_its_input(server: StreamServer) -> None:
+    """Closing ends the process with exit code 0, also in mid-run, and is no failure."""
+    server.behave = hang_after_three
+    worker = await SweepWorker.start()
+    await worker.send(load(server, 8))
+    await server.someone_waits.wait()
+    await worker.close()
+    last: WorkerMessage | None = None
+    async for message in worker.messages():
+        last = message
+    assert last == WorkerEnded(0, None)
+
+
+async def test_words_that_are_no_command(worker: SweepWorker) -> None:
+    """A line that is no command ends the process, and the parent hears its last words."""
+    assert worker._process.stdin is not None
+    worker._process.stdin.write(b'{"is": "nonsense"}\n')
+    last: WorkerMessage | None = None
+    async for message in worker.messages():
+        last = message
+    assert isinstance(last, WorkerEnded)
+    assert last.failure is not None
+    assert "exit code 1" in last.failure.message
+    assert "WorkerProtocolError" in last.failure.message

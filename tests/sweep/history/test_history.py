@@ -1,0 +1,346 @@
+"""The results on disk: listed, remarked, deleted and brought back, brought in from other tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.history.deleted import Deleted
+from sparktop.sweep.history.history import History
+from sparktop.sweep.history.rows import found_rows
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import save
+from sparktop.sweep.view.difference import series_pairs
+from sparktop.sweep.view.foreign import ForeignView
+from sparktop.sweep.view.stored import StoredView
+from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
+
+RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
+NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(hours=5)
+
+
+@dataclass
+class Shelf:
+    """A folder with results, and its history under a clock of our own."""
+
+    folder: Path
+    now: datetime = NOW
+    history: History = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin as another program would."""
+        self.history = History(self.folder, wall=lambda: self.now)
+
+    def keep(self, name: str, *, days: int = 0, written: datetime = LONG_AGO, **changes: object) -> str:
+        """Keep a small result that began `days` after the first one."""
+        result = made_sweep(("a", [made_level(2)]), preset="quick")
+        changes = {"started_at": BEGAN + timedelta(days=days), **changes}
+        return self.put(name, result.model_copy(update=changes), written)
+
+    def put(self, name: str, result: SweepResult, written: datetime = LONG_AGO) -> str:
+        """Keep a result that was written last at `written`."""
+        path = self.folder / name
+        save(path, result)
+        return self.touch(name, written)
+
+    def touch(self, name: str, written: datetime) -> str:
+        """Say when a file was written last."""
+        os.utime(self.folder / name, (written.timestamp(),) * 2)
+        return name
+
+    def listed(self) -> list[str]:
+        """Read all and give the keys, newest first."""
+        self.history.look()
+        while self.history.read():
+            pass
+        return [row.key for row in self.history.rows()]
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+def test_results_are_listed_by_their_start_whatever_their_names(shelf: Shelf) -> None:
+    """The newest sweep comes first; files that are no results of ours are not looked at."""
+    shelf.keep("b.json", days=1)
+    shelf.keep("c.json", days=0)
+    shelf.keep("a.json", days=2)
+    (shelf.folder / ".hidden.json").write_text("{")
+    (shelf.folder / "notes.txt").write_text("x")
+    assert shelf.listed() == ["a.json", "b.json", "c.json"]
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    """Before the first sweep the history is empty, and nothing is made on the disk."""
+    shelf = Shelf(tmp_path / "none")
+    assert shelf.listed() == []
+    assert not shelf.folder.exists()
+
+
+def test_only_changed_files_are_read_again(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second look reads what came or changed, nothing else."""
+    shelf.keep("a.json")
+    shelf.keep("b.json", days=1)
+    shelf.listed()
+    read: list[str] = []
+    real = History._read_row
+
+    def noted(self: History, key: str, stamp: tuple[int, int]) -> object:
+        read.append(key)
+        return real(self, key, stamp)
+
+    monkeypatch.setattr(History, "_read_row", noted)
+    assert shelf.listed() == ["b.json", "a.json"]
+    assert read == []
+    shelf.keep("a.json", written=NOW - timedelta(hours=1))
+    assert shelf.listed() == ["b.json", "a.json"]
+    assert read == ["a.json"]
+
+
+def test_reading_goes_a_few_files_at_a_time_newest_first(shelf: Shelf) -> None:
+    """After the first piece the newest are known already, and it says how many are left."""
+    for number in range(10):
+        shelf.keep(f"{number}.json", days=number, written=LONG_AGO + timedelta(minutes=number))
+    assert shelf.history.look() == 10
+    assert shelf.history.read(4) == 6
+    assert [row.key for row in shelf.history.rows()] == ["9.json", "8.json", "7.json", "6.json"]
+
+
+def test_an_unreadable_file_is_a_row_that_says_why(shelf: Shelf) -> None:
+    """Its line names what is wrong, without the folder that all have in common."""
+    (shelf.folder / "x.json").write_text('{"schema": "sparktop.sweep/99"}')
+    shelf.touch("x.json", LONG_AGO)
+    shelf.listed()
+    (row,) = shelf.history.rows()
+    assert (row.status, row.started_at) == ("unreadable", None)
+    assert row.problem is not None
+    assert row.problem.startswith("x.json: is no result of a sweep of this version")
+
+
+def test_a_sweep_without_an_end_may_be_running(shelf: Shelf) -> None:
+    """Written minutes ago it is unfinished; written hours ago it was broken off. So is an empty file."""
+    shelf.keep("run.json", status=None, finished_at=None, written=NOW - timedelta(minutes=14))
+    (shelf.folder / "new.json").touch()
+    shelf.touch("new.json", NOW - timedelta(minutes=1))
+    shelf.listed()
+    assert {row.key: (row.status, row.problem) for row in shelf.history.rows()} == {
+        "run.json": ("unfinished", None),
+        "new.json": ("unfinished", None),
+    }
+    shelf.now += timedelta(hours=1)
+    told = {row.key: row.status for row in shelf.history.rows()}
+    assert told == {"run.json": "broken off", "new.json": "unreadable"}
+
+
+def test_a_sweep_that_may_be_running_is_not_deleted(shelf: Shelf) -> None:
+    """Its program would write the file again: the others that were meant are deleted, and it is told."""
+    shelf.keep("run.json", status=None, finished_at=None, written=NOW)
+    shelf.keep("old.json")
+    shelf.listed()
+    told = shelf.history.delete(["run.json", "old.json"])
+    assert "may be running still" in told
+    assert shelf.listed() == ["run.json"]
+
+
+def test_remarks_stand_in_the_rows_and_are_found(shelf: Shelf) -> None:
+    """Tags and note of a file are part of its row, for this program and the next, and of the search."""
+    shelf.keep("a.json")
+    shelf.keep("b.json", days=1)
+    shelf.listed()
+    assert shelf.history.remark("a.json", tags="#night tp2") is None
+    assert shelf.history.remark("a.json", note="fans off") is None
+    shelf.restart()
+    assert shelf.listed() == ["b.json", "a.json"]
+    row = shelf.history.rows()[1]
+    assert (row.tags, row.note) == (("night", "tp2"), "fans off")
+    assert found_rows(shelf.history.rows(), "#tp2 FANS") == [row]
+    assert shelf.listed() == ["b.json", "a.json"], "the file of remarks is no result"
+
+
+def test_a_remark_that_cannot_be_kept_is_a_line(shelf: Shelf) -> None:
+    """A folder where the file of remarks should be costs a line, not the program."""
+    shelf.keep("a.json")
+    (shelf.folder / ".remarks.lock").mkdir()
+    told = shelf.history.remark("a.json", note="n")
+    assert told is not None
+    assert "the remark is not kept" in told
+
+
+def test_what_is_deleted_comes_back_with_its_remarks(shelf: Shelf) -> None:
+    """Deletions are undone from the newest back, each as a whole, after another start too."""
+    for number, name in enumerate(("a.json", "b.json", "c.json", "d.json")):
+        shelf.keep(name, days=number)
+    shelf.listed()
+    shelf.history.remark("b.json", note="mine")
+    assert "deleted quick" in shelf.history.delete(["a.json"])
+    assert shelf.history.delete(["b.json", "c.json"]) == "deleted 2 results; u brings them back"
+    assert shelf.listed() == ["d.json"]
+    shelf.restart()
+    assert shelf.listed() == ["d.json"]
+    told, key = shelf.history.undo()
+    assert (told, key) == ("2 results are back", "c.json")
+    assert [row.key for row in shelf.history.rows()] == ["d.json", "c.json", "b.json"]
+    assert shelf.history.rows()[2].note == "mine"
+    assert shelf.history.undo() == ("1 result is back", "a.json")
+    assert shelf.history.undo() == ("nothing to bring back", None)
+
+
+def test_an_undo_writes_over_nothing(shelf: Shelf) -> None:
+    """Where another file has the name by now, the deleted one stays where it is, and that is told."""
+    shelf.keep("a.json")
+    shelf.listed()
+    shelf.history.delete(["a.json"])
+    shelf.keep("a.json", days=9)
+    told, key = shelf.history.undo()
+    assert "there is another one of that name" in told
+    assert key is None
+    assert shelf.history.rows()[0].started_at == BEGAN + timedelta(days=9)
+    assert Deleted(shelf.folder, lambda: NOW).waiting() == 1
+
+
+def test_what_was_deleted_a_month_ago_is_gone_for_good(shelf: Shelf) -> None:
+    """On the 31st day a start removes it, and what was written about it; on the 30th it is still there."""
+    shelf.keep("a.json")
+    shelf.listed()
+    shelf.history.remark("a.json", note="n")
+    shelf.history.delete(["a.json"])
+    (shelf.folder / ".deleted" / "mine").mkdir()
+    shelf.now += timedelta(days=30)
+    shelf.restart()
+    shelf.listed()
+    assert Deleted(shelf.folder, lambda: NOW).waiting() == 1
+    shelf.now += timedelta(seconds=1)
+    shelf.restart()
+    shelf.listed()
+    assert Deleted(shelf.folder, lambda: NOW).waiting() == 0
+    assert shelf.history.remarks.all() == {}
+    assert (shelf.folder / ".deleted" / "mine").is_dir(), "what we did not make stays"
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "start"),
+    [
+        ("llama-benchy-0.4.0-c16.json", "llama-benchy 0.4.0", datetime(2026, 11, 21, 10, 17, 54, tzinfo=UTC)),
+        ("aiperf-0.13.0-c16.json", "aiperf 0.13.0", None),
+        ("guidellm-0.8.1-c16.json", "guidellm 0.8.1", datetime(2026, 11, 21, 10, 18, 54, tzinfo=UTC)),
+        ("vllm-bench-serve-0.32-c16-detailed.json", "vllm bench serve", None),
+    ],
+)
+def test_files_of_other_tools_are_brought_in(
+    shelf: Shelf, name: str, tool: str, start: datetime | None
+) -> None:
+    """A copy of the file is listed with its tool, its time and its level, opened and compared as our own."""
+    shelf.keep("a.json")
+    key = shelf.history.import_file(RESULTS / name)
+    assert key == f"imported/{name}"
+    assert key in shelf.listed()
+    row = next(one for one in shelf.history.rows() if one.key == key)
+    assert (row.name, row.status, row.levels, row.most_concurrency) == (tool, "imported", 1, 16)
+    assert row.started_at is not None
+    if start is not None:
+        assert abs(row.started_at - start) < timedelta(seconds=1)
+    source = shelf.history.source(key)
+    assert isinstance(source, ForeignView)
+    assert source.view().rows
+    (series,) = shelf.history.series(key)
+    assert series.tool == tool
+    shelf.history.delete([key])
+    assert shelf.listed() == ["a.json"]
+    assert shelf.history.undo()[1] == key
+
+
+def test_the_same_file_twice_is_one(shelf: Shelf) -> None:
+    """A file that was brought in already is not copied again; another of the same name gets a number."""
+    first = shelf.history.import_file(RESULTS / "aiperf-0.13.0-c16.json")
+    assert shelf.history.import_file(RESULTS / "aiperf-0.13.0-c16.json") == first
+    other = shelf.folder / "elsewhere" / "aiperf-0.13.0-c16.json"
+    other.parent.mkdir()
+    other.write_bytes((RESULTS / "guidellm-0.8.1-c16.json").read_bytes())
+    assert shelf.history.import_file(other) == "imported/aiperf-0.13.0-c16-2.json"
+
+
+def test_a_sweep_of_another_machine_is_brought_in_as_a_sweep(shelf: Shelf, tmp_path: Path) -> None:
+    """A result of sparktop keeps its status, its evidence and its time."""
+    save(tmp_path / "theirs.json", made_sweep(preset="theirs"))
+    key = shelf.history.import_file(tmp_path / "theirs.json")
+    (tmp_path / "theirs.json").unlink()
+    shelf.listed()
+    (row,) = shelf.history.rows()
+    assert (row.key, row.name, row.status, row.started_at) == (key, "theirs", "done", BEGAN)
+    source = shelf.history.source(key)
+    assert isinstance(source, StoredView)
+    assert source.evidence(source.view().rows[0].key) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("{", "cut short or no JSON"), ("{}", "is JSON, but not a sparktop sweep"), ("", "is empty")],
+)
+def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str, what: str) -> None:
+    """It is told in one line, and nothing is copied."""
+    path = tmp_path / "wrong.txt"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=what) as error:
+        shelf.history.import_file(path)
+    assert "\n" not in str(error.value)
+    assert not (shelf.folder / "imported").exists()
+    with pytest.raises(UsageError, match="cannot be read"):
+        shelf.history.import_file(Path("~nobody-has-this-name/x.json"))
+
+
+def test_a_home_is_found(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tilde in a path that somebody types is the home folder."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "x.json").write_bytes((RESULTS / "aiperf-0.13.0-c16.json").read_bytes())
+    monkeypatch.setenv("HOME", str(home))
+    assert shelf.history.import_file(Path("~/x.json")) == "imported/x.json"
+
+
+def test_a_result_without_levels_cannot_be_compared(shelf: Shelf) -> None:
+    """It opens, but a comparison says in a line that there is nothing."""
+    shelf.keep("a.json", targets=())
+    shelf.listed()
+    assert shelf.history.source("a.json").view().rows == ()
+    with pytest.raises(UsageError, match="nothing to compare"):
+        shelf.history.series("a.json")
+
+
+def test_an_unfinished_sweep_says_so_when_opened(shelf: Shelf) -> None:
+    """What is done of it is shown, with the words that it may be running."""
+    shelf.keep("run.json", status=None, finished_at=None, written=NOW)
+    shelf.listed()
+    assert "may be running in another sparktop" in shelf.history.source("run.json").view().words
+
+
+def named(*names: str) -> Sequence[Series]:
+    return [made_series(name, {2: (1.0, 2.0)}) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pairs"),
+    [
+        ("a", "a", ["aa"]),
+        ("ab", "ba", ["aa", "bb"]),
+        ("ab", "bc", ["bb", "ac"]),
+        ("a", "bc", ["ab", "ac"]),
+        ("ab", "a", ["aa"]),
+        ("ab", "c", ["ac", "bc"]),
+    ],
+)
+def test_targets_of_two_results_pair_up(before: str, after: str, pairs: list[str]) -> None:
+    """Namesakes belong together; the others go with each other, so that each can be seen."""
+    found = series_pairs(named(*before), named(*after))
+    assert [f"{one.name}{other.name}" for one, other in found] == pairs

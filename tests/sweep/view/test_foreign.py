@@ -1,0 +1,146 @@
+"""Another tool's result as the full screen takes it: all that its file tells, and nothing more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
+from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.screen import sweep_screen
+from sparktop.sweep.compare.imports.files import read_file
+from sparktop.sweep.compare.imports.start_time import started_at
+from sparktop.sweep.compare.references import load_reference, reference_names
+from sparktop.sweep.view.foreign import ForeignView
+from tests.sweep.made_results import made_series
+
+RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
+FILES = (
+    "llama-benchy-0.4.0-c16.json",
+    "aiperf-0.13.0-c16.json",
+    "guidellm-0.8.1-c16.json",
+    "vllm-bench-serve-0.32-c16-detailed.json",
+)
+
+
+def opened(name: str) -> ForeignView:
+    return ForeignView(read_file(RESULTS / name), title="theirs")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 36), (200, 50)])
+def test_each_tools_file_fills_the_screen(name: str, size: tuple[int, int]) -> None:
+    """The one level is a row with its state; rows are whole at every size."""
+    source = opened(name)
+    rows = sweep_screen(source.view(), *size)
+    assert [row_width(row) for row in rows] == [size[0]] * size[1]
+    text = "\n".join(row_text(row) for row in rows)
+    assert "c16" in text
+    assert "imported from" in text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_its_file_does_not_tell_is_unknown(name: str) -> None:
+    """No tracks, no percentiles, no requests; the reason stands where the timeline would."""
+    source = opened(name)
+    view = source.view()
+    assert source.result is None
+    assert (view.live, view.elapsed_s, view.slo, view.status) == (None, None, None, SweepStatus.DONE)
+    (level,), (row,) = view.levels, view.rows
+    assert level.state is LevelState.DONE
+    assert (row.ttft_p50_ms, row.ttft_p95_ms, row.stream_p50_tps) == (None, None, None)
+    evidence = source.evidence(row.key)
+    assert evidence is not None
+    assert evidence.timelines == ()
+    shown = "\n".join(row_text(one) for one in evidence_screen(evidence, 120, 36))
+    assert "no timeline: of another tool's file figures are kept, no single requests" in shown
+    assert source.evidence(LevelKey("nobody", 1)) is None
+
+
+def test_figures_without_a_column_are_told_in_words() -> None:
+    """A file of aiperf has no decode rate: its output rate stands in the words of the screen."""
+    (words,) = opened("aiperf-0.13.0-c16.json").view().verdict
+    assert words.startswith("c16: Output ")
+    assert "TTFT 353 ms" in words
+
+
+def test_the_words_say_whose_file_it_is_and_of_when() -> None:
+    """Tool, time and levels in a line; where nobody tells the time there is none."""
+    series = read_file(RESULTS / FILES[0])
+    moment = datetime(2026, 3, 22, 18, 4).astimezone()
+    assert ForeignView(series, started_at=moment).view().words == (
+        "imported from llama-benchy 0.4.0, of 2026-03-22 18:04: 1 level"
+    )
+    assert ForeignView(series).view().words == "imported from llama-benchy 0.4.0: 1 level"
+
+
+def test_definitions_stand_beside_the_figures() -> None:
+    """Whoever opens a level reads what its tool means by each figure."""
+    source = opened("llama-benchy-0.4.0-c16.json")
+    evidence = source.evidence(source.view().rows[0].key)
+    assert evidence is not None
+    facts = dict(evidence.facts)
+    assert "426.6 tok/s" in facts["Decode"]
+    assert "latest last - earliest first token" in facts["Decode"]
+    assert "llama-benchy 0.4.0" in facts["From"]
+
+
+def test_the_best_level_is_marked_and_those_that_are_no_worse() -> None:
+    """Of three levels the fastest has the mark; one whose runs do not tell it from that has the other."""
+    series = made_series("x", {1: (10.0, 10.1, 9.9), 2: (30.0, 31.0, 29.0), 4: (30.5, 29.5, 31.5)})
+    rows = ForeignView([series]).view().rows
+    assert [row.ranks.get("decode_tps") for row in rows] == [None, Rank.LEVEL, Rank.BEST]
+
+
+def test_several_targets_are_laid_side_by_side() -> None:
+    """Two series give the comparison of targets that our own sweeps give."""
+    series = [made_series("x", {1: (10.0, 10.1)}), made_series("y", {1: (20.0, 20.1)})]
+    view = ForeignView(series).view()
+    assert view.topologies is not None
+    assert view.topologies.columns == ("x", "y")
+    assert view.topologies.metrics[0].levels[0].winner == "y"
+
+
+def test_published_curves_are_laid_over_a_foreign_file() -> None:
+    """References come beside the file's own line and go again."""
+    source = opened("llama-benchy-0.4.0-c16.json")
+    source.refer([load_reference(name) for name in reference_names()])
+    assert any(line.reference for plot in source.view().plots for line in plot.lines)
+    source.refer(())
+    assert not any(line.reference for plot in source.view().plots for line in plot.lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "moment"),
+    [
+        ({"timestamp": "2026-11-21 10:17:54Z"}, datetime(2026, 11, 21, 10, 17, 54, tzinfo=UTC)),
+        ({"benchmarks": [{"start_time": 1795256334}]}, datetime(2026, 11, 21, 10, 18, 54, tzinfo=UTC)),
+        ([{"date": "20261121-100458"}], datetime(2026, 11, 21, 10, 4, 58).astimezone(UTC)),
+        ({"date": "20261399-100458"}, None),
+        ({"start_time": 5}, None),
+        ({"benchmarks": [{"start_time": 1e30}]}, None),
+        ([], None),
+    ],
+)
+def test_the_time_of_a_run_is_read_where_its_tool_wrote_it(data: object, moment: datetime | None) -> None:
+    """A time without a zone is of this machine's; one that is impossible is unknown."""
+    assert started_at(data) == moment
+
+
+@given(
+    text=st.one_of(
+        st.text(max_size=40),
+        st.from_regex(r"[0-9]{8}-[0-9]{6}", fullmatch=True),
+        st.datetimes().map(str),
+    )
+)
+@settings(max_examples=80)
+def test_whatever_stands_for_a_time_is_a_moment_or_unknown(text: str) -> None:
+    """No text makes it fail."""
+    found = started_at({"date": text})
+    assert found is None or found.utcoffset() == timedelta(0)
