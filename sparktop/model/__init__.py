@@ -1,4 +1,4 @@
-"""Values only: what was read, what was computed from it, and the one picture everything draws from.
+"""Values only: what was read, what was computed from it, and the snapshot that everything is drawn from.
 
-Standard library only. What can be missing is `None` when it is: nothing here is ever 0 for unknown.
+Standard library only. A missing value is `None`, never 0.
 """

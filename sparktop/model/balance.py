@@ -1,4 +1,4 @@
-"""How evenly a router loads its backends: one word for a group, with all that it rests on."""
+"""How evenly a router loads its backends: a verdict for a group, with all its evidence."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ _NO_SHARES: Mapping[str, float] = MappingProxyType({})
 
 
 class BalanceWord(StrEnum):
-    """One word for a group; of several that hold, the first of this order is said."""
+    """The verdicts on a group; if several hold, the first in this order is announced."""
 
     UNKNOWN = "unknown"
-    """Too few samples, gaps, or too little load to tell."""
+    """Too few samples, gaps, or too little load for a verdict."""
     IDLE = "idle"
     OSCILLATING = "oscillating"
     """The load swings between backends."""
     STARVED = "starved"
-    """A backend has next to nothing to do while another is full."""
+    """A backend has next to no work while another is full."""
     UNEVEN = "uneven"
     """One backend always has more than its share."""
     BALANCED = "balanced"
 
     @property
     def bad(self) -> bool:
-        """True for the words that a person should act on."""
+        """True for the verdicts that call for action."""
         return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A small plot: where the points lie on the axis and what they are."""
+    """A small plot: positions on the axis and the values there."""
 
     axis: tuple[float, ...] = ()
     values: tuple[float, ...] = ()
@@ -44,31 +44,32 @@ NO_CURVE = Curve()
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """What looking for a repeated swing gave: of the one backend that differs most from its share."""
+    """Result of the search for a repeated swing, for the backend that differs most from its share."""
 
     backend: str
-    """Whose load less its share is looked at; of two backends either says the same."""
+    """The backend whose load less its share is analysed; of two backends either gives the same."""
     relative_rms: float = 0.0
-    """Standard deviation of load less share, over the share: 1 is all to nothing and back, for two."""
+    """Standard deviation of load less share, over the share: 1 means that two backends alternate fully."""
     moving_share: float = 0.0
-    """Share of the spread that moves, 0 to 1; the rest is a skew that stands still."""
+    """Part of the spread that varies in time, 0 to 1; the rest is a constant skew."""
     mutual: float | None = None
-    """How far both make the movement, the backend whose load moves most and the others: 1 where they take
-    turns, 0 where only one comes and goes, below 0 where all rise and fall at once; None if nothing moves."""
+    """How far the backend that moves most and the others take part in the movement: 1 where they take turns,
+    0 where only that backend's load comes and goes, below 0 where all rise and fall together; None if nothing
+    moves."""
     period_s: float | None = None
-    """After which the load is most clearly back, having turned round half way; None where nothing returns."""
+    """Period after which the load returns most clearly, after reversing half way; None where it does not."""
     cycles: float | None = None
     """Such periods in the window."""
     variance_share: float | None = None
-    """Share of the variance that lies around that period, 0 to 1."""
+    """Share of the variance around that period, 0 to 1."""
     chance: float | None = None
-    """How likely slow random drift shows as much around some period; at most 1."""
+    """Probability that slow random drift shows as much variance around some period; at most 1."""
     rebound: float | None = None
     """Autocorrelation one period later."""
     opposite: float | None = None
-    """Autocorrelation half a period later; below 0 where the load turns round."""
+    """Autocorrelation half a period later; below 0 where the load reverses."""
     score: float | None = None
-    """Spread, regularity and cycles taken together: from 0 upwards random routing hardly ever gets."""
+    """Spread, regularity and cycles combined; random routing hardly ever gets above 0."""
     spectrum: Curve = NO_CURVE
     """Share of the variance (0 to 1) by period in seconds, shortest first."""
     autocorrelation: Curve = NO_CURVE
@@ -77,96 +78,99 @@ class Swing:
 
 @dataclass(frozen=True, slots=True)
 class Convoys:
-    """How requests lie on the backends while nearly all are there, and while about half of them are.
+    """How requests are spread over the backends while nearly all are present, and while about half are.
 
-    Spreads are Σ(x - share)² / share / (n - 1): 1 where each request went by chance.
+    Spreads are Σ(x - share)² / share / (n - 1): 1 where each request is routed at random.
     """
 
     full_times: int
-    """Separate times with nearly all; in between the total fell to half or below."""
+    """Separate times with nearly all requests present; in between the total fell to half or below."""
     part_times: int
-    """Separate times with about half, counted anew when another backend has most."""
+    """Separate times with about half present, counted again when another backend has most."""
     full_spread: float
-    """Mean of the full times; near 0 where the split is even."""
+    """Mean spread at the full times; near 0 where the split is even."""
     full_total: float
-    """Requests there at the full times, on average."""
+    """Mean number of requests at the full times."""
     part_share: float
     """Share of the window that part times take, 0 to 1."""
     least_leads: int
-    """Part times of the backend that had most second most often: 0 where it is always the same one."""
+    """Part times led by the backend with the second most of them: 0 where the same backend always leads."""
     since_part_s: float | None = None
-    """Time since the last part time; None where there was none."""
+    """Seconds since the last part time; None where there was none."""
     period_s: float | None = None
-    """Median time in which a backend goes from full over empty to full; None where none does."""
+    """Median time in which a backend goes from full over empty to full; None where no backend does."""
     part_spread: float | None = None
-    """Mean of the part times; the number of requests there where one backend has them all, of two."""
+    """Mean spread at the part times; equals the number of requests where one of two backends has them all."""
     part_chance: float | None = None
-    """How likely coin tosses lie so far apart at the part times; 0 to 1."""
+    """Probability that random routing gives at least this spread at the part times; 0 to 1."""
     chance: float | None = None
-    """How likely random routing has spreads that differ so, whatever the servers' pace; 0 to 1."""
+    """Probability that random routing gives spreads that differ so much, whatever the servers' pace; 0 to
+    1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """How the requests that came in each short time were dealt to the backends, by their own counters."""
+    """How the requests that arrived in each short period were distributed, by the backends' own counters."""
 
     requests: int
-    """That came in the pieces looked at."""
+    """Requests that arrived in the pieces analysed."""
     pieces: int
-    """Equal pieces of time with two requests or more."""
+    """Equal periods with two requests or more."""
     piece_s: float
-    """How long each is: half a life of a request, nearly."""
+    """Length of a piece in seconds: nearly half a life of a request."""
     spread: float
-    """χ² of the counts against the backends' parts of the window, over its degrees of freedom: 1 by chance,
-    near 0 where they are dealt in turn."""
+    """χ² of the counts against the backends' parts of the window, over its degrees of freedom: 1 for random
+    routing, near 0 where requests are dealt in turn."""
     herds: int
-    """Pieces of which one backend got far more than its part, and held more than an even split at the end."""
+    """Pieces in which one backend got far more than its part, and held more than an even split at the end."""
     least_herds: int
-    """Herds of the backend that got second most of them: 0 where all go to the same one."""
+    """Herds of the backend with the second most of them: 0 where all go to the same backend."""
     chance: float
-    """How likely random routing deals them so, the most uneven eighth of the pieces left out; 0 to 1."""
+    """Probability that random routing distributes them so, without the most uneven eighth of the pieces; 0 to
+    1."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """How long one engine step takes by its batch: a + s·b, fitted on this group's own samples."""
+    """Seconds of an engine step with batch size b, `base_s` + b · `per_request_s`, fitted to this group."""
 
     base_s: float
-    """With an empty batch, for a backend of mean speed."""
+    """a: with an empty batch, for a backend of mean speed."""
     per_request_s: float
     pairs: int
-    """Samples that the line rests on."""
+    """Samples that the line is fitted to."""
     slope_error_s: float = 0.0
     """Standard error of `per_request_s`."""
     middle: float = 0.0
-    """The batch at which the line is known best: errors of the slope turn it about this point."""
+    """The batch size at which the line is known best: errors of the slope rotate it about this point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The word for a group of backends and its evidence, over one window.
+    """The verdict on a group of backends and its evidence, over one window.
 
-    `word` is the announced one where a `BalanceWatch` made it; `word_now` is what this window alone says.
+    `word` is the verdict announced by a `BalanceWatch`; `word_now` is the verdict of this window alone.
     """
 
     group: str
     backends: tuple[str, ...]
-    """Those that were judged: a backend without answers is left out and a reason says so."""
+    """Those that were judged: a backend without answers is left out, and a reason reports it."""
     word: BalanceWord = BalanceWord.UNKNOWN
     word_now: BalanceWord = BalanceWord.UNKNOWN
     also: tuple[BalanceWord, ...] = ()
-    """Other words that hold too, by their order."""
+    """Other verdicts that hold too, in their order."""
     confidence: float | None = None
-    """0 to 1: how far the deciding figure is beyond its limit, less what is missing; None for unknown."""
+    """0 to 1: how far the deciding figure is beyond its limit, less a deduction for missing samples; None for
+    unknown."""
     since: datetime | None = None
-    """UTC; when the announced word was first said of the group without a break."""
+    """UTC; since when the announced verdict has held without a break."""
     window_s: float = 0.0
-    """The time that was really looked at."""
+    """Seconds that samples really cover."""
     needed_s: float = 0.0
-    """The whole window: 8 lifetimes of a request, 45 to 600 s."""
+    """Seconds of a complete window: 8 lives of a request, 45 to 600 s."""
     sample_hz: float | None = None
     samples_percent: float | None = None
-    """Samples that are there, of those that should be; of the backend that has fewest."""
+    """Samples present, in percent of those expected; of the backend that has fewest."""
     mean_total: float | None = None
     """Mean requests in the group, running and waiting."""
     mean_load: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
@@ -176,51 +180,53 @@ class Balance:
     even_percent: float | None = None
     """Share of time in which loads differ by one request at most."""
     dispersion_z: float | None = None
-    """Spread of the load over that of random routing: 1 is random, near 0 is even, far above 1 herding.
+    """Spread of the load over that of random routing: 1 is random, near 0 even, far above 1 herding.
 
-    Where many requests come and go and no convoys are seen, that of the times with nearly all there if it is
-    less: bursts begin and end one-sided.
+    Where the number of requests varies much and no convoys are found, the spread at the times with nearly all
+    present is used if it is less, because bursts begin and end one-sided.
     """
     variance_factor: float | None = None
-    """How much wider than binomial random routing is here, because a full server takes longer steps."""
+    """How much wider than binomial the load spreads under random routing here, because a full server has
+    longer steps."""
     step_time: StepTime | None = None
-    """None where the samples do not show it, or backends differ; with neither no loss is known."""
+    """None where the samples do not determine it, or backends differ; without `step_times` too, the loss is
+    unknown."""
     step_times: Mapping[str, StepTime] = field(default_factory=dict)
-    """By backend, where they differ in speed."""
+    """By backend, where backends differ in speed."""
     period_s: float | None = None
-    """Of the swing, where one is said."""
+    """Period of the swing, if the verdict is one."""
     lead_margin: float | None = None
     """A backend leads with at least (1 + this) times its share."""
     lead_changes: int | None = None
     lead_changes_per_min: float | None = None
     turns: int | None = None
-    """How often backends went from full to empty or back, all together."""
+    """How often backends went from full to empty or back, all backends together."""
     turns_of_one: int | None = None
-    """The same of the one that did so most often."""
+    """The turns of the backend that has most."""
     turning_spread: float | None = None
-    """The part of the spread that moves, beyond random routing's 1, in units of two backends."""
+    """The part of the spread that varies in time, beyond random routing's 1, in units of two backends."""
     swap_s: float | None = None
     """Median time between changes of the lead."""
     starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Share of time by backend with next to nothing to do while another had more than its share."""
+    """Share of time, by backend, with next to no work while another had more than its share."""
     starved_any_percent: float | None = None
     """Share of time in which at least one backend starves, less what may turn out to be a drain."""
     empty_any_percent: float | None = None
     """The same, drained backends included."""
     away_s: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Seconds by backend in which it got no request, in stretches of two lives of a request and more.
+    """Seconds by backend without any request, in stretches of at least two lives of a request.
 
-    Only of those with any: they are drained, cooling down or not in the router yet, and do not count as
-    starved.
+    Only backends with such stretches: they are drained, cooling down or not in the router yet, and do not
+    count as starved.
     """
     free_slot_percent: float | None = None
-    """Share of time in which one had a free slot and no queue while another's requests waited."""
+    """Share of time in which a backend had a free slot and no queue while another's requests waited."""
     lost_percent: float | None = None
-    """1 - what was generated / what the best split of the same requests would have made at every moment.
+    """1 - (generated tokens / tokens that the best split of the same requests would have generated), percent.
 
-    By the step time measured here: of alike backends the best split is the even one. None where the slope's
-    error leaves more than 3 points open, where backends differ in speed, where no step time is known, and
-    where no router is.
+    Computed from the step time measured here; for equal backends the best split is the even one. None where
+    the slope's error leaves more than 3 points uncertain, where backends differ in speed, where the step time
+    is unknown, and where there is no router.
     """
     lost_estimate_percent: float | None = None
     """The same, however uncertain: the rule for starvation uses it, no figure on a screen does."""
@@ -228,57 +234,58 @@ class Balance:
     """Mean of (load - share) / share of the backend that is furthest above its share."""
     skew_backend: str | None = None
     steadiness: float | None = None
-    """That mean over its standard deviation in time."""
+    """The mean of `skew` over its standard deviation in time."""
     swing: Swing | None = None
     arrivals: Arrivals | None = None
-    """None where a backend does not count what it finished, or too little came."""
+    """None where a backend does not count finished requests, or too few arrived."""
     convoys: Convoys | None = None
     """None where the number of requests in the group never falls to half."""
     requests: int | None = None
-    """Requests that the backends took in the window, by their own counters; None where one has none."""
+    """Requests that the backends received in the window, by their own counters; None where one has no
+    counter."""
     requests_share: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Which part of them each got, 0 to 1."""
+    """Each backend's part of them, 0 to 1."""
     requests_chance: float | None = None
-    """How likely random routing gives any backend as many as the one that got most; at most 1."""
+    """Probability that random routing gives any backend as many as the one that got most; at most 1."""
     failing: bool = False
-    """Both of a pair failed again and again: a swing that goes with it needs fewer cycles."""
+    """Both of a pair failed repeatedly: a swing that coincides with it needs fewer cycles."""
     errors: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Failed requests by backend, of those that count them."""
+    """Failed requests by backend, for backends that count them."""
     e2e_s: float | None = None
     """Median life of a request in the group, from merged buckets."""
     length_variation: float | None = None
-    """Standard deviation over mean of the answers' lengths; 0 where all are alike."""
+    """Standard deviation over mean of the answers' lengths; 0 where all are equal."""
     router: str | None = None
     """The name of what distributes the requests; a server's own name for its lanes, None if none is known.
 
-    Without a router the word only describes the loads: nothing distributes them, so nothing does it badly.
+    Without a router the verdict only describes the loads, because nothing distributes them.
     """
     strategy: str | None = None
-    """How the router in front says that it chooses, or the config's label."""
+    """The routing strategy that the router reports, else the config's label."""
     sample_skew_ms: float | None = None
-    """Newest minus oldest sample of one look at all backends; the median of the last looks."""
+    """Newest minus oldest sample of one round of polls of all backends; the median of the last rounds."""
     looks_apart_ms: float | None = None
-    """The same by slot, upper quartile of the last 64: what the rules for convoys and rhythms are held to."""
+    """The same by slot, upper quartile of the last 64: the limit for the rules for convoys and rhythms."""
     looks_explain: float | None = None
-    """Part of the spread that polls apart in time can make, 0 and up; None where they are not apart."""
+    """Part of the spread that polls at different times can cause, 0 and up; None where polls coincide."""
     lanes_of: str | None = None
     """The server whose lanes were judged; then `backends` are its name, a slash and the lane's."""
     reasons: tuple[str, ...] = ()
-    """Sentences that a person can check on the graph."""
+    """Sentences that can be checked on the graph."""
     cause: str | None = None
-    """What it most likely comes from; None without evidence."""
+    """The most likely cause; None without evidence."""
     hint: str | None = None
     """What to try; None without evidence."""
 
     @property
     def bad(self) -> bool:
-        """True if the announced word calls for action: a bad word, and a known router that it applies to."""
+        """True if the announced verdict calls for action: a bad verdict of a known router."""
         return self.word.bad and self.router is not None
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceChange:
-    """A group's announced word changed: a swing begins, ends, and so on."""
+    """A change of a group's announced verdict: a swing begins, ends, and so on."""
 
     at: datetime
     group: str

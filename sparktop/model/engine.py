@@ -1,4 +1,4 @@
-"""What one look at an inference server told: raw gauges, counters and buckets, never rates."""
+"""One sample of an inference server: raw gauges, counters and buckets, never rates."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Histogram:
 
     @property
     def count(self) -> float:
-        """All observations: the count at `inf`."""
+        """Number of observations: the count at `inf`."""
         return self.cumulative[-1] if self.cumulative else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSample:
-    """One engine core of a server: a data-parallel rank, or all of a server that has just one.
+    """One engine core of a server: a data-parallel rank, or the entire server if it has just one.
 
-    Counters count from the server's start. Histograms are in seconds unless said.
+    Counters count from the server's start. Histograms are in seconds unless stated otherwise.
     """
 
     lane: str
@@ -43,7 +43,7 @@ class LaneSample:
     """Used share of the KV cache, 0 to 100."""
     kv_capacity_tokens: float | None = None
     prompt_tokens: float | None = None
-    """Prompt tokens taken in, cached ones included."""
+    """Prompt tokens received, cached ones included."""
     prompt_tokens_computed: float | None = None
     prompt_tokens_cached: float | None = None
     generation_tokens: float | None = None
@@ -63,7 +63,7 @@ class LaneSample:
     """Estimated bytes that each GPU read (vLLM with --enable-mfu-metrics); None where the page says 0."""
     asleep: bool | None = None
     generation_tps_gauge: float | None = None
-    """Generated tokens per second as the server itself says."""
+    """Generated tokens per second, as reported by the server itself."""
     per_finished_request: bool = False
     """True where `generation_tokens` moves only when a request finishes: its rate comes in jumps."""
     finished: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
@@ -102,12 +102,12 @@ LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """One page of an inference server, stamped beside the reading."""
+    """One parsed page of an inference server, with the time at which it was read."""
 
     at: float
-    """Monotonic seconds of this viewer when the answer's first byte came."""
+    """Monotonic time, on this machine, when the answer's first byte arrived."""
     engine: str
-    """Which mapping read it: "vllm", "sglang", ..., or "openai" where only the list of models is known."""
+    """Which reader parsed it: "vllm", "sglang", ..., or "openai" where only the list of models is known."""
     lanes: tuple[LaneSample, ...]
     """Ascending by lane name; never empty."""
     models: tuple[str, ...] = ()
@@ -118,12 +118,12 @@ class EngineSample:
     """From request to the last byte."""
     page_bytes: int | None = None
     note: str | None = None
-    """Why it tells no more than it does, in one clean line; None where nothing is missing."""
+    """Why figures are missing, in one clean line; None where none are."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineIdentity:
-    """What a server says of itself once: asked at first contact and again after a restart."""
+    """What a server reports about itself: requested at first contact and again after a restart."""
 
     version: str | None = None
     model: str | None = None
@@ -131,4 +131,4 @@ class EngineIdentity:
     max_model_len: int | None = None
     """Tokens."""
     slots: int | None = None
-    """Requests it runs at once, where it says."""
+    """Requests it runs at once, where it reports that."""

@@ -1,4 +1,4 @@
-"""A failure is a value: what a source yields when it has no sample."""
+"""Failures as values: what polling a source yields when there is no sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class FailureKind(StrEnum):
     """What went wrong, as a word that scripts can match."""
 
     REFUSED = "refused"
-    """Nothing listens there."""
+    """Nothing listens on that port."""
     TIMEOUT = "timeout"
     """No complete answer within the deadline."""
     DNS = "dns"
@@ -27,38 +27,39 @@ class FailureKind(StrEnum):
     REDIRECT = "redirect"
     """The answer was a redirect; metrics are read from where the user said or not at all."""
     TOO_LARGE = "too_large"
-    """The body (or what it unpacks to) is over the cap."""
+    """The body, compressed or not, is larger than the limit."""
     MALFORMED = "malformed"
-    """The answer is no metrics page: HTML, garbage, broken HTTP."""
+    """The answer is not a metrics page: HTML, garbage, broken HTTP."""
     METRICS_DISABLED = "metrics_disabled"
-    """A metrics page without one name of the engine's (vLLM's --disable-log-stats)."""
+    """A metrics page without any name of the engine's (vLLM's --disable-log-stats)."""
     LOADING = "loading"
-    """HTTP 503 of a server that answers so while it loads (SGLang, llama.cpp, TGI), or of an unknown one."""
+    """HTTP 503 of a server that answers so while it loads (SGLang, llama.cpp, TGI), or of an unknown
+    server."""
     ENGINE_DEAD = "engine_dead"
     """HTTP 503 of vLLM: its API server answers, its engine process has died. (While it loads, vLLM refuses
     connections.)"""
     ROUTER = "router"
-    """It answers as a router does, and was given as an inference server."""
+    """It answers like a router, but was configured as an inference server."""
     UNSUPPORTED = "unsupported"
     """This version of sparktop, or this machine, cannot read that."""
     HOST_KEY = "host_key"
-    """ssh does not know the host's key, or knows another one."""
+    """ssh does not know the host's key, or knows a different one."""
     COMMAND_NOT_FOUND = "command_not_found"
     """The other machine has no sparktop where ssh looks for it."""
     VERSION = "version"
-    """The sparktop there speaks a format that this one does not."""
+    """The sparktop there uses a format that this one does not support."""
     ENDED = "ended"
     """The program at the other end ended."""
     INTERNAL = "internal"
-    """A programming error of ours; its traceback is in the log."""
+    """A programming error in sparktop; its traceback is in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a source has no sample, in words for a person."""
+    """Why a source has no sample, in words for the user."""
 
     kind: FailureKind
     message: str
     """One clean line: what failed and, where known, what to do."""
     at: float
-    """Monotonic seconds of this viewer when it was noticed."""
+    """Monotonic time, on this machine, when it was noticed."""

@@ -1,4 +1,4 @@
-"""What concerns everything watched together: totals, and what watching costs."""
+"""Figures of everything watched together: totals, and the cost of watching."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SelfView:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The fleet in one line; a total is None when no backend tells it."""
+    """Totals over all backends; None where no backend reports the figure."""
 
     generation_tps: float | None = None
     prompt_tps: float | None = None

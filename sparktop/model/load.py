@@ -1,10 +1,10 @@
-"""Load on a server, as events: what the generator, the simulated cluster and the recorder all speak.
+"""Events of load on a server: the common language of the generator, the simulated cluster and the recorder.
 
-All times are monotonic seconds of whoever made the load (or model seconds in a simulation), so only their
-differences mean something. A request gives, in this order: `RequestStarted`, perhaps `ResponseStarted`, then
-`FirstToken`, any number of `Tokens`, and one `RequestEnded`. A level gives `LevelStarted`, its runs with
-their requests between `RunStarted` and `RunEnded`, and `LevelEnded`. What each figure made of them means
-stands in `sparktop.sweep.result.measure`.
+All times are monotonic seconds on the clock of the load's source (or model seconds in a simulation), so only
+their differences have a meaning. A request yields, in this order: `RequestStarted`, perhaps
+`ResponseStarted`, then `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A level yields
+`LevelStarted`, its runs with their requests between `RunStarted` and `RunEnded`, and `LevelEnded`.
+`sparktop.sweep.result.measure` defines the figures computed from them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ class LoadMode(StrEnum):
     """How the requests of a run follow one another."""
 
     BURST = "burst"
-    """All at once, and the run ends when all have ended."""
+    """All at once; the run ends when all have ended."""
     STEADY = "steady"
-    """So many in flight for a duration: one that ends is replaced at once."""
+    """A constant number in flight for a duration: a request that ends is replaced at once."""
 
 
 class TokenSource(StrEnum):
-    """What the number of tokens in a chunk was taken from, best first."""
+    """How the number of tokens in a chunk is known, best first."""
 
-    TOKEN_IDS = "token_ids"  # noqa: S105 - a word of the result file, no password
+    TOKEN_IDS = "token_ids"  # noqa: S105 - a word of the result file, not a password
     CHUNK_USAGE = "chunk_usage"
     """The server's running total, sent with each chunk."""
     USAGE = "usage"
-    """Each chunk is one token, checked against the server's total at the end. Where the two disagree, the
-    times of single tokens are unknown and every figure that needs them is withheld."""
+    """Each chunk counts as one token, checked against the server's total at the end. If the two disagree, the
+    times of single tokens are unknown, and every figure that needs them is withheld."""
     CHUNKS = "chunks"
-    """The server sends no counts: each chunk is taken for one token."""
+    """The server sends no counts: each chunk counts as one token."""
 
 
 class EndReason(StrEnum):
@@ -43,14 +43,14 @@ class EndReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     ABORT = "abort"
-    """Called off by whoever sent it: the level's time was up, or a person stopped it."""
+    """Cancelled by the client: the level's time was up, or the user stopped it."""
     ERROR = "error"
     """Refused, broken off or cut short; the event holds the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One target under one concurrency: what is asked of it."""
+    """The load put on one target at one concurrency."""
 
     target: str
     concurrency: int
@@ -72,7 +72,7 @@ class LevelStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run of the present level begins."""
+    """A run of the current level begins."""
 
     at: float
     run: int
@@ -87,12 +87,12 @@ class RequestStarted:
     at: float
     run: int = 0
     prompt_tokens: int | None = None
-    """As far as known when it starts."""
+    """None if it is not known at the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseStarted:
-    """The first event of the answer's stream came, whatever it held (TTFR ends here)."""
+    """The first event of the answer's stream arrived, whatever it holds (TTFR ends here)."""
 
     request_id: str
     at: float
@@ -100,12 +100,12 @@ class ResponseStarted:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The read that brought the first token, perhaps several (TTFT ends here)."""
+    """The read that brought the first token, and perhaps more (TTFT ends here)."""
 
     request_id: str
     at: float
     count: int = 1
-    """All tokens of that read: they are not told again by `Tokens`."""
+    """All tokens of that read; no `Tokens` event repeats them."""
     reasoning: bool = False
 
 
@@ -121,7 +121,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnded:
-    """A request's stream is over, well or not; nothing of it follows."""
+    """A request's stream is over, successfully or not; no event of it follows."""
 
     request_id: str
     at: float
@@ -131,24 +131,25 @@ class RequestEnded:
     prompt_tokens: int | None = None
     """As the server counted them."""
     cached_tokens: int | None = None
-    """Of those, the ones that its prefix cache held."""
+    """Prompt tokens among these that were in its prefix cache."""
     generated_tokens: int | None = None
     """As the server counted them; the token events and `hidden_before` add up to it if every token's read is
     known."""
     token_source: TokenSource | None = None
-    """What the counts of its token events were taken from."""
+    """How the counts of its token events are known."""
     served_by: str | None = None
     """The backend that a router named in its answer."""
     hidden_before: int = 0
-    """Tokens that the server counted before the first chunk that shows one, for example hidden reasoning."""
+    """Tokens that the server counted before the first visible chunk, for example hidden reasoning."""
     spans_all: bool = False
-    """Its first and last token events are those of its first and last token, though some between may lack."""
+    """Whether its first and last token events are those of its first and last token, even if some in between
+    are missing."""
     router_ms: float | None = None
-    """What a router added before the answer, in milliseconds, as it says in the answer's header."""
+    """Time that a router added before the answer, in milliseconds, from the answer's header."""
 
     @property
     def ok(self) -> bool:
-        """True when the server finished it."""
+        """Whether the server finished it."""
         return self.reason in {EndReason.STOP, EndReason.LENGTH}
 
 
@@ -169,6 +170,6 @@ class LevelEnded:
 
 
 RequestEvent = RequestStarted | ResponseStarted | FirstToken | Tokens | RequestEnded
-"""What can happen to one request."""
+"""An event of a single request."""
 LoadEvent = LevelStarted | RunStarted | RequestEvent | RunEnded | LevelEnded
-"""Everything that a load tells of itself."""
+"""Any event of a load."""

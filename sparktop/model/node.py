@@ -1,4 +1,4 @@
-"""What one look at a machine told."""
+"""One sample of a machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CoreGroup:
-    """Cores of one design: a GB10 has ten big and ten little ones."""
+    """Cores of one design: a GB10 has ten large and ten small ones."""
 
     name: str
-    """The design's name, "Cortex-X925", or what the kernel tells instead."""
+    """The design's name, such as "Cortex-X925", or what the kernel reports instead."""
     cores: tuple[int, ...] = ()
-    """Numbers of its logical cores: places in `CpuReading.core_percent`."""
+    """Indexes of its logical cores in `CpuReading.core_percent`."""
     percent: float | None = None
     """All its cores together, 0 to 100."""
     max_mhz: int | None = None
@@ -21,7 +21,7 @@ class CoreGroup:
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:
-    """Processor use over the time since the sample before (None in a first sample)."""
+    """Processor use since the previous sample (None in the first sample)."""
 
     percent: float | None = None
     """All cores together, 0 to 100."""
@@ -31,7 +31,7 @@ class CpuReading:
     load1: float | None = None
     """1-minute load average."""
     groups: tuple[CoreGroup, ...] = ()
-    """Where cores differ, each design; the fastest first. Empty where all are alike or nobody knows."""
+    """The core designs, fastest first, where cores differ; empty where all are alike or it is unknown."""
 
 
 GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_PART, FREE_PART = (
@@ -44,12 +44,12 @@ GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_P
     "CMA free",
     "free",
 )
-"""Names of the parts of the memory bar, in its order; a newer machine may send others."""
+"""Names of the parts of the memory bar, in its order; a newer agent may send others."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """One stretch of the memory bar."""
+    """One part of the memory bar."""
 
     name: str
     size_bytes: int
@@ -57,10 +57,10 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """Memory of the machine; `unified` means that the GPU lives in it too (GB10)."""
+    """Memory of the machine; `unified` means that the GPU uses it too (GB10)."""
 
     unified: bool | None = None
-    """None: no GPU was asked, so nobody knows."""
+    """None: unknown, because no GPU has reported."""
     total_bytes: int | None = None
     used_bytes: int | None = None
     """MemTotal - MemAvailable (with HugePages: total - free huge pages)."""
@@ -70,12 +70,12 @@ class MemoryReading:
     """Buffers + Cached - Shmem: reclaimable."""
     cma_free_bytes: int | None = None
     headroom_bytes: int | None = None
-    """available - CmaFree: what can still be taken before the kernel starts to kill (MemAvailable counts CMA
-    pages that ordinary allocations cannot use)."""
+    """available - CmaFree: what can still be allocated before the kernel starts to kill processes
+    (MemAvailable counts CMA pages that ordinary allocations cannot use)."""
     gpu_processes_bytes: int | None = None
     """Sum over NVML's processes; only on unified memory."""
     unattributed_bytes: int | None = None
-    """Used, yet neither of a GPU process nor of anything that /proc/meminfo names."""
+    """Used, but neither by a GPU process nor by anything that /proc/meminfo names."""
     swap_total_bytes: int | None = None
     swap_used_bytes: int | None = None
     swap_in_bytes_per_s: float | None = None
@@ -85,9 +85,10 @@ class MemoryReading:
     huge_pages: bool = False
     """True: available is counted from HugePages."""
     parts: tuple[MemoryPart, ...] = ()
-    """The bar: parts that add up to `total_bytes` exactly; empty when they cannot be told."""
+    """The bar: parts that add up to `total_bytes` exactly; empty when they are unknown."""
     overlap_bytes: int | None = None
-    """What the parts counted twice and had to be cut by to add up: GPU pages that the host counts as well."""
+    """Bytes that were counted in two parts, and cut so that the parts add up: GPU pages that the host counts
+    too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class GpuProcess:
     name: str
     memory_bytes: int | None = None
     kind: str | None = None
-    """compute, graphics or both; None when not told."""
+    """compute, graphics or both; None when not reported."""
     mig_index: int | None = None
     """The MIG instance that it runs in; None without MIG."""
 
@@ -109,7 +110,7 @@ class MigInstance:
 
     index: int
     name: str | None = None
-    """As NVIDIA names profiles: "1g.10gb"; or the device's name."""
+    """NVIDIA's profile name, such as "1g.10gb", or the device's name."""
     uuid: str | None = None
     memory_total_bytes: int | None = None
     memory_used_bytes: int | None = None
@@ -117,7 +118,7 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One GPU; every field alone may be unknown to its driver."""
+    """One GPU; any single field may be unknown to its driver."""
 
     index: int
     name: str | None = None
@@ -134,28 +135,29 @@ class GpuReading:
     """None on unified memory: the machine's memory is the GPU's."""
     memory_used_bytes: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
-    """Words; empty: none is active; None: the driver does not say."""
+    """In words; empty: none is active; None: the driver does not report them."""
     throttled_percent: Mapping[str, float | None] = field(default_factory=dict)
     """Share of the time since the last sample, by reason."""
     processes: tuple[GpuProcess, ...] | None = None
     energy_j: float | None = None
     """Since the driver was loaded; None on most GB10 drivers."""
     slowdown_c: float | None = None
-    """Where the hardware slows the clock; for drivers that tell this and no margin."""
+    """Temperature at which the hardware slows the clock; for drivers that report this instead of the
+    margin."""
     mig: bool | None = None
-    """True: split into instances; None: the GPU cannot be, or nobody knows."""
+    """True: split into instances; None: the GPU cannot be split, or it is unknown."""
     mig_instances: tuple[MigInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LostGpu:
-    """A GPU that was there, or that the driver lists, and that does not answer."""
+    """A GPU that was seen before, or that the driver lists, and that does not answer."""
 
     index: int
     name: str | None = None
     uuid: str | None = None
     reason: str | None = None
-    """Why, as far as the driver tells."""
+    """Why, as far as the driver reports it."""
 
     @property
     def label(self) -> str:
@@ -175,28 +177,28 @@ class NetworkReading:
     rx_bytes_per_s: float | None = None
     tx_bytes_per_s: float | None = None
     link_bits_per_s: float | None = None
-    """What the port agreed on with its peer."""
+    """The rate that the port negotiated with its peer."""
     errors_per_s: float | None = None
-    """All errors that are counted here, together."""
+    """All errors counted for this interface, added up."""
     bus_bits_per_s: float | None = None
-    """What its PCIe link can carry: a 200 Gb/s port behind Gen5 x4 moves half of that."""
+    """The payload rate of its PCIe link: a 200 Gb/s port behind Gen5 x4 moves half of that."""
     errors: Mapping[str, float] = field(default_factory=dict)
-    """Errors per second by the counter's name, of those that moved since the look before."""
+    """Errors per second by counter name, for counters that moved since the previous sample."""
     rx_packets_per_s: float | None = None
     tx_packets_per_s: float | None = None
     netdev: str | None = None
-    """Of an RDMA port: the network interface on the same hardware."""
+    """The network interface on the same hardware, for an RDMA port."""
 
     @property
     def capacity_bits_per_s(self) -> float | None:
-        """What can pass: the lower of link and bus; None when neither is known."""
+        """The lower of link and bus rate; None when neither is known."""
         known = [rate for rate in (self.link_bits_per_s, self.bus_bits_per_s) if rate is not None]
         return min(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class SensorReading:
-    """A temperature sensor beside the GPU's."""
+    """A temperature sensor other than the GPU's."""
 
     name: str
     temperature_c: float
@@ -214,14 +216,14 @@ class PowerRail:
 
 @dataclass(frozen=True, slots=True)
 class ProcessReading:
-    """One line of the process table."""
+    """One row of the process table."""
 
     pid: int
     name: str
     memory_bytes: int | None = None
     """Resident set, pages shared with others included."""
     cpu_percent: float | None = None
-    """Of one core, since the table before; None in a first table."""
+    """Of one core, since the previous table; None in the first table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,51 +232,52 @@ class ProcessTable:
 
     processes: tuple[ProcessReading, ...] = ()
     count: int | None = None
-    """How many there are; the table holds the largest of them only."""
+    """Number of processes; the table holds only the largest of them."""
     age_s: float | None = None
-    """Seconds since it was read: it is read more seldom than the rest."""
+    """Seconds since it was read: it is read less often than the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSample:
-    """One look at a machine."""
+    """One sample of a machine."""
 
     at: float
-    """Monotonic seconds of this viewer, beside the reading."""
+    """Monotonic time, on this machine, of the sample."""
     cpu: CpuReading = CpuReading()
     memory: MemoryReading = MemoryReading()
     gpus: tuple[GpuReading, ...] = ()
     gpu_note: str | None = None
-    """One honest line when there is no GPU to show: no driver, no device, driver lost."""
+    """Why there is no GPU to show, in one line: no driver, no device, driver lost."""
     gpus_lost: tuple[LostGpu, ...] = ()
-    """GPUs that the driver lists or listed, and that it calls lost or in need of a reset."""
+    """GPUs that the driver lists or listed, and reports as lost or in need of a reset."""
     network: tuple[NetworkReading, ...] = ()
     sensors: tuple[SensorReading, ...] = ()
     cost_ms: float | None = None
-    """What taking this sample cost, wall time."""
+    """Wall time that this sample took."""
     rails: tuple[PowerRail, ...] = ()
     processes: ProcessTable | None = None
-    """None unless somebody looks at it."""
+    """None unless a viewer shows it."""
     missed: tuple[NodeSample, ...] = ()
-    """Older samples that came with this one and were not seen before, oldest first; empty inside `missed`."""
+    """Older samples that arrived with this one and were not seen before, oldest first; empty inside
+    `missed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """What a machine is; read once."""
+    """The identity of a machine; mostly constant."""
 
     os: str | None = None
     driver: str | None = None
     product: str | None = None
     boot_id: str | None = None
     maker: str | None = None
-    """Who built it (sys_vendor of DMI)."""
+    """The manufacturer (sys_vendor of DMI)."""
     cpu: str | None = None
-    """The processors in a line: "10 x Cortex-X925 + 10 x Cortex-A725"."""
+    """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
     addresses: tuple[str, ...] = ()
-    """IP addresses of its interfaces, loopback left out: which backends run here."""
+    """IP addresses of its interfaces without loopback; they show which backends run here."""
     hostname: str | None = None
     sparktop: str | None = None
-    """Version of the sparktop that reads it, where that is not this one."""
+    """Version of the sparktop that reads it, if that is not this one."""
     simulated: bool = False
-    """Its agent says that it makes the readings up."""
+    """Whether its agent reports that the readings are made up."""

@@ -1,4 +1,4 @@
-"""A history of one quantity: times and values, gaps kept as gaps."""
+"""Histories of quantities: times and values, with gaps kept as gaps."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LATE = 1.75
 class Series:
     """An immutable window on a history: seconds (monotonic) and values, ascending in time.
 
-    It shares its arrays with the history that made it: those are only ever appended to, beyond `stop`, or
-    replaced by others, so taking a window costs nothing and nobody sees it change. A missing value is NaN
-    inside and None outside.
+    It shares its arrays with the history that made it. These are only appended to, beyond `_stop`, or
+    replaced by new ones, so a window costs nothing and never changes. A missing value is NaN inside and None
+    outside.
     """
 
     _times: array[float] = field(default_factory=lambda: _EMPTY, repr=False)
@@ -49,20 +49,20 @@ class Series:
         return self._times[self._stop - 1] if self._stop > self._start else None
 
     def since(self, time: float) -> Series:
-        """The part at or after `time`."""
+        """Return the part at or after `time`."""
         index = bisect_left(self._times, time, self._start, self._stop)
         return Series(self._times, self._values, index, self._stop)
 
     def arrays(self, since: float = -math.inf) -> tuple[list[float], list[float]]:
-        """Times and values at or after `since`, copied in one go; a missing value is NaN.
+        """Return times and values at or after `since` as lists; a missing value is NaN.
 
-        For figures over thousands of points: 30 times as fast as walking through them.
+        For figures over thousands of points: 30 times as fast as iterating.
         """
         index = bisect_left(self._times, since, self._start, self._stop)
         return self._times[index : self._stop].tolist(), self._values[index : self._stop].tolist()
 
     def ends(self, since: float = -math.inf) -> tuple[float, float] | None:
-        """The first and the last value that is there at or after `since`; None when there is none."""
+        """Return the first and the last known value at or after `since`; None when there is none."""
         low, high = bisect_left(self._times, since, self._start, self._stop), self._stop - 1
         values = self._values
         while low <= high and math.isnan(values[low]):
@@ -72,7 +72,7 @@ class Series:
         return (values[low], values[high]) if low <= high else None
 
     def peak(self, since: float = -math.inf) -> float | None:
-        """The largest value at or after `since`; None when there is none."""
+        """Return the largest value at or after `since`; None when there is none."""
         index = bisect_left(self._times, since, self._start, self._stop)
         best: float | None = None
         for value in self._values[index : self._stop]:
@@ -81,12 +81,12 @@ class Series:
         return best
 
     def slots(self, end: float, step: float, count: int) -> list[float | None]:
-        """The mean value in each of `count` time slots of `step` seconds; the last one holds `end`.
+        """Return the mean value in each of `count` time slots of `step` seconds; the last one contains `end`.
 
-        Slots lie on absolute multiples of `step`, so a point never moves to another slot as time goes on, and
-        two series asked with the same arguments lie on one axis. A slot without a value is None, except
-        where two values less than 1.75 steps apart fell left and right of it: then no sample is missing, one
-        of them only came late, and the slot shows the value before it.
+        Slots lie on absolute multiples of `step`, so a point never moves to another slot as time passes, and
+        two series with the same arguments share an axis. A slot without a value is None, except where two
+        values less than 1.75 steps apart fell left and right of it: then no sample is missing, only late, and
+        the slot gets the value before it.
         """
         first_slot = math.floor(end / step) - count + 1
         sums = [0.0] * count
@@ -107,7 +107,7 @@ class Series:
 
 
 class HistoryTable:
-    """Several histories that always get their points together: one array of times for all of them."""
+    """Several histories whose points are always added together: they share one array of times."""
 
     def __init__(self, names: Iterable[str], capacity: int = 900) -> None:
         """Make empty histories that keep at least `capacity` points each.
@@ -119,7 +119,10 @@ class HistoryTable:
         self._values: dict[str, array[float]] = {name: array("d") for name in names}
 
     def append(self, time: float, values: Mapping[str, float | None]) -> None:
-        """Add one point to each; what `values` lacks is a gap. A time not newer than the last is dropped."""
+        """Add one point to each; names missing in `values` get a gap.
+
+        A time not newer than the last is dropped.
+        """
         if self._times and time <= self._times[-1]:
             return
         self._trim()
@@ -129,11 +132,11 @@ class HistoryTable:
             column.append(math.nan if value is None else value)
 
     def insert(self, points: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float) -> None:
-        """Add points, ascending in time, that may be older than those which are there, each in its place.
+        """Add points, ascending in time, that may be older than present ones, each in its place.
 
-        They replace nothing: a time that has values stays as it is, and what is older than all that a full
-        history shows is dropped. Only gaps go, where the points on both sides of them turn out to be
-        `apart_s` apart at most: then nothing is missing there.
+        They replace no values: a time that has values stays as it is, and points older than a full history
+        are dropped. Gaps are removed where the points on both sides are now at most `apart_s` seconds apart,
+        because then nothing is missing there.
         """
         oldest = self._times[-self.capacity] if len(self._times) >= self.capacity else -math.inf
         late = [point for point in points if point[0] >= oldest]
@@ -143,7 +146,7 @@ class HistoryTable:
         while start and self._is_gap(start - 1):
             start -= 1
         rows = self._merged(start, late, apart_s)
-        # New arrays, because snapshots still look at the old ones.
+        # New arrays, because snapshots still use the old ones.
         self._times = self._times[:start]
         self._times.extend(time for time, _ in rows)
         for name, column in self._values.items():
@@ -155,7 +158,7 @@ class HistoryTable:
         self._trim()
 
     def series(self) -> dict[str, Series]:
-        """The newest `capacity` points of each as they stand now, by name."""
+        """Return the newest `capacity` points of each history as of now, by name."""
         stop = len(self._times)
         start = max(0, stop - self.capacity)
         return {name: Series(self._times, column, start, stop) for name, column in self._values.items()}
@@ -163,7 +166,7 @@ class HistoryTable:
     def _merged(
         self, start: int, late: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float
     ) -> list[tuple[float, int | Mapping[str, float | None]]]:
-        """Give the rows from `start` on, the late ones among them: time, and an old row or new values."""
+        """Return the rows from `start` on with the late ones merged in: (time, old row or new values)."""
         merged: dict[float, int | Mapping[str, float | None]] = dict(late)
         gaps: set[float] = set()
         for row in range(start, len(self._times)):
@@ -191,8 +194,8 @@ class HistoryTable:
         return all(math.isnan(column[row]) for column in self._values.values())
 
     def _trim(self) -> None:
-        """Forget the oldest points once there are a quarter more than are shown."""
+        """Drop the oldest points once there are a quarter more than `capacity`."""
         if len(self._times) >= self.capacity + max(1, self.capacity // 4):
-            # New arrays instead of deleting in place: snapshots still look at the old ones.
+            # New arrays instead of deleting in place: snapshots still use the old ones.
             self._times = self._times[-self.capacity :]
             self._values = {name: column[-self.capacity :] for name, column in self._values.items()}

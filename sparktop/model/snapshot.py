@@ -1,4 +1,4 @@
-"""One immutable picture of everything: what screens, reports and alerts all read."""
+"""One immutable picture of everything: the input of screens, reports and alerts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 
 
 class BackendState(StrEnum):
-    """One word for a backend: is it busy or bored?"""
+    """The states of a backend."""
 
     CONNECTING = "connecting"
-    """Not asked yet, or no answer yet."""
+    """Not polled yet, or no answer yet."""
     UNREACHABLE = "unreachable"
     ENGINE_DEAD = "engine dead"
     """Its HTTP server answers that the engine behind it has died (vLLM's 503)."""
@@ -35,11 +35,11 @@ class BackendState(StrEnum):
     BORED = "bored"
     IDLE = "idle"
     UNKNOWN = "unknown"
-    """It answers, but does not tell what the rule needs."""
+    """It answers, but does not report what the rule needs."""
 
 
 class Severity(StrEnum):
-    """How much an alert or event matters."""
+    """How important an alert or event is."""
 
     INFO = "info"
     WARNING = "warning"
@@ -48,13 +48,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile from histogram buckets, with what the buckets cannot say."""
+    """A quantile from histogram buckets, marked where the buckets only bound it."""
 
     seconds: float
-    """Linear interpolation inside the bucket, as Prometheus' histogram_quantile does; the finite edge when
-    `below` or `above` is set."""
+    """Linear interpolation inside the bucket, like Prometheus' histogram_quantile; the bucket's finite edge
+    when `below` or `above` is set."""
     below: bool = False
-    """It lies in the first bucket: all that is known is "< seconds"."""
+    """It lies in the first bucket: only "< seconds" is known."""
     above: bool = False
     """It lies beyond the last finite bound: "> seconds"."""
 
@@ -72,7 +72,7 @@ class Latency:
     count: float | None = None
     """Observations in the window."""
     window_s: float | None = None
-    """The time the window really spans."""
+    """The seconds that the window really spans."""
     note: str | None = None
     """Why there is no quantile although there are observations (lanes with different buckets)."""
 
@@ -82,7 +82,7 @@ NO_LATENCY = Latency()
 
 @dataclass(frozen=True, slots=True)
 class LaneHistory:
-    """The load of a backend or a lane over time, one point a look: up to four a second while it is judged."""
+    """The load of a backend or a lane over time, one point per poll: up to four a second while judged."""
 
     running: Series = field(default_factory=Series)
     waiting: Series = field(default_factory=Series)
@@ -100,15 +100,15 @@ class LaneView:
     generation_tokens: float | None = None
     """Since the server's start."""
     history: LaneHistory | None = None
-    """None for a server of one lane: its own history is it."""
+    """None for a server with a single lane, whose own history it would repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendHistory:
-    """What is drawn over time; all on the same time axis.
+    """The figures drawn over time; all on the same time axis.
 
-    Token rates are live ones (about 1 s), quantiles and ratios of the last 60 s, as the view's figures are. A
-    quantile of which only a bound is known is that bound.
+    Token rates are live ones (about 1 s); quantiles and ratios cover the last 60 s, like the view's figures.
+    A quantile that is only bounded is drawn as its bound.
     """
 
     generation_tps: Series = field(default_factory=Series)
@@ -135,7 +135,10 @@ class BackendHistory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackendView:
-    """A backend as everything shows it. Rates per second; figures of a failed source are its last known."""
+    """A backend as everything shows it.
+
+    Rates are per second; figures of a failed source are its last known.
+    """
 
     name: str
     url: str
@@ -145,14 +148,14 @@ class BackendView:
     """"prefill" or "decode" where its token counters show that it does only that; else None."""
     state: BackendState = BackendState.CONNECTING
     state_rule: str = "no answer yet"
-    """The rule that gave the state, in words with its numbers."""
+    """The rule behind the state, in words with its numbers."""
     state_window_s: float | None = None
-    """Seconds that the state is judged over, where the figures of this moment alone would give another word;
-    else None."""
+    """Seconds over which the state is judged, where the current figures alone would give another state; else
+    None."""
     failure: Failure | None = None
-    """Why the newest poll gave nothing; None while it is fine."""
+    """Why the newest poll failed; None while it succeeds."""
     failing_since: datetime | None = None
-    """UTC; when the present run of failures began."""
+    """UTC; when the current run of failures began."""
     age_s: float | None = None
     """Seconds since the last good sample; None when there never was one."""
     engine: str | None = None
@@ -169,27 +172,27 @@ class BackendView:
     kv_cache_percent: float | None = None
     kv_capacity_tokens: float | None = None
     prompt_tps: float | None = None
-    """Prompt tokens per second over 10 s, computed ones where the server tells them apart."""
+    """Prompt tokens per second over 10 s; computed ones where the server distinguishes them."""
     prompt_cached_tps: float | None = None
-    """Prompt tokens per second that came from a cache, over 10 s; None where `prompt_tps` holds them too."""
+    """Prompt tokens per second from a cache, over 10 s; None where `prompt_tps` includes them."""
     generation_tps: float | None = None
     """Over 10 s."""
     generation_tps_1s: float | None = None
     rate_window_s: float | None = None
     """Seconds that the rates over 10 s really cover, less after a start; None where that is too short."""
     rate_note: str | None = None
-    """What is to be known of the generation rates: "per finished request" where the counter moves only at the
-    end of a request, so that a window may hold tokens that came before it."""
+    """A note on the generation rates: "per finished request" where the counter moves only at the end of a
+    request, so that a window may include tokens generated before it."""
     requests_per_s: float | None = None
     preemptions_per_s: float | None = None
     prefix_cache_hit_percent: float | None = None
     spec_decode_accept_percent: float | None = None
     spec_accepted_per_draft: float | None = None
-    """Mean tokens accepted of one draft, over 60 s."""
+    """Mean tokens accepted per draft, over 60 s."""
     spec_drafts_per_s: float | None = None
     """Over 10 s."""
     batch_per_step: float | None = None
-    """Mean tokens of an engine step, prompt and generated, over 60 s."""
+    """Mean tokens per engine step, prompt and generated, over 60 s."""
     steps_per_s: float | None = None
     """Engine steps per second over 10 s, of all lanes."""
     step_ms: float | None = None
@@ -197,11 +200,11 @@ class BackendView:
     estimated_read_gb_per_s: float | None = None
     """Over 10 s, added up over lanes."""
     roofline_percent: float | None = None
-    """`estimated_read_gb_per_s` as a share of the memory bandwidth, where that is known (GB10)."""
+    """`estimated_read_gb_per_s` as a percentage of the memory bandwidth, where that is known (GB10)."""
     capture_sizes: tuple[int, ...] | None = None
-    """Batches for which it captured a CUDA graph, as the configuration says of this server; empty: none."""
+    """Batch sizes with a captured CUDA graph, as configured for this server; empty: none."""
     roofline_tps: float | None = None
-    """Tokens per second that the memory bandwidth allows one request alone, where both are known."""
+    """Tokens per second that the memory bandwidth allows a single request, where both are known."""
     ttft: Latency = NO_LATENCY
     itl: Latency = NO_LATENCY
     e2e: Latency = NO_LATENCY
@@ -216,38 +219,38 @@ class BackendView:
     preemptions: float | None = None
     finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
     restarts: int = 0
-    """Restarts seen since watching began."""
+    """Restarts since the first sample."""
     start_time: float | None = None
-    """The server process's start as Unix time, where it tells."""
+    """The server process's start as Unix time, where it is reported."""
     uptime_s: float | None = None
-    """From there to now, by our clock."""
+    """Seconds from there to now, by the local clock."""
     poll_ms: float | None = None
-    """What the last poll took, request to last byte."""
+    """Duration of the last poll, from request to last byte."""
     history: BackendHistory = field(default_factory=BackendHistory)
     load: LaneHistory | None = None
-    """The same loads at every look, where `history` has one point an interval; None before the first."""
+    """The same loads at every poll, where `history` has one point per interval; None before the first."""
 
     @property
     def kv_fullest_percent(self) -> float | None:
-        """Used share of the fullest lane's KV cache: its requests wait, whatever the others have left."""
-        lanes = [one.kv_cache_percent for one in self.lanes if one.kv_cache_percent is not None]
+        """Used share of the fullest lane's KV cache: its requests wait even if other lanes have room."""
+        lanes = [lane.kv_cache_percent for lane in self.lanes if lane.kv_cache_percent is not None]
         return max(lanes, default=self.kv_cache_percent)
 
     @property
     def ok(self) -> bool:
-        """True while its newest poll gave a sample."""
+        """True while its newest poll succeeded."""
         return self.failure is None and self.age_s is not None
 
     @property
     def state_text(self) -> str:
-        """The state, with its window where the figures beside it are of another: "queueing 10s"."""
+        """The state, with its window where it differs from that of the figures beside it: "queueing 10s"."""
         window_s = self.state_window_s
         return self.state.value if window_s is None else f"{self.state.value} {window_s:.0f}s"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """What is drawn over time of a node."""
+    """The figures of a node drawn over time."""
 
     cpu_percent: Series = field(default_factory=Series)
     gpu_percent: Series = field(default_factory=Series)
@@ -256,48 +259,49 @@ class NodeHistory:
     power_w: Series = field(default_factory=Series)
     """Sum over its GPUs."""
     rx_bytes_per_s: Series = field(default_factory=Series)
-    """Sum over wired and wireless interfaces that are up: no bridges, tunnels or RDMA, which count again."""
+    """Sum over wired and wireless interfaces that are up; without bridges, tunnels and RDMA, which count
+    again."""
     tx_bytes_per_s: Series = field(default_factory=Series)
     temperature_c: Series = field(default_factory=Series)
     """Of its hottest GPU."""
     sm_clock_mhz: Series = field(default_factory=Series)
     """Mean over its GPUs."""
     headroom_gib: Series = field(default_factory=Series)
-    """Memory that programs can still take."""
+    """Memory that programs can still allocate."""
     throttled_percent: Series = field(default_factory=Series)
-    """Share of time, of the reason and GPU with most."""
+    """Share of time, for the reason and GPU with the highest share."""
     rdma_rx_bytes_per_s: Series = field(default_factory=Series)
-    """Sum over RDMA ports: no part of `rx_bytes_per_s`."""
+    """Sum over RDMA ports; not included in `rx_bytes_per_s`."""
     rdma_tx_bytes_per_s: Series = field(default_factory=Series)
     swap_in_bytes_per_s: Series = field(default_factory=Series)
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedState:
-    """Does the GPU run as fast as its load should make it?"""
+    """Whether the GPU runs as fast as its load should make it."""
 
     word: str = "unknown"
     """unknown, idle, normal, throttled, slow clock or slow steps."""
     reason: str = ""
-    """The rule that gave the word, with its numbers."""
+    """The rule behind the word, with its numbers."""
     cause: str | None = None
-    """What it most likely comes from; None where all is well."""
+    """The most likely cause; None where all is well."""
     fix: str | None = None
     """What to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Where the memory goes."""
+    """The trend of the free memory."""
 
     slope_bytes_per_s: float | None = None
-    """How headroom changes, over the last minutes; None where it cannot be told from noise."""
+    """Change of headroom over the last minutes; None where it cannot be distinguished from noise."""
     window_s: float | None = None
-    """Over how much time the slope was taken."""
+    """Seconds over which the slope was measured."""
     until_limit_s: float | None = None
-    """Seconds until the critical limit at this pace; None when it does not fall."""
+    """Seconds until the critical limit at this pace; None when headroom does not fall."""
     limit_bytes: int | None = None
-    """The critical limit that is meant."""
+    """The critical limit used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +312,7 @@ class EngineProcess:
     name: str
     engine: str
     backend: str | None = None
-    """The watched backend that it most likely serves; None when that cannot be told."""
+    """The watched backend that it most likely serves; None when that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -319,7 +323,7 @@ class NodeView:
     via: str
     """local, agent or ssh."""
     sample: NodeSample | None = None
-    """The newest good one."""
+    """The newest good sample."""
     identity: NodeIdentity = field(default_factory=NodeIdentity)
     failure: Failure | None = None
     failing_since: datetime | None = None
@@ -329,19 +333,19 @@ class NodeView:
     headroom: Headroom = Headroom()
     engine_processes: tuple[EngineProcess, ...] = ()
     throttled_percent: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
-    """Share of the last minute by reason, of its worst GPU."""
+    """Share of the last minute by reason, of the GPU with the highest share."""
     gpus_lost: tuple[LostGpu, ...] = ()
     """GPUs that were seen here, or that the driver lists, and that do not answer."""
 
     @property
     def ok(self) -> bool:
-        """True while its newest poll gave a sample."""
+        """True while its newest poll succeeded."""
         return self.failure is None and self.age_s is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that holds now and wants a person's eye."""
+    """A condition that holds now and needs attention."""
 
     id: str
     severity: Severity
@@ -353,19 +357,19 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: a source went down, came back, a server restarted."""
+    """Something that happened: a source went down or came back, a server restarted."""
 
     at: datetime
     severity: Severity
     subject: str
     message: str
     values: Mapping[str, float | str | None] = field(default_factory=lambda: _NO_NUMBERS)
-    """The figures that the message rests on, each with its unit in its name."""
+    """The figures behind the message, each with its unit in its name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """One picture of everything, at one time."""
+    """One picture of everything at one time."""
 
     taken_at: datetime
     """UTC."""
@@ -376,7 +380,7 @@ class Snapshot:
     backends: tuple[BackendView, ...] = ()
     routers: tuple[RouterView, ...] = ()
     balance: tuple[Balance, ...] = ()
-    """One for each group of two or more backends, or of lanes of one server."""
+    """One entry for each group of two or more backends, or of lanes of one server."""
     alerts: tuple[Alert, ...] = ()
     events: tuple[Event, ...] = ()
     """Newest last."""
@@ -384,6 +388,6 @@ class Snapshot:
     self_cost: SelfView = NO_COST
     simulated: bool = False
     node_interval_s: float | None = None
-    """Cadence of the nodes; twice `interval_s` where None."""
+    """Seconds between two samples of a node; None means twice `interval_s`."""
     searching: tuple[str, ...] = ()
-    """Hosts whose usual ports are still being tried; nothing was found there yet."""
+    """Hosts whose usual ports are still being tried; no server was found there yet."""

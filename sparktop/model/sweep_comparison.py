@@ -1,4 +1,4 @@
-"""Figures of sweeps laid beside one another, as a screen shows them: curves, topologies, before and after."""
+"""Figures of sweeps side by side, as a screen shows them: curves, topologies, before and after."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure with how sure it is."""
+    """A figure with its uncertainty."""
 
     mean: float
     low: float | None = None
-    """Ends of the 95 % interval over runs; None where there is none (a single run, a table)."""
+    """Lower end of the 95 % interval over runs; None where there is none (a single run, a table)."""
     high: float | None = None
     std: float | None = None
     runs: int | None = None
@@ -26,7 +26,7 @@ class CurvePoint:
     concurrency: int
     value: Measured
     doubtful: bool = False
-    """A mark of its level says not to believe it."""
+    """A mark of its level means that the value is unreliable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class CurveLine:
     name: str
     points: tuple[CurvePoint, ...]
     reference: str | None = None
-    """Where it was published; None for what was measured here."""
+    """Where it was published; None for values measured here."""
     definition: str | None = None
-    """What its source means by the figure, where that is not what sparktop means."""
+    """The source's definition of the figure, where it differs from sparktop's."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitLine:
-    """Something that a curve is held against."""
+    """A limit that a curve is compared with."""
 
     metric: str
     words: str
@@ -67,35 +67,36 @@ class CurvePlot:
 
 @dataclass(frozen=True, slots=True)
 class ComparedLevel:
-    """One concurrency of one figure."""
+    """One figure at one concurrency."""
 
     concurrency: int
     values: tuple[Measured | None, ...]
     """By column."""
     winner: str | None = None
-    """Shown to be better than every other, or stated by published tables; None where neither is so."""
+    """The column shown to be better than every other, or stated by published tables; None where there is
+    none."""
     ahead: str | None = None
-    """The one with the best value, shown to be better or not."""
+    """The column with the best value, whether shown to be better or not."""
     beats: tuple[str, ...] = ()
-    """Those that the one ahead is shown to be better than."""
+    """The columns that `ahead` is shown to be better than."""
     leaders: tuple[str, ...] = ()
-    """Those that lead, no difference between them shown, where others are shown to be behind."""
+    """The columns that lead, with no difference between them shown, where others are shown to be behind."""
     rival: str | None = None
-    """The best of all others that it is not shown to be better than."""
+    """The best of the columns that `ahead` is not shown to be better than."""
     lead_percent: float | None = None
-    """Of the one ahead against its rival."""
+    """Lead of `ahead` over its rival."""
     against: str | None = None
-    """The one that the percentage is against."""
+    """The column that `percent` is relative to."""
     percent: float | None = None
-    """Of the one ahead."""
+    """Lead of `ahead` over `against`."""
     significant: bool | None = None
-    """Whether the one ahead is shown to be better than every other; None: single runs, no test."""
+    """Whether `ahead` is shown to be better than every other; None: single runs, no test."""
     prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDifference:
-    """The smallest difference that the runs of a figure find, and of what that follows."""
+    """The smallest difference that the runs of a figure can detect, and what it depends on."""
 
     runs: int
     levels: int
@@ -104,7 +105,7 @@ class FoundDifference:
     percent: float | None
     """None: single runs show no difference."""
     rate: float
-    """Error rate at which a pair of targets is tested in the figure at first."""
+    """Error rate of the first test of a pair of targets in the figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +118,24 @@ class ComparedMetric:
     more_is_better: bool
     levels: tuple[ComparedLevel, ...]
     winner_vs: str = "runner-up"
-    """runner-up, baseline or table: what percentages are against."""
+    """runner-up, baseline or table: what percentages are relative to."""
     decimals: int = 1
     could_show: FoundDifference | None = None
-    """What difference the runs could show; None where nothing was measured here."""
+    """The difference that the runs could detect; None where nothing was measured here."""
     noise_floor_percent: float = 0.0
-    """By how much the larger of two values must exceed the smaller one to count."""
+    """The larger of two values must exceed the smaller by this much to count."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRow:
-    """Who answered the requests of one level of a router."""
+    """Which backends answered the requests of one level of a router."""
 
     target: str
     concurrency: int
     requests: Mapping[str, int]
     """By backend, all runs added up."""
     overhead: str | None = None
-    """What the router adds, in words that say how that is known."""
+    """What the router adds, in words that state how it is known."""
     batches: Mapping[str, float] = field(default_factory=dict)
     """Mean batch of each backend while it computed anything."""
     runs: str | None = None
@@ -144,7 +145,7 @@ class SplitRow:
 
 @dataclass(frozen=True, slots=True)
 class DeviationRow:
-    """How much more one target's runs differ than another's."""
+    """How much more the runs of one target vary than another's."""
 
     metric: str
     concurrency: int
@@ -164,23 +165,23 @@ class AdviceRow:
     """Which target to use under which load."""
 
     loads: str
-    """The concurrencies that are meant, "c1–c4"."""
+    """The concurrencies covered, such as "c1–c4"."""
     wish: str
-    """What is wanted there."""
+    """What is to be optimized there."""
     target: str | None
     """None: no difference shown."""
     why: str
     sure: bool | None
     """True: shown by a test at every level; None: single runs, no test possible; False: not at all levels."""
     unproven: bool = False
-    """True: a difference beyond noise was measured that these runs cannot tell from chance."""
+    """True: a difference beyond noise was measured, but these runs cannot distinguish it from chance."""
     leaders: tuple[str, ...] = ()
-    """Without a target: those that lead, where others are shown to be behind at every level."""
+    """Without a target: the targets that lead, where others are shown to be behind at every level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topologies:
-    """Targets of one sweep, or series of files and references, beside one another."""
+    """Targets of one sweep, or series of files and references, side by side."""
 
     columns: tuple[str, ...]
     metrics: tuple[ComparedMetric, ...]
@@ -189,11 +190,11 @@ class Topologies:
     splits: tuple[SplitRow, ...] = ()
     deviations: tuple[DeviationRow, ...] = ()
     engines: tuple[str, ...] = ()
-    """What independent engines could reach at best, in sentences."""
+    """The best that independent engines could reach, in sentences."""
     advice: tuple[AdviceRow, ...] = ()
     notes: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
-    """What the figures mean where sources differ, a line each."""
+    """The meaning of the figures where sources differ, one line each."""
     baseline: str | None = None
 
 
@@ -209,14 +210,14 @@ class DifferenceRow:
     after: Measured | None
     percent: float | None = None
     low_percent: float | None = None
-    """Ends of the 95 % interval of the change."""
+    """Lower end of the 95 % interval of the change."""
     high_percent: float | None = None
     significant: bool | None = None
     decimals: int = 1
 
     @property
     def better(self) -> bool | None:
-        """Whether a shown change is for the better; None where none is shown."""
+        """Whether a significant change is for the better; None where there is no such change."""
         if not self.significant or self.percent is None:
             return None
         return (self.percent > 0) == self.more_is_better
@@ -224,7 +225,7 @@ class DifferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two results against each other."""
+    """Two results compared."""
 
     before: str
     after: str
@@ -239,7 +240,7 @@ class HistoryRow:
     """One stored result as the history lists it."""
 
     key: str
-    """Which file: its name in the store."""
+    """The name of its file in the store."""
     started_at: datetime | None
     name: str
     status: str

@@ -1,8 +1,7 @@
-"""A sweep as a screen shows it, running or finished: values only, made anew as it goes on.
+"""A sweep as a screen shows it, running or finished: values only, rebuilt as it progresses.
 
-A running sweep and one that was read from a file give the same view; only what nobody can know any more is
-None there. Names are clean, seconds are monotonic where they are called `at`, and everything that is unknown
-is None.
+A running sweep and one read from a file have the same view; in the latter only what can no longer be known is
+None. Names are clean, fields called `at` are monotonic seconds, and every unknown value is None.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Slots = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class LevelKey:
-    """Which level: one target under one load."""
+    """Identifies a level: one target under one load."""
 
     target: str
     concurrency: int
@@ -30,22 +29,22 @@ class LevelKey:
 
 
 class LevelState(StrEnum):
-    """Where a level of the plan stands."""
+    """The progress of a level of the plan."""
 
     AHEAD = "ahead"
     WARMING_UP = "warming up"
     RUNNING = "running"
     SETTLING = "settling"
-    """Its runs are over, or broken off for now; the servers come to rest."""
+    """Its runs are over, or interrupted for now; the servers become idle."""
     PART = "part"
-    """Some of its runs are made; others come between."""
+    """Some of its runs are done; runs of other levels come between."""
     DONE = "done"
     CUT_SHORT = "cut short"
-    """The sweep ended within it."""
+    """The sweep ended during it."""
     NOT_MADE = "not made"
     """The sweep ended before it."""
     LEFT_OUT = "left out"
-    """Its target could not be asked."""
+    """Its target did not answer."""
     REFUSED = "refused"
     """The server refuses prompts of its length."""
 
@@ -58,13 +57,13 @@ class PlannedLevel:
     state: LevelState = LevelState.AHEAD
     runs_done: int = 0
     runs: int | None = None
-    """None where the time decides."""
+    """None where the duration decides."""
     share: float | None = None
-    """How much of it is done, 0 to 1; None where nobody knows."""
+    """Part of it that is done, 0 to 1; None where that is unknown."""
 
 
 class SweepStatus(StrEnum):
-    """How a sweep stands, in one word."""
+    """The status of a sweep."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -73,25 +72,25 @@ class SweepStatus(StrEnum):
     STOPPED_BY_GUARD = "stopped by guard"
     FAILED = "failed"
     BROKEN_OFF = "broken off"
-    """A file without an end: the program was ended while it ran."""
+    """A file without an end: the program ended while the sweep ran."""
 
     @property
     def over(self) -> bool:
-        """True when nothing more comes."""
+        """True when nothing more follows."""
         return self not in {SweepStatus.STARTING, SweepStatus.RUNNING}
 
 
 class Rank(StrEnum):
-    """How a figure stands among all of its column."""
+    """How a figure ranks within its column."""
 
     BEST = "best"
     LEVEL = "level"
-    """No difference to the best is shown."""
+    """Not shown to differ from the best."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something to be known of a level."""
+    """A note on a level."""
 
     code: str
     word: str
@@ -99,7 +98,7 @@ class Mark:
     message: str
     """A sentence with its figures."""
     doubt: bool = True
-    """A reason not to believe the level; False: a reason why it is slow."""
+    """True: the level is unreliable; False: the reason why it is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +110,19 @@ class ResultRow:
     """By metric: "decode_tps", "ttft_ms" and the like."""
     ttft_p50_ms: float | None = None
     ttft_p95_ms: float | None = None
-    """None below 72 requests: then no interval for it exists."""
+    """None below 72 requests: with fewer there is no confidence interval."""
     stream_p50_tps: float | None = None
     error: str | None = None
-    """Why it has no figures: the server's words."""
+    """Why it has no figures: the server's message."""
     runs: int = 0
     ok: int = 0
     failed: int = 0
     cancelled: int = 0
     marks: tuple[Mark, ...] = ()
     ranks: Mapping[str, Rank] = field(default_factory=lambda: MappingProxyType({}))
-    """By column, of those that are best or cannot be told from the best."""
+    """By column, for figures that are best or not shown to differ from the best."""
     complete: bool = True
-    """False while more runs of the level are to come."""
+    """False while more runs of the level follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +140,28 @@ class SweptTarget:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What goes on just now."""
+    """What is happening now."""
 
     phase: str
-    """What the sweep does, in a word."""
+    """The sweep's current activity, in a word."""
     key: LevelKey | None = None
     run: int | None = None
     """Counted from 1."""
     runs: int | None = None
     in_flight: int = 0
     tps: float | None = None
-    """Of the last two seconds."""
+    """Over the last two seconds."""
     ttft_p50_ms: float | None = None
-    """Of the present level so far."""
+    """Of the current level so far."""
     ended: int = 0
     failed: int = 0
     tokens: int = 0
-    """Of the present level, warm-up not counted."""
+    """Of the current level, without warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelSpan:
-    """When a level ran; in an interleaved order it has several of these."""
+    """The time in which a level ran; in an interleaved order a level has several."""
 
     key: LevelKey
     began_at: float
@@ -172,20 +171,20 @@ class LevelSpan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackendLine:
-    """A server behind the load, over time."""
+    """A server under the load, over time."""
 
     name: str
     tps: Slots = ()
-    """Tokens that reached the load generator from it."""
+    """Tokens per second that reached the load generator from it."""
     running: Slots = ()
-    """By the server's own word, as are the two that follow."""
+    """As reported by the server, like the two fields below."""
     waiting: Slots = ()
     kv_cache_percent: Slots = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeLine:
-    """A machine below the load, over time."""
+    """A machine under the load, over time."""
 
     name: str
     power_w: Slots = ()
@@ -195,7 +194,7 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSeries:
-    """Everything that a running sweep draws, in slots of one time axis."""
+    """Everything drawn of a running sweep, in slots on one time axis."""
 
     start_at: float
     """Where the first slot begins."""
@@ -206,9 +205,9 @@ class LiveSeries:
     tps: Slots = ()
     in_flight: Slots = ()
     concurrency: Slots = ()
-    """What was asked for."""
+    """The requested concurrency."""
     ttft_ms: tuple[tuple[float, ...], ...] = ()
-    """The times to first token that came in each slot, thinned out where they are many."""
+    """The times to first token in each slot, thinned out where there are many."""
     ttft_p50_ms: Slots = ()
     """Median of the level so far."""
     backends: tuple[BackendLine, ...] = ()
@@ -218,14 +217,14 @@ class LiveSeries:
 
 @dataclass(frozen=True, slots=True)
 class RequestBar:
-    """One request on a timeline; seconds from its run's beginning."""
+    """One request on a timeline; seconds from the beginning of its run."""
 
     start_s: float
     first_token_s: float | None = None
     end_s: float | None = None
     """None while it runs."""
     queue_s: float | None = None
-    """The part before its prefill began, from its start; None where nobody tells."""
+    """Seconds from its start until its prefill began; None where that is unknown."""
     backend: str | None = None
     ok: bool = True
 
@@ -240,14 +239,14 @@ class Timeline:
     until_s: float
     """Right edge: the end of the run, or now."""
     backends: tuple[str, ...] = ()
-    """Those that served any of them, in order."""
+    """Those that served any of the requests, in order."""
     notes: tuple[str, ...] = ()
-    """What is estimated here, and what nobody knows."""
+    """What is estimated here, and what is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendShare:
-    """What one server did in a level."""
+    """The part of one server in a level."""
 
     name: str
     requests: int | None = None
@@ -262,16 +261,16 @@ class BackendShare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelEvidence:
-    """Why a level is as it is: what a person sees who opens its row."""
+    """The evidence for a level's figures, shown when its row is opened."""
 
     row: ResultRow
     facts: tuple[tuple[str, str], ...] = ()
-    """Name and figure with its unit, the most telling first."""
+    """(name, figure with its unit), the most telling first."""
     shares: tuple[BackendShare, ...] = ()
     balance: Balance | None = None
-    """While it runs, of the board's group; once measured, what was judged of the level alone."""
+    """While the level runs, that of the board's group; once measured, that of the level alone."""
     balance_word: str | None = None
-    """Of a measured level, also where its word is unknown here."""
+    """The verdict of a measured level; set even where it is a word that this version does not know."""
     balance_reasons: tuple[str, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     """By run."""
@@ -282,19 +281,19 @@ class LevelEvidence:
 
 @dataclass(frozen=True, slots=True)
 class SloAnswer:
-    """How many agents one target can take."""
+    """The concurrency that one target can sustain."""
 
     target: str
     holds_to: int | None
     low: int | None
-    """From here on it surely does not hold less."""
+    """Lower bound of the interval: the target holds at least to here."""
     high: int | None
-    """Above it, it surely fails; None: not found."""
+    """Upper bound: above it the target certainly fails; None: not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """The conditions of a search, and what it found."""
+    """The conditions of a search, and its results."""
 
     conditions: tuple[str, ...]
     answers: tuple[SloAnswer, ...]
@@ -302,28 +301,28 @@ class Slo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepView:
-    """A whole sweep, running or finished."""
+    """A sweep, running or finished."""
 
     title: str
     """The preset or file it came from."""
     status: SweepStatus
     words: str
-    """What is going on or how it ended, in a line."""
+    """What is going on, or how it ended, in one line."""
     plan_words: str = ""
-    """What each request asks for, and how they follow one another."""
+    """What each request asks for, and how requests follow one another."""
     guard: str | None = None
-    """What stops the sweep on which machines; None where that is not known yet, or kept."""
+    """What stops the sweep on which machines; None where that is not known yet, or not stored."""
     started_at: datetime | None = None
     elapsed_s: float | None = None
     left_s: float | None = None
-    """Until the end, as far as known."""
+    """Seconds until the end, as far as known."""
     simulated: bool = False
     targets: tuple[SweptTarget, ...] = ()
     levels: tuple[PlannedLevel, ...] = ()
     moment: Moment | None = None
-    """None when it is over."""
+    """None when the sweep is over."""
     live: LiveSeries | None = None
-    """None for one that was read from a file."""
+    """None for a sweep read from a file."""
     rows: tuple[ResultRow, ...] = ()
     plots: tuple[CurvePlot, ...] = ()
     topologies: Topologies | None = None
@@ -332,13 +331,13 @@ class SweepView:
     notices: tuple[str, ...] = ()
     """Newest last."""
     doubts: tuple[str, ...] = ()
-    """Why the load generator's own figures are not to be believed; empty where they are."""
+    """Why the load generator's own figures are unreliable; empty where they are reliable."""
     verdict: tuple[str, ...] = ()
-    """What the sweep found, in sentences, with how sure that is."""
+    """The findings of the sweep in sentences, with their certainty."""
 
     @property
     def share(self) -> float | None:
-        """How much of the plan is done, 0 to 1; None where it is not known how much there is."""
+        """Part of the plan that is done, 0 to 1; None where the total is unknown."""
         if not self.levels:
             return None
         known = [level.share for level in self.levels]

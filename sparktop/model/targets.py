@@ -1,4 +1,4 @@
-"""What to watch and how: the settings that the rest of the program works with."""
+"""The targets to watch and the settings that the rest of the program uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
-"""Where engines usually listen: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
+"""Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
 ROUTER_PORT = 4000
 """LiteLLM's."""
 AGENT_PORT = 9750
@@ -27,15 +27,15 @@ class NodeTarget:
     url: str | None = None
     """Of the agent, without a trailing slash."""
     ssh: str | None = None
-    """Where to, as ssh takes it: a host of its configuration, user@host."""
+    """The destination as ssh accepts it: a host of its configuration, or user@host."""
     token: str | None = field(default=None, repr=False)
-    """What the agent demands."""
+    """The token that the agent requires."""
     token_file: str | None = None
     """A file whose first line is the token; read at each connection, so that it can be changed."""
     tls_ca: str | None = None
     """A file of certificates that sign the agent's, where the system's do not."""
     command: str = "sparktop"
-    """What ssh runs there."""
+    """The sparktop command that ssh runs there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +48,32 @@ class BackendTarget:
     engine: str = "auto"
     nodes: tuple[str, ...] = ()
     slots: int | None = None
-    """Requests it runs at once (vLLM's --max-num-seqs), where the user says."""
+    """Requests it runs at once (vLLM's --max-num-seqs), where configured."""
     capture_sizes: tuple[int, ...] | None = None
-    """Batches for which this server captured a CUDA graph, where the user says; empty: it captured none."""
+    """Batch sizes with a captured CUDA graph on this server, where configured; empty: none."""
     api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RouterTarget:
-    """A router and the backends behind it: the group whose balance matters."""
+    """A router and the backends behind it, whose balance is judged."""
 
     name: str
     url: str
     strategy: str | None = None
     backends: tuple[str, ...] = ()
     deployments: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
-    """Backend by the router's id, where the user says."""
+    """Backend name by the router's deployment id, where configured."""
     api_key: str | None = field(default=None, repr=False)
 
 
 ARGUMENTS = "arguments"
-"""`Watch.source` of what TARGET arguments name."""
+"""The value of `Watch.source` for targets given as TARGET arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateThresholds:
-    """Where one state word ends and the next begins."""
+    """The limits between the states of a backend."""
 
     kv_full_percent: float = 98.0
     busy_running: float = 8.0
@@ -88,10 +88,10 @@ class StateThresholds:
 
 @dataclass(frozen=True, slots=True)
 class NodeThresholds:
-    """Where a node's readings become alerts; each clears again a little on the good side of its limit."""
+    """Limits that raise alerts about a node; each alert clears a little on the good side of its limit."""
 
     headroom_warn_gib: float = 12.0
-    """Of unified memory: below it the kernel was seen to kill, or the machine to stop."""
+    """Of unified memory: below it the kernel has been seen to kill processes, or the machine to hang."""
     headroom_critical_gib: float = 8.0
     available_warn_percent: float = 10.0
     """Of memory where GPUs have their own."""
@@ -104,32 +104,32 @@ class NodeThresholds:
     swap_in_warn_mib_per_s: float = 1.0
     rdma_errors_warn_per_s: float = 1.0
     slow_clock_mhz: float = 1000.0
-    """An SM clock that a GB10 under load stays below: what a power-delivery fault looks like."""
+    """A GB10 under load whose SM clock stays below this is slow; a power-delivery fault looks like this."""
     slow_step_ratio: float = 1.3
-    """A step at a healthy clock that takes this many times what it took before for the same batch."""
+    """A step at a healthy clock is slow from this multiple of its earlier time for the same batch on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What the user knows of a model and no server tells."""
+    """Configured facts about a model that no server reports."""
 
     bytes_per_token_gb: float | None = None
-    """GB (1e9 bytes) of weights read to make one token at batch 1."""
+    """GB (1e9 bytes) of weights read to generate one token at batch 1."""
     cudagraph_capture_sizes: tuple[int, ...] = ()
-    """Batches for which its servers captured a graph, unless a backend has a list of its own; a batch between
-    two of them is padded to the larger."""
+    """Batch sizes with a captured graph, unless a backend has a list of its own; a batch between two of them
+    is padded to the larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepSettings:
-    """A preset of the load generator; what is None or empty is as in `sparktop.sweep.plan.plan.Plan`."""
+    """A preset of the load generator; None and empty fields are as in `sparktop.sweep.plan.plan.Plan`."""
 
     name: str
     targets: tuple[str, ...] = ()
     """Names of backends and routers."""
     concurrency: tuple[int, ...] = ()
     prompt_lengths: tuple[int, ...] = ()
-    """Prompt tokens of each request; of several, each level is made with each."""
+    """Prompt tokens of each request; with several, each level is run with each length."""
     tg: int | None = None
     """Tokens generated by each request."""
     runs: int | None = None
@@ -140,12 +140,17 @@ class SweepSettings:
     order: str | None = None
     """ascending or abba."""
     key: str | None = None
-    """That starts it on the screen."""
+    """The key that starts it on the screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardLimits:
-    """Where a running sweep stops itself; None: the usual limit on unified memory, elsewhere none. 0: off."""
+    """Limits at which a running sweep stops itself.
+
+    None: the default limit on unified memory, elsewhere no limit; 0: off.
+
+    0: off.
+    """
 
     min_headroom_gib: float | None = None
     max_gpu_c: float | None = None
@@ -167,23 +172,23 @@ class Watch:
     theme: str = "spark-dark"
     thresholds: StateThresholds = StateThresholds()
     low_bandwidth: bool = False
-    """Draw seldom and coarsely: for slow lines."""
+    """Draw less often and more coarsely, for slow connections."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the overview by the names of `sparktop.config.keys`, where they are not the usual ones."""
+    """Keys of the overview by the names of `sparktop.config.keys`, where they differ from the defaults."""
     source: str = "defaults"
-    """Where it came from, in words: a file's path, "arguments", "this machine"."""
+    """Origin of the settings, in words: a file's path, "arguments", "this machine"."""
     node_thresholds: NodeThresholds = NodeThresholds()
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: _NO_MODELS)
     """Facts by served model name."""
     sweeps: tuple[SweepSettings, ...] = ()
-    """Presets of the load generator that the user made."""
+    """Presets of the load generator from the configuration."""
     guard: GuardLimits = GuardLimits()
     sweep_routers: tuple[RouterTarget, ...] = ()
-    """Routers that are not watched: only sweeps that name them load them."""
+    """Routers that are not watched, but loaded by sweeps that name them."""
 
 
 def poll_groups(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
-    """Return the backends of each router as a group, and all others as one: read at the same instants."""
+    """Return each router's backends as a group and all others as one; a group is polled simultaneously."""
     router_of: dict[str, str] = {}
     for router in watch.routers:
         for name in router.backends:

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to put on a screen, in a log or in a report."""
+"""Cleaning of text from outside for a screen, a log or a report."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import unicodedata
 from collections.abc import Sequence
 
 # Control (Cc), format (Cf: bidi marks, zero-width, soft hyphen), surrogates, private use, unassigned, line
-# and paragraph separators: no two terminals agree on their width, and some move the cursor.
+# and paragraph separators: terminals disagree on their width, and some move the cursor.
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _ENOUGH = 4096
-"""Characters looked at, at most: a name that is a megabyte long costs no more than a page."""
+"""Most characters read: bounds the cost of a name that is a megabyte long."""
 
 
 def clean(text: object, limit: int = 200) -> str:
-    """Give `text` as one printable line of at most `limit` characters.
+    """Return `text` as one printable line of at most `limit` characters.
 
     Control characters (an escape sequence's first character too), bidi marks and other invisible characters
-    become a space or vanish; runs of white space become one space; what is cut ends in "…". Markup such as
-    `[red]` stays as it is: it is data, and the widgets that draw it never parse markup.
+    become a space or are removed; runs of white space become one space; a line that was cut ends in "…".
+    Markup such as `[red]` stays: it is data, and the widgets that draw it never parse markup.
     """
     source = str(text)[:_ENOUGH]
     kept: list[str] = []
