@@ -9,7 +9,8 @@ from statistics import fmean, stdev
 
 from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.results import LATENCIES, RATES, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 
 class LoadShape(StrEnum):

@@ -6,8 +6,9 @@ import csv
 import io
 from collections.abc import Iterator
 
-from sparktop.sweep.result.results import LATENCIES, RATES, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.run_split import largest_run_share
+from sparktop.sweep.terms.definitions import LATENCIES, RATES
 from sparktop.sweep.view.marks import UNBALANCED, marks_of
 
 _LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")

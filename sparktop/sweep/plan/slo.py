@@ -15,7 +15,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.plan import Plan, SloCondition
-from sparktop.sweep.result.results import LATENCIES, RATES
+from sparktop.sweep.terms.definitions import LATENCIES, RATES
 from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM
 
 MOST_CONCURRENCY = 4096

@@ -8,8 +8,6 @@ from statistics import fmean
 from sparktop.model.load import Level, LoadEvent
 from sparktop.sweep.result.measure import LevelFigures, gaps_s, measure_level, timed
 from sparktop.sweep.result.results import (
-    LATENCIES,
-    RATES,
     EachRequest,
     Latency,
     LevelResult,
@@ -21,6 +19,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.result.run_split import split_by_run
 from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.terms.definitions import LATENCIES, RATES
 from sparktop.sweep.terms.request_errors import count_errors
 from sparktop.sweep.terms.statistics import Distribution
 

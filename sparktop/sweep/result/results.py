@@ -15,21 +15,9 @@ from sparktop.model.load import LoadMode, TokenSource
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.parts import MOST_CONCURRENCY, Count, Number, Part, Text, Time, Tree, Value
+from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 SCHEMA: Final = "sparktop.sweep/1"
-
-RATES = (
-    "prefill_tps",
-    "decode_tps",
-    "pure_decode_tps",
-    "sustained_tps",
-    "peak_tps",
-    "output_tps",
-    "total_tps",
-)
-"""Figures of a level with one value a run."""
-LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms")
-"""Figures of a level over its requests."""
 
 
 class Rate(Part):

@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+RATES = (
+    "prefill_tps",
+    "decode_tps",
+    "pure_decode_tps",
+    "sustained_tps",
+    "peak_tps",
+    "output_tps",
+    "total_tps",
+)
+"""Figures of a level with one value a run."""
+LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms")
+"""Figures of a level over its requests."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

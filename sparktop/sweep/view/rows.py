@@ -10,8 +10,8 @@ from sparktop.model.sweep_view import LevelKey, Rank, ResultRow
 from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure
-from sparktop.sweep.result.results import LATENCIES, RATES, LevelResult, SweepResult
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
 from sparktop.sweep.view.interval import over_runs
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import marks_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sparktop.sweep.result.results import RATES, Holds, SweepResult, TargetResult
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.result.results import Holds, SweepResult, TargetResult
+from sparktop.sweep.terms.definitions import METRICS, RATES
 
 _MORE_RUNS = "more runs narrow this"
 

@@ -37,7 +37,7 @@ from sparktop.sweep.compare.imports.reading import (
 )
 from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.results import LATENCIES, RATES
+from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 _FIGURES = {
     "output_throughput": "output_tps",
