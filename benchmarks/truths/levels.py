@@ -27,7 +27,7 @@ from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import ServerLog, node_point, server_point
-from sparktop.sweep.run.validity import QUEUE_LIMITED
+from sparktop.sweep.terms.doubts import QUEUE_LIMITED
 
 AREA = "levels"
 NAMES = ("spark-a", "spark-b")

@@ -30,7 +30,8 @@ from sparktop.sweep.plan.plan import Plan, Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.record import RunRecord
-from sparktop.sweep.run.validity import HIDDEN_TOKENS, LevelFacts, judge
+from sparktop.sweep.run.validity import LevelFacts, judge
+from sparktop.sweep.terms.doubts import HIDDEN_TOKENS
 
 AREA = "tokens"
 STREAMS, TOKENS = 12, 64

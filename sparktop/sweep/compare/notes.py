@@ -8,7 +8,7 @@ from sparktop.sweep.compare.alignment import length_notes
 from sparktop.sweep.compare.series import Series, SeriesLevel, TableRule
 from sparktop.sweep.result.comparison import ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.view.marks import WORDS
+from sparktop.sweep.terms.doubts import WORDS
 
 NO_TEST = "no test possible (*): single runs, or published means"
 NO_DIFFERENCE = "no difference shown"

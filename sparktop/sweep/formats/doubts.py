@@ -10,7 +10,7 @@ from sparktop.report.markdown import code
 from sparktop.sweep.formats.prose import plain
 from sparktop.sweep.formats.report_tables import level_words, mark_words
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.validity import CLIENT_LAG
+from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")

@@ -18,8 +18,8 @@ from sparktop.sweep.formats.refused_rows import winners_and_refused
 from sparktop.sweep.formats.report_tables import TABLES
 from sparktop.sweep.formats.split_grid import split_grid
 from sparktop.sweep.result.results import PlanResult, SweepResult
-from sparktop.sweep.run.validity import CLIENT_LAG
 from sparktop.sweep.terms.definitions import lines, term_lines
+from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.result import Findings, findings
 from sparktop.sweep.view.verdict import advised
 

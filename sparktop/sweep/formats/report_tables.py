@@ -12,8 +12,8 @@ from sparktop.sweep.compare.series import Load
 from sparktop.sweep.formats.figure_cells import load_words
 from sparktop.sweep.formats.grid import Cell, Grid
 from sparktop.sweep.result.results import LevelResult, TargetResult
-from sparktop.sweep.run.validity import CLIENT_LAG
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 _WITH_SPREAD = ("decode_tps", "sustained_tps")

@@ -13,7 +13,7 @@ from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.plan.slo import runs_needed
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.run.validity import CUT_SHORT
+from sparktop.sweep.terms.doubts import CUT_SHORT
 
 _GROWTH = 0.6
 """A run's time grows about as the concurrency to this power, where two levels do not tell it (`estimate`)."""

@@ -29,7 +29,8 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.slo.search import SloSearch
-from sparktop.sweep.run.validity import CLIENT_LAG, with_clock_shifts
+from sparktop.sweep.run.validity import with_clock_shifts
+from sparktop.sweep.terms.doubts import CLIENT_LAG
 
 Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
 

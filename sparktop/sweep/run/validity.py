@@ -11,12 +11,23 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
 from sparktop.sweep.run.load import BackendQueue, queue_reason
 from sparktop.sweep.run.server_side import Counters
-
-CLIENT_LAG, QUEUE_LIMITED, CACHE_HITS = "client_lag", "queue_limited", "cache_hits"
-FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismatch", "short_output"
-TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
-ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
-HIDDEN_TOKENS = "hidden_tokens"
+from sparktop.sweep.terms.doubts import (
+    CACHE_HITS,
+    CLIENT_LAG,
+    CLOCK_SHIFT,
+    COUNT_MISMATCH,
+    CUT_SHORT,
+    ERRORS,
+    FEW_RUNS,
+    FOREIGN_TRAFFIC,
+    HIDDEN_TOKENS,
+    MDNS_TARGET,
+    QUEUE_LIMITED,
+    RESTARTED,
+    SHORT_OUTPUT,
+    THROTTLED,
+    TOO_SHORT,
+)
 
 MOST_LAG_MS = 10.0
 """p99 of the generator's own event loop."""

@@ -10,8 +10,8 @@ from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, Li
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, series_of
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.validity import FEW_RUNS, TOO_SHORT
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.doubts import FEW_RUNS, TOO_SHORT
 from sparktop.sweep.view.interval import over_runs
 
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")

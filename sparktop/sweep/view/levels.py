@@ -10,7 +10,7 @@ from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import Order, Plan
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
-from sparktop.sweep.run.validity import CUT_SHORT
+from sparktop.sweep.terms.doubts import CUT_SHORT
 
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,

@@ -8,7 +8,7 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep_view import Mark
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.load import FULL_PERCENT
-from sparktop.sweep.run.validity import (
+from sparktop.sweep.terms.doubts import (
     CACHE_HITS,
     CLIENT_LAG,
     CLOCK_SHIFT,
@@ -24,28 +24,11 @@ from sparktop.sweep.run.validity import (
     SHORT_OUTPUT,
     THROTTLED,
     TOO_SHORT,
+    WORDS,
 )
 
 PADDING, UNBALANCED, PREEMPTING, KV_FULL = "padding", "unbalanced", "preempting", "kv_full"
 REFUSED = "refused"
-WORDS = {
-    CLIENT_LAG: "client-limited",
-    QUEUE_LIMITED: "queue-limited",
-    CACHE_HITS: "cache hits",
-    FOREIGN_TRAFFIC: "foreign load",
-    COUNT_MISMATCH: "count mismatch",
-    HIDDEN_TOKENS: "hidden tokens",
-    SHORT_OUTPUT: "short output",
-    TOO_SHORT: "too short",
-    THROTTLED: "throttled",
-    CLOCK_SHIFT: "clock shift",
-    FEW_RUNS: "few runs",
-    ERRORS: "errors",
-    MDNS_TARGET: "mDNS name",
-    RESTARTED: "restarted",
-    CUT_SHORT: "cut short",
-}
-"""What each code is called where there is no room for its sentence."""
 _ORDER = (
     CUT_SHORT,
     ERRORS,

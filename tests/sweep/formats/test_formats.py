@@ -20,7 +20,7 @@ from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.view.marks import WORDS
+from sparktop.sweep.terms.doubts import WORDS
 from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"

@@ -18,7 +18,8 @@ from sparktop.sweep.formats.report_tables import mark_words
 from sparktop.sweep.result.parts import Tree
 from sparktop.sweep.result.results import LevelResult, Rate, Validity
 from sparktop.sweep.terms.definitions import TERMS
-from sparktop.sweep.view.marks import WORDS, marks_of
+from sparktop.sweep.terms.doubts import WORDS
+from sparktop.sweep.view.marks import marks_of
 from tests.sweep.made_results import made_level, made_sweep
 
 

@@ -1,0 +1,28 @@
+"""The codes of the reasons not to believe a level, and what each is called."""
+
+from __future__ import annotations
+
+CLIENT_LAG, QUEUE_LIMITED, CACHE_HITS = "client_lag", "queue_limited", "cache_hits"
+FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismatch", "short_output"
+TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
+ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
+HIDDEN_TOKENS = "hidden_tokens"
+
+WORDS = {
+    CLIENT_LAG: "client-limited",
+    QUEUE_LIMITED: "queue-limited",
+    CACHE_HITS: "cache hits",
+    FOREIGN_TRAFFIC: "foreign load",
+    COUNT_MISMATCH: "count mismatch",
+    HIDDEN_TOKENS: "hidden tokens",
+    SHORT_OUTPUT: "short output",
+    TOO_SHORT: "too short",
+    THROTTLED: "throttled",
+    CLOCK_SHIFT: "clock shift",
+    FEW_RUNS: "few runs",
+    ERRORS: "errors",
+    MDNS_TARGET: "mDNS name",
+    RESTARTED: "restarted",
+    CUT_SHORT: "cut short",
+}
+"""What each code is called where there is no room for its sentence."""
