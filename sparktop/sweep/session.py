@@ -17,11 +17,11 @@ from time import monotonic
 from typing import Protocol
 
 from sparktop.errors import OutputError, SparktopError
+from sparktop.model.countdown import Countdown
 from sparktop.model.snapshot import Severity, Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean
-from sparktop.panels.sweep.countdown import Countdown
 from sparktop.store import Store
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.plan.plan import Plan

@@ -16,12 +16,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from sparktop.ending import hear
+from sparktop.model.countdown import Countdown
 from sparktop.model.snapshot import Severity, Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import SweepSettings, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.sweep.countdown import Countdown
 from sparktop.store import Store
 
 if TYPE_CHECKING:

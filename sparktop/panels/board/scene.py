@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sparktop.model.countdown import Countdown
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep_view import SweepView
@@ -25,7 +26,7 @@ from sparktop.panels.node.processes import process_panel
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
-from sparktop.panels.sweep.countdown import Countdown, countdown_band
+from sparktop.panels.sweep.countdown import countdown_band
 
 _TALL = frozenset({"node", "backend", "balance", "evidence"})
 """Kinds of panels that may need more rows than the screen has when shown alone; the board then scrolls."""

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sparktop.model.countdown import Countdown
 from sparktop.panels.balance.verdict import flowed
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
-
-
-@dataclass(frozen=True, slots=True)
-class Countdown:
-    """The last seconds before a sweep's first request."""
-
-    title: str
-    """The preset's name."""
-    plan_words: str
-    """What each request asks for, in words."""
-    targets: tuple[str, ...]
-    concurrency: tuple[int, ...]
-    requests: int | None
-    """Number of measured requests; None where only time decides."""
-    warm_ups: int
-    """Number of warm-up requests, in addition to `requests`."""
-    left_s: float
-    whole_s: float
-    simulated: bool = False
 
 
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparktop.model.countdown import Countdown
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Preset
-from sparktop.panels.sweep.countdown import Countdown
 from sparktop.ui.screens.balance_actions import BalanceActions
 
 if TYPE_CHECKING:

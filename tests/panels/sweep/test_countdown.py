@@ -7,9 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.model.countdown import Countdown
 from sparktop.panels.board.layout import SWEEP_HEIGHT, Boxes, arrange, below_band, sweep_height
 from sparktop.panels.parts.rows import row_text, row_width
-from sparktop.panels.sweep.countdown import Countdown, countdown_band
+from sparktop.panels.sweep.countdown import countdown_band
 from sparktop.panels.sweep.notices import notices_screen
 from tests.panels.sweep_views import done, running, starting
 
