@@ -16,11 +16,12 @@ from sparktop.panels.balance.lines import LoadLine, balance_axis, group_lines, l
 from sparktop.panels.balance.many import share_rows
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
 from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots
-from sparktop.panels.balance.verdict import flowed, reason_rows, verdict_pieces, word_role
+from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_role
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row
+from sparktop.panels.parts.sentences import flowed
 
 _PAIR = 2
 _STRIP, _STRIP_FROM = 26, 76

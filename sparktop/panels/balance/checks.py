@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from sparktop.analysis.balance.check import Check, Rule, chance_text
 from sparktop.graphics.cells import fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.panels.balance.verdict import short_seconds, wrapped
+from sparktop.panels.balance.verdict import short_seconds
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
+from sparktop.panels.parts.sentences import wrapped
 
 _NAME, _VALUE, _LIMIT = 17, 8, 9
 """Cells of a row before its sentence, after the mark."""

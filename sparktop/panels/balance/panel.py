@@ -14,10 +14,11 @@ from sparktop.panels.balance.many import many_rows
 from sparktop.panels.balance.pair import pair_rows
 from sparktop.panels.balance.plots import plots
 from sparktop.panels.balance.slots import GUTTER, group_slots
-from sparktop.panels.balance.verdict import flowed, reason_rows, verdict_pieces, word_role
+from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_role
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.sentences import flowed
 
 _PAIR = 2
 _LEAST_PICTURE = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
@@ -12,7 +11,8 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.router import RouterView
 from sparktop.panels.balance.lines import strategy_of
 from sparktop.panels.parts.figures import bar_runs, figure, label
-from sparktop.panels.parts.rows import Row, Run, row_width
+from sparktop.panels.parts.rows import Row, Run
+from sparktop.panels.parts.sentences import sentence_rows
 
 WORD_ROLES = {
     BalanceWord.UNKNOWN: "muted",
@@ -103,36 +103,6 @@ def _window_pieces(balance: Balance) -> list[Row]:
         hertz = f"{balance.sample_hz:.1f}".removesuffix(".0")
         pieces.append([label("at "), figure(f"{hertz} Hz")])
     return pieces
-
-
-def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
-    """Put pieces side by side with a dot between them, in as many rows as needed; no piece is split."""
-    rows: list[Row] = []
-    for piece in pieces:
-        if rows and row_width(rows[-1]) + 3 + row_width(piece) <= width:
-            rows[-1] += [label(" · "), *piece]
-        else:
-            rows.append(list(piece))
-    return rows
-
-
-@lru_cache(maxsize=128)
-def wrapped(text: str, width: int) -> tuple[str, ...]:
-    """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…"."""
-    lines: list[str] = []
-    for word in text.split():
-        if lines and cell_width(lines[-1]) + 1 + cell_width(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word if cell_width(word) <= width else fit(word, width))
-    return tuple(lines)
-
-
-def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:
-    """Return a sentence behind a mark, wrapped; further lines are indented by the mark's width."""
-    indent = row_width([mark])
-    lines = wrapped(text, max(8, width - indent))
-    return [[mark if not index else label(" " * indent), (line, role)] for index, line in enumerate(lines)]
 
 
 def reason_rows(balance: Balance, width: int) -> list[Row]:

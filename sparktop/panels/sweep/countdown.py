@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sparktop.model.countdown import Countdown
-from sparktop.panels.balance.verdict import flowed
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.sentences import flowed
 
 
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:

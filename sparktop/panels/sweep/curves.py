@@ -15,11 +15,11 @@ from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.balance.many import part_role
-from sparktop.panels.balance.verdict import flowed, wrapped
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.sentences import flowed, wrapped
 
 _EDGE = 7
 """Width in cells of the scale at the left."""

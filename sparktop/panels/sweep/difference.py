@@ -7,11 +7,11 @@ from itertools import groupby
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_comparison import Difference, DifferenceRow, Measured
-from sparktop.panels.balance.verdict import flowed, sentence_rows
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.sentences import flowed, sentence_rows
 from sparktop.panels.sweep.topology import UNTESTED, signed_percent
 
 _LOAD, _VALUE, _CHANGE = 6, 11, 10

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sparktop.model.sweep_view import SweepView
-from sparktop.panels.balance.verdict import sentence_rows
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.sentences import sentence_rows
 
 
 def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:

@@ -8,10 +8,10 @@ from sparktop.graphics import numbers
 from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_view import RequestBar, Timeline
 from sparktop.panels.balance.many import part_role
-from sparktop.panels.balance.verdict import sentence_rows
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.sentences import sentence_rows
 
 QUEUE, PREFILL, DECODE, FAILED = "░", "▒", "█", "✗"
 """Characters of a bar's parts, and the mark of a failed request."""

@@ -17,11 +17,11 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.model.text import names_in_words
 from sparktop.panels.balance.many import part_role
-from sparktop.panels.balance.verdict import flowed, sentence_rows, wrapped
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
 from sparktop.panels.sweep.table import ALIKE, BEST
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_view import SweepStatus, SweepView
-from sparktop.panels.balance.verdict import flowed, sentence_rows, wrapped
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
+from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
 
 STATUS_ROLES = {
     SweepStatus.STARTING: "accent",

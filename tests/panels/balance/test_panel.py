@@ -14,9 +14,9 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import balance_band
 from sparktop.panels.balance.lines import balance_axis, group_lines
 from sparktop.panels.balance.panel import balance_screen, evidence_screen
-from sparktop.panels.balance.verdict import flowed, wrapped
 from sparktop.panels.board.scene import PanelKey, Scene, flatten
 from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.parts.sentences import flowed, wrapped
 from tests.panels.balance_scenes import few, herd, lanes_of, traced
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]

@@ -1,0 +1,40 @@
+"""Pieces in a flow, and sentences wrapped into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.rows import Row, Run, row_width
+
+
+def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
+    """Put pieces side by side with a dot between them, in as many rows as needed; no piece is split."""
+    rows: list[Row] = []
+    for piece in pieces:
+        if rows and row_width(rows[-1]) + 3 + row_width(piece) <= width:
+            rows[-1] += [label(" · "), *piece]
+        else:
+            rows.append(list(piece))
+    return rows
+
+
+@lru_cache(maxsize=128)
+def wrapped(text: str, width: int) -> tuple[str, ...]:
+    """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…"."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cell_width(lines[-1]) + 1 + cell_width(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word if cell_width(word) <= width else fit(word, width))
+    return tuple(lines)
+
+
+def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:
+    """Return a sentence behind a mark, wrapped; further lines are indented by the mark's width."""
+    indent = row_width([mark])
+    lines = wrapped(text, max(8, width - indent))
+    return [[mark if not index else label(" " * indent), (line, role)] for index, line in enumerate(lines)]
