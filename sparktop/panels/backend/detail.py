@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView, Latency, NodeView
-from sparktop.panels.backend.panel import STATE_ROLES, footnote, headline
+from sparktop.panels.backend.panel import footnote, headline
 from sparktop.panels.backend.sections import backend_sections, lanes_section, nodes_section
 from sparktop.panels.parts.detail import Detail, aside_width, column_width, detail_rows
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
+from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, in_role
 
 _LEAST_TPS = 10.0

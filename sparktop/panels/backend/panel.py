@@ -18,23 +18,8 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption, stacked_rows
+from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
-
-STATE_ROLES = {
-    BackendState.CONNECTING: "muted",
-    BackendState.UNREACHABLE: "bad",
-    BackendState.ENGINE_DEAD: "bad",
-    BackendState.LOADING: "warn",
-    BackendState.ASLEEP: "muted",
-    BackendState.PREEMPTING: "bad",
-    BackendState.KV_FULL: "bad",
-    BackendState.QUEUEING: "warn",
-    BackendState.BUSY: "good",
-    BackendState.BORED: "accent",
-    BackendState.IDLE: "muted",
-    BackendState.UNKNOWN: "muted",
-}
-"""The colour of each state word; the word itself always stands beside it."""
 
 FIGURES_WIDTH = 38
 """Width in cells of the column of figures, without the mean latencies."""

@@ -9,9 +9,9 @@ from sparktop.graphics import numbers
 from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView
-from sparktop.panels.backend.panel import STATE_ROLES
 from sparktop.panels.parts.figures import quantile_text, share_role
 from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, fit_row, in_role
 
 _SPARK_MIN = 10

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView
-from sparktop.panels.backend.panel import STATE_ROLES
 from sparktop.panels.parts.figures import figure, label, share_role
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis, stacked_rows
+from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, fit_row, in_role
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from string import ascii_lowercase
-
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.braille import StackedRow
@@ -21,21 +19,14 @@ from sparktop.panels.balance.slots import (
     tps_heading,
 )
 from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.roles import part_letter, part_role
 from sparktop.panels.parts.rows import Row, fit_row
 from sparktop.panels.parts.sections import heading
 
-PART_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Colours of a group's parts in turn, as in the panel of a router; letters tell parts apart without colour.
-"""
 _CALM = "generation/8"
 """Role of the token bars: full bars side by side are conspicuous enough in the middle of the gradient."""
 _AREA, _GROUP = 4, 2
 """Least heights in rows of the shares and of the group's token rate."""
-
-
-def part_role(index: int) -> str:
-    """Return the role of part `index`."""
-    return PART_ROLES[index % len(PART_ROLES)]
 
 
 def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
@@ -76,11 +67,7 @@ def _share_row(runs: StackedRow) -> Row:
     if not runs or runs[-1][1] == NOTHING:
         return row
     text, part = runs[-1]
-    return [*row[:-1], (text[:-1] + _letter(part), part_role(part))]
-
-
-def _letter(index: int) -> str:
-    return ascii_lowercase[index % len(ascii_lowercase)]
+    return [*row[:-1], (text[:-1] + part_letter(part), part_role(part))]
 
 
 def heat_heading(shown: GroupSlots, width: int) -> Row:
@@ -108,7 +95,7 @@ def _heat(shown: GroupSlots, index: int, width: int) -> Row:
 def _named(shown: GroupSlots, index: int, value: str) -> Row:
     return fit_row(
         [
-            (f"{_letter(index)} ", part_role(index)),
+            (f"{part_letter(index)} ", part_role(index)),
             (fit(shown.names[index], GUTTER - 3 - len(value)), "text"),
             (value, "title" if value.strip() != numbers.UNKNOWN else "muted"),
             label(" "),

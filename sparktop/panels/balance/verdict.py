@@ -11,18 +11,10 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.router import RouterView
 from sparktop.panels.balance.lines import strategy_of
 from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.roles import WORD_ROLES
 from sparktop.panels.parts.rows import Row, Run
 from sparktop.panels.parts.sentences import sentence_rows
 
-WORD_ROLES = {
-    BalanceWord.UNKNOWN: "muted",
-    BalanceWord.IDLE: "muted",
-    BalanceWord.OSCILLATING: "bad",
-    BalanceWord.STARVED: "bad",
-    BalanceWord.UNEVEN: "warn",
-    BalanceWord.BALANCED: "good",
-}
-"""The colour of each word; the word itself always stands beside it."""
 _WORTH_A_FIGURE = 1.0
 """Percent starved or lost below which no figure is shown."""
 _WINDOW_BAR = 10

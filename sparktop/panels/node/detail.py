@@ -8,7 +8,6 @@ from sparktop.graphics import numbers
 from sparktop.model.node import NodeSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, NodeView
-from sparktop.panels.backend.panel import STATE_ROLES
 from sparktop.panels.node.network import RDMA
 from sparktop.panels.node.panel import footnote, headline
 from sparktop.panels.node.processes import ProcessOrder, detail_processes
@@ -19,6 +18,7 @@ from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.gpu_figures import speed_role
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
+from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, in_role, row_width, spread_row
 
 _EMPTY = NodeSample(at=0.0)

@@ -14,9 +14,9 @@ from sparktop.graphics.dots import NOTHING, PATTERNS, SPARSE, DotGrid
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.sweep_view import SweepView
-from sparktop.panels.balance.many import part_role
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, wrapped

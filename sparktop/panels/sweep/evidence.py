@@ -10,10 +10,9 @@ from sparktop.graphics.cells import fit
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep_view import BackendShare, LevelEvidence
-from sparktop.panels.balance.many import part_role
-from sparktop.panels.balance.verdict import WORD_ROLES
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.roles import WORD_ROLES, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows, wrapped

@@ -7,8 +7,8 @@ from collections import Counter
 from sparktop.graphics import numbers
 from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_view import RequestBar, Timeline
-from sparktop.panels.balance.many import part_role
 from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows

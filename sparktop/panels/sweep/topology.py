@@ -16,9 +16,9 @@ from sparktop.model.sweep_comparison import (
     Topologies,
 )
 from sparktop.model.text import names_in_words
-from sparktop.panels.balance.many import part_role
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
