@@ -13,7 +13,6 @@ from sparktop.model.balance import Balance
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.backend.panel import figures_width, graph_width
 from sparktop.panels.balance.lines import LoadLine, balance_axis, group_lines, line_slots
-from sparktop.panels.balance.many import share_rows
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
 from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots
 from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_role
@@ -22,6 +21,7 @@ from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row
 from sparktop.panels.parts.sentences import flowed
+from sparktop.panels.parts.shares import share_rows
 
 _PAIR = 2
 _STRIP, _STRIP_FROM = 26, 76

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import sparkrow
-from sparktop.graphics.braille import StackedRow
 from sparktop.graphics.cells import fit
-from sparktop.graphics.shares import NOTHING, cell_means, heat_row, share_area
+from sparktop.graphics.shares import cell_means, heat_row
 from sparktop.panels.balance.slots import (
     GUTTER,
     GroupSlots,
-    Slots,
     group_speed,
     in_gutter,
     newest,
@@ -22,6 +20,7 @@ from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.roles import part_letter, part_role
 from sparktop.panels.parts.rows import Row, fit_row
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.shares import share_rows
 
 _CALM = "generation/8"
 """Role of the token bars: full bars side by side are conspicuous enough in the middle of the gradient."""
@@ -55,19 +54,6 @@ def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], li
 def _in_scale(rows: list[Row]) -> list[Row]:
     gutter: list[Row] = [scale_end([], "100 %"), *([] for _ in rows[2:]), scale_end([], "0")]
     return in_gutter(gutter, rows)
-
-
-def share_rows(loads: list[Slots], height: int) -> list[Row]:
-    """Draw each backend's share of the load as `height` rows; the newest column shows the parts' letters."""
-    return [_share_row(row) for row in share_area(loads, height)]
-
-
-def _share_row(runs: StackedRow) -> Row:
-    row: Row = [(text, "text" if part == NOTHING else part_role(part)) for text, part in runs]
-    if not runs or runs[-1][1] == NOTHING:
-        return row
-    text, part = runs[-1]
-    return [*row[:-1], (text[:-1] + part_letter(part), part_role(part))]
 
 
 def heat_heading(shown: GroupSlots, width: int) -> Row:

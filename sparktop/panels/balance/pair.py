@@ -11,7 +11,6 @@ from sparktop.graphics.shares import lead_row
 from sparktop.panels.balance.slots import (
     GUTTER,
     GroupSlots,
-    Slots,
     group_speed,
     in_gutter,
     layered,
@@ -23,6 +22,7 @@ from sparktop.panels.balance.slots import (
 )
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.slots import Slots
 
 UP, DOWN = "▲", "▼"
 """Signs of the backend above the centre line and of the other, below it."""

@@ -16,6 +16,7 @@ from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import TimeAxis, area_rows, row_role
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.slots import Slots
 
 GUTTER = 16
 """Width in cells at the left of each graph for its name, its current value and the end of its scale."""
@@ -24,8 +25,6 @@ _MIN_TOP_TPS = 10.0
 _WORTH_A_LINE = 3.0
 """Percent of tokens lost from which on the graph shows the rate of an even spread."""
 _SPACES = re.compile(" +")
-
-Slots = list[float | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,9 @@ Fills = Callable[[Sequence[float], int], bool]
 """Return whether no sample is missing in a gap, from all times and the index of the sample after it."""
 
 
+Slots = list[float | None]
+
+
 def slot_means(
     table: Sequence[Series], first: int, step: float, count: int, fills: Fills
 ) -> list[list[float | None]]:

@@ -12,11 +12,11 @@ from sparktop.graphics.dots import DotGrid
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.graphics.shares import heat_row
 from sparktop.model.sweep_view import BackendLine, LiveSeries, NodeLine, Slots
-from sparktop.panels.balance.many import share_rows
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import area_rows, stacked_rows
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.shares import share_rows
 from sparktop.panels.sweep.tracks import (
     GUTTER,
     SweepAxis,
