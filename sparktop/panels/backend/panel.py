@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.panels.parts.columns import figures_width, graph_width
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -21,11 +22,6 @@ from sparktop.panels.parts.graph import TimeAxis, area_rows, caption, stacked_ro
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
-FIGURES_WIDTH = 38
-"""Width in cells of the column of figures, without the mean latencies."""
-WIDE_FIGURES_WIDTH = 54
-"""Width in cells of the column of figures with the mean latencies."""
-MIN_GRAPH_WIDTH = 12
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0
 
@@ -36,20 +32,6 @@ class GroupScale:
 
     generation_tps: float
     load: float
-
-
-def graph_width(width: int) -> int:
-    """Return the width in cells of each of the two graphs in a panel of `width`; 0 where they do not fit."""
-    room = width - 2 - figures_width(width) - 3
-    each = room // 2
-    return each if each >= MIN_GRAPH_WIDTH else 0
-
-
-def figures_width(width: int) -> int:
-    """Return the width in cells of the column of figures in a panel of `width`."""
-    if width >= 180:
-        return WIDE_FIGURES_WIDTH
-    return min(FIGURES_WIDTH, width - 4)
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:

@@ -11,11 +11,11 @@ from sparktop.graphics.opposed import opposed
 from sparktop.graphics.shares import lead_row
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.backend.panel import figures_width, graph_width
 from sparktop.panels.balance.lines import LoadLine, balance_axis, group_lines, line_slots
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
 from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots
 from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_role
+from sparktop.panels.parts.columns import figures_width, graph_width
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption

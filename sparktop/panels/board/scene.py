@@ -11,7 +11,7 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import ENGINE_PORTS
 from sparktop.panels.backend.detail import backend_detail
-from sparktop.panels.backend.panel import GroupScale, backend_panel, graph_width, group_scale
+from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale
 from sparktop.panels.backend.router import router_panel
 from sparktop.panels.backend.table import table_heading, table_row
 from sparktop.panels.backend.tile import tile_panel
@@ -23,6 +23,7 @@ from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.detail import drawn_node_detail
 from sparktop.panels.node.panel import node_panel
 from sparktop.panels.node.processes import process_panel
+from sparktop.panels.parts.columns import graph_width
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged

@@ -10,10 +10,10 @@ from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.node import GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.backend.panel import MIN_GRAPH_WIDTH, WIDE_FIGURES_WIDTH, figures_width
 from sparktop.panels.node.gpu.sections import fleet_name
 from sparktop.panels.node.memory_bar import trend_runs, used_percent
 from sparktop.panels.node.network import RDMA
+from sparktop.panels.parts.columns import MIN_GRAPH_WIDTH, WIDE_FIGURES_WIDTH, figures_width
 from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.gpu_figures import (

@@ -1,0 +1,23 @@
+"""The widths of a panel's columns, the same in all of them."""
+
+from __future__ import annotations
+
+FIGURES_WIDTH = 38
+"""Width in cells of the column of figures, without the mean latencies."""
+WIDE_FIGURES_WIDTH = 54
+"""Width in cells of the column of figures with the mean latencies."""
+MIN_GRAPH_WIDTH = 12
+
+
+def graph_width(width: int) -> int:
+    """Return the width in cells of each of the two graphs in a panel of `width`; 0 where they do not fit."""
+    room = width - 2 - figures_width(width) - 3
+    each = room // 2
+    return each if each >= MIN_GRAPH_WIDTH else 0
+
+
+def figures_width(width: int) -> int:
+    """Return the width in cells of the column of figures in a panel of `width`."""
+    if width >= 180:
+        return WIDE_FIGURES_WIDTH
+    return min(FIGURES_WIDTH, width - 4)
