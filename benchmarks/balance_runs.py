@@ -19,8 +19,8 @@ from statistics import fmean, median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch
-from sparktop.analysis.balance.judge import GroupLoad, judge, window_s
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge, window_s
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import Level, LoadMode, RequestEnded, RequestStarted
 from sparktop.simulation.calibration import SOLO

@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sparktop.analysis.balance.judge import GroupLoad, judge
-from sparktop.analysis.balance.load_grid import LoadTrack, load_track
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack, load_track
 from sparktop.model.series import HistoryTable, Series
 from tests.analysis.balance.routed_load import Scene, cut, simulate
 

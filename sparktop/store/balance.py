@@ -12,9 +12,9 @@ from itertools import pairwise
 from statistics import median
 
 from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch
-from sparktop.analysis.balance.judge import GroupLoad, judge, window_s
+from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
 from sparktop.model.router import RouterSample

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from sparktop.analysis.balance.judge import GroupLoad, judge
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.commands import demo as demo_command
 from sparktop.demo.plan import Plan
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS

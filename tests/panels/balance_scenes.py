@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from sparktop.analysis.balance.judge import GroupLoad, judge
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView
 from sparktop.model.series import HistoryTable

@@ -16,7 +16,7 @@ from sparktop.analysis.balance.load_grid import LoadGrid
 from sparktop.model.balance import Arrivals, Convoys, Swing
 
 if TYPE_CHECKING:  # it imports this module
-    from sparktop.analysis.balance.judge import GroupLoad
+    from sparktop.analysis.balance.load_grid import GroupLoad
 
 
 @dataclass(frozen=True, slots=True, eq=False)

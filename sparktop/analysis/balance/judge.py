@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sparktop.analysis.balance import limits, rules, swings
 from sparktop.analysis.balance import words as balance_words
@@ -31,11 +31,11 @@ from sparktop.analysis.balance.dispersion import (
 from sparktop.analysis.balance.figures import Figures, even_share, looks_explain, turning_spread
 from sparktop.analysis.balance.group_pace import GroupPace, full_slots, group_pace
 from sparktop.analysis.balance.lead import follow_lead, follow_turns, lead_margin
-from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, lay_out
 from sparktop.analysis.balance.periodicity import find_swing
 from sparktop.analysis.balance.step_time import variance_factor
 from sparktop.analysis.balance.swing_score import SCORE_LIMIT, swing_score
-from sparktop.model.balance import Balance, BalanceWord, StepTime, Swing
+from sparktop.model.balance import Balance, BalanceWord, Swing
 
 SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0
 LIFETIMES = 8
@@ -43,26 +43,6 @@ _USUAL_S = 60.0
 """Looked at where there is as much, so that a swing of 6 s shows 10 cycles; 45 s are enough to speak."""
 _WITHOUT_E2E_S = 180.0
 """Most that is looked at while nobody knows how long a request lives."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupLoad:
-    """What is known of a group when it is judged."""
-
-    group: str
-    tracks: Sequence[LoadTrack]
-    e2e_s: float | None = None
-    """Median life of a request in the group."""
-    length_variation: float | None = None
-    """Standard deviation over mean of output lengths; near 0 where all are alike."""
-    strategy: str | None = None
-    """How the router says that it chooses."""
-    step_time: StepTime | None = None
-    """Of an earlier window, for one whose batches do not vary enough."""
-    step_times: Mapping[str, StepTime] = field(default_factory=dict)
-    """By backend, of an earlier window, where backends differ in speed."""
-    router: str | None = "router"
-    """The name of what distributes the requests; None if no router is known: then the word only describes."""
 
 
 def window_s(e2e_s: float | None) -> float:

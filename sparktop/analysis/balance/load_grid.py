@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import add, itemgetter, le, lt, sub
 from statistics import median
 
+from sparktop.model.balance import StepTime
 from sparktop.model.series import Series
 
 MISSING_IN_A_ROW = 0.25
@@ -274,3 +275,23 @@ def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[flo
                         loads[index][slot] = seen * shares[index] / there
                     totals[slot] = seen / there
     return totals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupLoad:
+    """What is known of a group when it is judged."""
+
+    group: str
+    tracks: Sequence[LoadTrack]
+    e2e_s: float | None = None
+    """Median life of a request in the group."""
+    length_variation: float | None = None
+    """Standard deviation over mean of output lengths; near 0 where all are alike."""
+    strategy: str | None = None
+    """How the router says that it chooses."""
+    step_time: StepTime | None = None
+    """Of an earlier window, for one whose batches do not vary enough."""
+    step_times: Mapping[str, StepTime] = field(default_factory=dict)
+    """By backend, of an earlier window, where backends differ in speed."""
+    router: str | None = "router"
+    """The name of what distributes the requests; None if no router is known: then the word only describes."""

@@ -6,15 +6,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.analysis.balance.limits import SKEW, STEADY, are_herds
-from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
-
-if TYPE_CHECKING:  # it imports this module
-    from sparktop.analysis.balance.judge import GroupLoad
 
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0

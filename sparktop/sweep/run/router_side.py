@@ -10,8 +10,8 @@ from statistics import fmean
 
 from pydantic import JsonValue
 
-from sparktop.analysis.balance.judge import GroupLoad, judge
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
 from sparktop.model.balance import Balance
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch
-from sparktop.analysis.balance.judge import GroupLoad, judge, window_s
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge, window_s
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance, BalanceChange
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sparktop.analysis.balance import limits, swings
 from sparktop.analysis.balance.convoys import chi_squared_tail, f_tail, find_convoys
-from sparktop.analysis.balance.judge import GroupLoad, judge, look, measure
-from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.balance.judge import judge, look, measure
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.balance import Convoys
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from sparktop.analysis.balance.group_pace import GroupPace, group_pace
-from sparktop.analysis.balance.judge import GroupLoad, judge
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 
 BASE_S, SLOPE_S = 0.03, 0.002
 HOLD_S, HZ = 6, 2

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance.judge import GroupLoad, judge
+from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.limits import MUTUAL
-from sparktop.analysis.balance.load_grid import LoadTrack, lay_out
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack, lay_out
 from sparktop.analysis.balance.periodicity import find_swing
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance.judge import GroupLoad, judge
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.balance_traces import LIFE_S, trace

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.balance.judge import GroupLoad, judge
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import Scene, follow, simulate
 
