@@ -117,7 +117,7 @@ class SparktopApp(App[None]):
             keys=_key_table(keys or {}, watch),
             show_processes=self._show_processes,
         )
-        self.desk = SweepDesk(self, watch=watch or Watch(), store=store, env=env, state=state)
+        self.desk = SweepDesk(self, self, watch=watch or Watch(), store=store, env=env, state=state)
         self.overview.desk = self.desk
         self.theme = palette.name
 
@@ -267,7 +267,7 @@ class SparktopApp(App[None]):
         from sparktop.ui.screens.menu import MenuScreen
         from sparktop.ui.settings import settings
 
-        self.push_screen(MenuScreen(settings(self)))
+        self.push_screen(MenuScreen(settings(self, self)))
 
     def action_next_interval(self) -> None:
         """Go round: after the longest interval comes the shortest."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from textual.app import App
+
+from sparktop.ui.host import Host
 from sparktop.ui.screens.menu import Setting
-
-if TYPE_CHECKING:
-    from sparktop.ui.app import SparktopApp
 
 _BOXES = {
     "nodes": ("nodes", "nodes"),
@@ -19,9 +18,9 @@ _BOXES = {
 """Boxes with their words in the menu and their names in the table of keys."""
 
 
-def settings(app: SparktopApp) -> list[Setting]:
-    """Give every setting of `app`, in the order of the menu."""
-    overview, cadence = app.overview, app.cadence
+def settings(app: App[None], host: Host) -> list[Setting]:
+    """Return every setting of the application, in the order of the menu."""
+    overview, cadence = host.overview, host.cadence
     shown = {key.name: key.shown for key in overview.key_table}
 
     def box(name: str) -> Setting:
@@ -46,9 +45,9 @@ def settings(app: SparktopApp) -> list[Setting]:
         Setting("sorted by", lambda: overview.view.sort.value, overview.action_next_sort, shown["sort"]),
         Setting("filter", lambda: overview.view.filter or "none", ask_filter, shown["filter"]),
         *(box(name) for name in _BOXES),
-        Setting("look every", lambda: f"{cadence.asked_s:g} s", app.action_next_interval, interval),
-        Setting("low bandwidth", slow, app.action_low_bandwidth),
-        Setting("theme", lambda: app.theme, app.action_next_theme, shown["theme"]),
+        Setting("look every", lambda: f"{cadence.asked_s:g} s", host.action_next_interval, interval),
+        Setting("low bandwidth", slow, host.action_low_bandwidth),
+        Setting("theme", lambda: app.theme, host.action_next_theme, shown["theme"]),
         Setting("picture", frozen, overview.action_freeze, shown["freeze"]),
-        Setting("save a snapshot", lambda: "JSON, this folder", app.action_save_snapshot, shown["snapshot"]),
+        Setting("save a snapshot", lambda: "JSON, this folder", host.action_save_snapshot, shown["snapshot"]),
     ]

@@ -25,13 +25,15 @@ from sparktop.panels.board.scene import PanelKey
 from sparktop.store import Store
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from sparktop.sweep.history.history import History
     from sparktop.sweep.plan.draft import Draft
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.result.results import SweepResult
     from sparktop.sweep.session import Followed, Sweeping
     from sparktop.sweep.view.source import SweepSource
-    from sparktop.ui.app import SparktopApp
+    from sparktop.ui.host import Host
 
 AGAIN_S = 3.0
 """Within this the second press of a key that ends something counts."""
@@ -54,7 +56,8 @@ class SweepDesk:
 
     def __init__(
         self,
-        app: SparktopApp,
+        app: App[None],
+        host: Host,
         *,
         watch: Watch,
         store: Store | None,
@@ -65,7 +68,7 @@ class SweepDesk:
 
         Results are kept where `env` says (None: nowhere), the editor's last choice beside the file `state`.
         """
-        self._app = app
+        self._app, self._host = app, host
         self._watch = watch
         self._store = store
         self._env = env
@@ -173,7 +176,7 @@ class SweepDesk:
         return () if snapshot is None else chosen_names(targets, snapshot, key.kind, key.name)
 
     def _snapshot(self) -> Snapshot | None:
-        return self._app.overview.shown or (None if self._store is None else self._store.snapshot())
+        return self._host.overview.shown or (None if self._store is None else self._store.snapshot())
 
     def _announce(self, plan: Plan) -> None:
         """Count down; ask first where a target is neither configured nor on this machine."""
@@ -286,7 +289,7 @@ class SweepDesk:
         """Show any sweep on the full screen."""
         from sparktop.ui.screens.sweep import SweepScreen
 
-        self._app.push_screen(SweepScreen(self._app.role_styles, source, desk=self))
+        self._app.push_screen(SweepScreen(self._host.role_styles, source, desk=self))
 
     def history(self) -> None:
         """Show the results on disk; where they lie under what is shown, go back to them."""
@@ -305,7 +308,7 @@ class SweepDesk:
         else:
             # One for all: it keeps what it has read.
             self._results = self._results or History(folder)
-            styles = self._app.role_styles
+            styles = self._host.role_styles
             self._app.push_screen(HistoryScreen(styles, self._results, self.open_source, marked=marked))
 
     def compare(self, source: SweepSource) -> None:
@@ -355,7 +358,7 @@ class SweepDesk:
         self._leave(_SIGNALS[signal.SIGHUP], 128 + signal.SIGHUP)
 
     def _leave(self, why: str, code: int) -> None:
-        self._app.end_in_time(code)
+        self._host.end_in_time(code)
         for descriptor in (1, 2):
             # Writing to a terminal that is gone would fail again and again on the way out.
             if code and not os.isatty(descriptor):
@@ -390,6 +393,6 @@ class SweepDesk:
                 folder=self.folder(),
                 models=self._watch.models,
                 say=self.say,
-                changed=self._app.sweep_changed,
+                changed=self._host.sweep_changed,
             )
         return self.sweeping

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,7 +13,6 @@ from textual.screen import Screen
 from sparktop.config.keys import SWEEP_KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
-from sparktop.model.snapshot import Severity
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
 from sparktop.panels.board.bars import footer_row
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
@@ -31,31 +29,12 @@ from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
+from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
 
 FOOTER = 1
 _STEP = 3
 """Rows that one press or one turn of the wheel scrolls."""
-
-
-class Desk(Protocol):
-    """What the screen cannot do by itself: a `sparktop.ui.sweep_desk.SweepDesk`."""
-
-    def stop(self) -> None:
-        """Stop the sweep that runs, at the second press."""
-        ...
-
-    def history(self) -> None:
-        """Show the results on disk."""
-        ...
-
-    def compare(self, source: SweepSource) -> None:
-        """Choose what to lay beside this one."""
-        ...
-
-    def say(self, message: str, severity: Severity = Severity.INFO) -> None:
-        """Tell the user a line."""
-        ...
 
 
 class Page(Enum):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sparktop.model.countdown import Countdown
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Preset
 from sparktop.ui.screens.balance_actions import BalanceActions
-
-if TYPE_CHECKING:
-    from sparktop.ui.sweep_desk import SweepDesk
+from sparktop.ui.screens.desk import SweepDesk
 
 SWEEP = PanelKey("sweep", "")
 """The band of the sweep."""

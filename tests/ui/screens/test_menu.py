@@ -38,7 +38,7 @@ def lines(app: SparktopApp) -> list[str]:
 
 async def choose(pilot: Pilot[None], app: SparktopApp, name: str) -> str:
     """Press Enter on the setting `name` of the open menu; give its line."""
-    index = [setting.name for setting in settings(app)].index(name)
+    index = [setting.name for setting in settings(app, app)].index(name)
     menu(app).highlighted = index
     await pilot.press("enter")
     await pilot.pause()
@@ -54,7 +54,7 @@ async def test_the_menu_fits_the_smallest_usual_terminal() -> None:
         region = menu(app).region
         assert (region.x >= 0, region.y >= 0, region.right <= 80, region.bottom <= 24) == (True,) * 4
         assert menu(app).max_scroll_y == 0
-        assert len(lines(app)) == len(settings(app)) == menu(app).virtual_size.height
+        assert len(lines(app)) == len(settings(app, app)) == menu(app).virtual_size.height
         assert max(map(len, lines(app))) <= menu(app).scrollable_content_region.width
 
 
@@ -79,7 +79,7 @@ async def test_enter_goes_to_the_next_value_and_round() -> None:
         for name, values in ROUNDS.items():
             seen = [await choose(pilot, app, name) for _ in values]
             assert [value in line for value, line in zip(values, seen, strict=True)] == [True] * len(values)
-            assert {one.name: one.value() for one in settings(app)}[name] == values[-1]
+            assert {one.name: one.value() for one in settings(app, app)}[name] == values[-1]
 
 
 async def test_enter_on_the_theme_goes_to_the_next() -> None:
@@ -141,7 +141,7 @@ async def test_the_menu_shows_moved_keys() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("M")
         await pilot.pause()
-        by_name = {setting.name: setting.key for setting in settings(app)}
+        by_name = {setting.name: setting.key for setting in settings(app, app)}
         assert by_name["picture"] == "f9"
         assert by_name["view"] == usual["view"]
         assert any(line.rstrip().endswith("f9") for line in lines(app))
