@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from sparktop.demo.engine.tokens import answer_words, tokenize_chat
-from sparktop.demo.rehearsed_load import lengths_of
-from sparktop.demo.scenario import Scenario
+from sparktop.demo.scenario import Scenario, lengths_of
 from sparktop.demo.visitors import MARKED, GivingWay
 
 _AGAIN_S = 0.1

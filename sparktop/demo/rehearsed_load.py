@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from functools import partial
 
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.load import Arrivals, Swing
-from sparktop.demo.scenario import Scenario
+from sparktop.demo.scenario import Scenario, lengths_of
 from sparktop.model.load import Level, LoadMode
-from sparktop.simulation.closed_loop import ClosedLoop, Lengths
+from sparktop.simulation.closed_loop import ClosedLoop
 from sparktop.simulation.engine import Engine, EngineEvent
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.request import SimulatedRequest
@@ -69,16 +68,6 @@ class OpenLoad:
     def _arrive(self, request: SimulatedRequest) -> None:
         self._time.submit(self._engine, request)
         self._wait()
-
-
-def lengths_of(scenario: Scenario) -> Lengths:
-    """Give what draws a request's prompt and output tokens."""
-
-    def draw(dice: random.Random) -> tuple[int, int]:
-        factor = [1 + dice.uniform(-scenario.spread, scenario.spread) for _ in range(2)]
-        return round(scenario.prompt_tokens * factor[0]), max(2, round(scenario.output_tokens * factor[1]))
-
-    return draw
 
 
 def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLoop:

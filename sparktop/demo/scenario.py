@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from sparktop.simulation.calibration import (
     SHORT_CONTEXT,
     SOLO,
 )
+from sparktop.simulation.closed_loop import Lengths
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import RouterSettings
@@ -210,3 +212,13 @@ def backend_name(index: int) -> str:
     """Name the simulated servers and machines: spark-a, spark-b, …, spark-z, spark-27, …."""
     letters = string.ascii_lowercase
     return f"spark-{letters[index] if index < len(letters) else index + 1}"
+
+
+def lengths_of(scenario: Scenario) -> Lengths:
+    """Give what draws a request's prompt and output tokens."""
+
+    def draw(dice: random.Random) -> tuple[int, int]:
+        factor = [1 + dice.uniform(-scenario.spread, scenario.spread) for _ in range(2)]
+        return round(scenario.prompt_tokens * factor[0]), max(2, round(scenario.output_tokens * factor[1]))
+
+    return draw
