@@ -11,9 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from sparktop.demo.engine.page import VERSION, engine_page
 from sparktop.demo.gb10 import Machine
-from sparktop.demo.load import Swing
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
-from sparktop.demo.rehearsed_load import OpenLoad, RehearsedTime, routed_load
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -23,6 +21,8 @@ from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Router
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.store import SourceKey, Store
+from stage.arrivals import Swing
+from stage.load import OpenLoad, RehearsedTime, routed_load
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 """When every rehearsal begins."""

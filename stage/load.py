@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.load import Arrivals, Swing
 from sparktop.demo.scenario import Scenario, lengths_of
 from sparktop.model.load import Level, LoadMode
 from sparktop.simulation.closed_loop import ClosedLoop
@@ -17,6 +16,7 @@ from sparktop.simulation.routed import ProxyHabits, RoutedWay
 from sparktop.simulation.routers import make_router
 from sparktop.simulation.thermal import NodeThermal
 from sparktop.simulation.virtual_time import VirtualTime
+from stage.arrivals import Arrivals, Swing
 
 _FOREVER_S = 1e9
 _ARRIVAL_SPREAD_S = 0.003
