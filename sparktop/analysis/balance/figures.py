@@ -6,17 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.dispersion import Skew
 from sparktop.analysis.balance.group_pace import GroupPace
 from sparktop.analysis.balance.lead import Lead, Turns
-from sparktop.analysis.balance.load_grid import LoadGrid
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid
 from sparktop.model.balance import Arrivals, Convoys, Swing
-
-if TYPE_CHECKING:  # it imports this module
-    from sparktop.analysis.balance.load_grid import GroupLoad
 
 
 @dataclass(frozen=True, slots=True, eq=False)
