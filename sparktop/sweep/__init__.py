@@ -1,1 +1,1 @@
-"""Load on servers: planning it, making it and measuring what came of it."""
+"""Planning and generating load on servers, and measuring the results."""

@@ -1,6 +1,6 @@
-"""Published tables of other people, shipped as data: schema "sparktop.reference/1", one file each.
+"""Published benchmark tables, shipped as JSON files of schema "sparktop.reference/1".
 
-A reference names its source. Its figures keep what that source means by them.
+A reference names its source. Its figures are defined as that source defines them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ class _Level(_Strict):
 class _Target(_Strict):
     name: str
     engines: tuple[str, ...] = ()
-    """Of which targets it is made: its own name for an engine asked alone, one for each that is routed to."""
+    """The targets that it consists of: its own name for a single engine, one name per backend behind a
+    router."""
     levels: tuple[_Level, ...]
 
 
 class StatedWinner(_Strict):
-    """What a table itself says of a row."""
+    """The winner of a row as the table states it."""
 
     winner: str
     percent: float
@@ -55,12 +56,12 @@ class _Rule(_Strict):
 
 
 class StatedChanges(_Strict):
-    """What a table says of its best series against others."""
+    """Percentages that the table states for its best series against others."""
 
     baseline_of: str
     metric: str
     percent: dict[str, dict[int, float]]
-    """By the other series, then by concurrency."""
+    """By name of the other series, then by concurrency."""
 
 
 class _File(_Strict):
@@ -88,32 +89,32 @@ class _File(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A published table."""
+    """A published benchmark table."""
 
     name: str
     title: str
     source: str
-    """Who published it, where."""
+    """Publisher and place of publication."""
     series: tuple[Series, ...]
     rule: TableRule | None
-    """How it states its percentages."""
+    """The rule by which the table states its percentages; None if it states none."""
     stated_winners: Mapping[str, Mapping[int, StatedWinner]]
-    """Its own words: by metric, then by concurrency."""
+    """The winners that the table itself names: by metric, then by concurrency."""
     stated_changes: StatedChanges | None
     facts: Mapping[str, JsonValue]
-    """What else it tells."""
+    """Further facts that it states, by name."""
 
 
 def reference_names() -> list[str]:
-    """Give the names of all references."""
+    """Return the names of all references, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def load_reference(name: str) -> Reference:
-    """Give a reference by its name, with or without "ref:".
+    """Return a reference by its name, with or without "ref:".
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: no reference has that name.
     """
     word = name.removeprefix(PREFIX)
     known = reference_names()
@@ -124,7 +125,7 @@ def load_reference(name: str) -> Reference:
 
 
 def fact_lines(facts: Mapping[str, JsonValue]) -> list[str]:
-    """Return what a reference says beside its table, a line a fact."""
+    """Return one line for each fact that a reference states beside its table."""
     return [f"{_fact_name(name)}: {_fact(value)}" for name, value in facts.items()]
 
 
@@ -133,13 +134,13 @@ _UNITS = {"_gb_per_s": " (GB/s)", "_gb": " (GB)", "_tps": " (tok/s)", "_ms": " (
 
 
 def _fact_name(name: str) -> str:
-    """Return the name of a fact in words, its unit behind it."""
+    """Return the name of a fact as words, with its unit in parentheses."""
     unit = next((end for end in _UNITS if name.endswith(end)), "")
     return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, "")
 
 
 def _fact(value: JsonValue) -> str:
-    """Return a value of a fact in words: parts of an object by name, two values as before and after."""
+    """Return the value of a fact as text: an object's parts by name, a pair as "before → after"."""
     if isinstance(value, dict):
         return "; ".join(f"{_fact_name(name)} {_fact(one)}" for name, one in value.items())
     if isinstance(value, list):
@@ -150,42 +151,42 @@ def _fact(value: JsonValue) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _reference(told: _File) -> Reference:
-    rule = told.winner_vs
+def _reference(file: _File) -> Reference:
+    rule = file.winner_vs
     return Reference(
-        name=told.name,
-        title=told.title,
-        source=told.source,
-        series=tuple(_series(told, target) for target in told.targets),
+        name=file.name,
+        title=file.title,
+        source=file.source,
+        series=tuple(_series(file, target) for target in file.targets),
         rule=TableRule(rule.first, rule.then) if rule else None,
-        stated_winners=told.stated_winners,
-        stated_changes=told.stated_changes,
-        facts=told.facts,
+        stated_winners=file.stated_winners,
+        stated_changes=file.stated_changes,
+        facts=file.facts,
     )
 
 
-def _series(told: _File, target: _Target) -> Series:
+def _series(file: _File, target: _Target) -> Series:
     shapes = {"burst": LoadShape.BURST, "closed loop": LoadShape.CLOSED_LOOP}
     names = {name for level in target.levels for name in level.figures}
     return Series(
         name=target.name,
-        levels=tuple(_level(told, level) for level in target.levels),
-        source=f"{PREFIX}{told.name}",
-        tool=told.tool or "unknown tool",
-        model=told.model,
-        shape=shapes.get(told.shape or ""),
-        definitions={name: text for name, text in told.definitions.items() if name in names},
-        notes=told.notes,
+        levels=tuple(_level(file, level) for level in target.levels),
+        source=f"{PREFIX}{file.name}",
+        tool=file.tool or "unknown tool",
+        model=file.model,
+        shape=shapes.get(file.shape or ""),
+        definitions={name: text for name, text in file.definitions.items() if name in names},
+        notes=file.notes,
         published=True,
         engines=target.engines,
     )
 
 
-def _level(told: _File, level: _Level) -> SeriesLevel:
+def _level(file: _File, level: _Level) -> SeriesLevel:
     return SeriesLevel(
-        load=Load(level.concurrency, level.pp or told.pp, level.tg or told.tg),
+        load=Load(level.concurrency, level.pp or file.pp, level.tg or file.tg),
         figures={name: _figure(value, level.stds.get(name)) for name, value in level.figures.items()},
-        runs=told.runs,
+        runs=file.runs,
         label=level.label,
     )
 

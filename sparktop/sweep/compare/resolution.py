@@ -1,4 +1,4 @@
-"""What differences a plan's runs can show, said before the sweep: by the spread of earlier runs, or usual."""
+"""The smallest difference that a plan's runs can prove, estimated before the sweep starts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from sparktop.sweep.terms.definitions import METRICS
 
 _ENOUGH_RUNS = 3
 _LEAST_FREEDOM = 4
-"""Degrees of freedom from which on earlier runs say how much runs spread."""
+"""Minimum degrees of freedom for an estimate of the spread from earlier runs."""
 
 
 def resolution_words(plan: Plan, known: Sequence[SweepResult] = ()) -> str:
-    """Return in a line from which difference on the plan's runs tell targets apart.
+    """Return in one line the smallest difference in percent that the plan's runs can prove.
 
-    With one target: from which change on a second sweep like it shows one. `known` are earlier sweeps.
+    The difference is between targets, or, for a plan with one target, between this sweep and a later one like
+    it. `known` holds earlier results: their spread between runs is used if they have enough runs of these
+    addresses, else a typical one.
     """
     count = len(plan.targets)
     what = "differences between targets" if count > 1 else "a later change"
@@ -42,7 +44,10 @@ def resolution_words(plan: Plan, known: Sequence[SweepResult] = ()) -> str:
 
 
 def _spread_percent(plan: Plan, known: Sequence[SweepResult]) -> float | None:
-    """Return the standard deviation between runs in the newest sweep of these targets; None without runs."""
+    """Return the standard deviation between runs in percent, from the newest usable sweep of these addresses.
+
+    Runs of all levels are pooled on a log scale. None where no sweep has enough degrees of freedom.
+    """
     addresses = {target.url for target in plan.targets}
     for result in sorted(known, key=lambda one: one.started_at, reverse=True):
         levels = [level for target in result.targets if target.url in addresses for level in target.levels]

@@ -1,1 +1,1 @@
-"""Results of sweeps as text: JSON, Markdown, CSV, and the JSON of llama-benchy."""
+"""Results of sweeps as text: JSON, Markdown, CSV, and llama-benchy's JSON."""

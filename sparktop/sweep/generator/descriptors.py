@@ -1,4 +1,4 @@
-"""How many connections this process may have open."""
+"""The limit of open files, which bounds how many connections this process can open."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 _SPARE = 16
-"""For pipes, resolvers and what libraries open for a moment."""
+"""File descriptors kept free for pipes, resolvers and what libraries open for a moment."""
 
 
 def raise_limit() -> int | None:
-    """Raise the soft limit of open files to the hard one; give the connections that fit, None: no limit."""
+    """Raise the soft limit of open files to the hard one; return how many connections fit (None: any)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):
@@ -30,7 +30,7 @@ def _open_now() -> int:
 
 
 def limit_message(connections: int, fit: int) -> str:
-    """Say which limit to raise."""
+    """Return the message for too few file descriptors, with the limits that can be raised."""
     return (
         f"{connections} connections need more open files than are allowed here ({fit} fit): raise the hard "
         "limit (`ulimit -Hn`, LimitNOFILE= of a systemd unit, nofile in limits.conf)"

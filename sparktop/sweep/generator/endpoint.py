@@ -1,4 +1,4 @@
-"""Where requests go: a URL taken apart once, its name resolved once, before anything is measured."""
+"""The address that requests go to: its URL is parsed and its name resolved once, before the measurement."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
 
 
 class EndpointError(Exception):
-    """A URL or key that cannot be used, or a name that does not resolve; holds the failure."""
+    """Raised for a URL or key that cannot be used, or a name that does not resolve; holds the failure."""
 
     def __init__(self, failure: RequestFailure) -> None:
-        """Take the failure."""
+        """Keep `failure`; its message becomes the exception's."""
         super().__init__(failure.message)
         self.failure = failure
 
@@ -29,18 +29,18 @@ class Endpoint:
     """A server's address, ready to connect to."""
 
     where: str
-    """Host and port for messages, clean."""
+    """Host and port without control characters, for messages."""
     host: str
     path: str
-    """In front of /v1; "" at the root."""
+    """Path prefix in front of /v1; "" if there is none."""
     addresses: tuple[tuple[int, str, int], ...]
-    """Family, numeric address and port, best first."""
+    """(address family, numeric address, port), in the resolver's order of preference."""
     tls: ssl.SSLContext | None
     api_key: str | None = field(repr=False)
     host_header: str
 
     def head(self, method: str, path: str, body_bytes: int) -> bytes:
-        """Write a request's head, the empty line included."""
+        """Return the head of an HTTP request as bytes, including the empty line at its end."""
         lines = [
             f"{method} {self.path}{path} HTTP/1.1",
             f"Host: {self.host_header}",
@@ -55,10 +55,10 @@ class Endpoint:
 
 
 async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
-    """Take a URL apart and resolve its name.
+    """Parse a URL and resolve its host name; `at` is the time for failures, in seconds.
 
     Raises:
-        EndpointError: it cannot be used.
+        EndpointError: the URL or key cannot be used, or the name does not resolve.
     """
     where = host_and_port(url)
     problem = key_problem(api_key)

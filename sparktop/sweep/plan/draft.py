@@ -1,4 +1,4 @@
-"""A sweep as somebody types it: texts of fields, what is wrong with them, and the plan that they make."""
+"""A sweep as typed into the editor: the texts of its fields, their problems, and the resulting plan."""
 
 from __future__ import annotations
 
@@ -23,57 +23,58 @@ Value = TypeVar("Value")
 Word = TypeVar("Word", bound=StrEnum)
 
 WHOLE = "whole"
-"""Where `CheckedDraft.problems` holds what is wrong with no single field."""
+"""Key in `CheckedDraft.problems` for a problem that concerns no single field."""
 _OPTION = re.compile(r"--(\w+)")
-"""Errors name options of the command line; on the screen the same things are fields."""
+"""Error messages name options of the command line; on the screen these are fields."""
 _MOST_HEADROOM_GIB = 1_000_000.0
 _MOST_GPU_C = 1000.0
 _LONGEST_MODEL = 200
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
-"""What can end a burst level, with the word for it."""
+"""What can end a burst level: field name to the word for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the fields of the editor hold; texts stand as they were typed."""
+    """The contents of the editor's fields, exactly as typed."""
 
     preset: str = DEFAULT
-    """The preset that the fields were filled from."""
+    """Preset that the fields were filled from."""
     targets: tuple[str, ...] = ()
-    """Names, in the order in which they are listed."""
+    """Names of the selected targets, in the order in which they are listed."""
     concurrency: str = ""
     pp: str = ""
-    """Prompt tokens, one number or several."""
+    """Prompt tokens: one number, or several."""
     tg: str = ""
     runs: str = ""
     duration: str = ""
-    """Seconds of each level."""
+    """Seconds per level."""
     requests: str = ""
-    """Of each level."""
+    """Requests per level."""
     mode: str = LoadMode.BURST.value
     order: str = Order.ASCENDING.value
     api: str = Api.CHAT.value
     warmup: bool = True
     headroom: str = ""
-    """The guard's least GiB; empty: the usual limit on unified memory, 0: none."""
+    """The guard's minimum of free memory in GiB; empty: the default on unified memory, 0: no limit."""
     gpu: str = ""
-    """The guard's most °C; empty: the usual limit beside unified memory, 0: none."""
+    """The guard's maximum GPU temperature in °C; empty: the default on unified memory, 0: no limit."""
     slo: str = ""
     model: str = ""
-    """Empty: the server's only or first one."""
+    """Model to request; empty: the server's first or only model."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedDraft:
-    """A draft's plan, or what keeps it from being one."""
+    """The plan of a draft, or the problems that prevent one."""
 
     plan: Plan | None
     problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """A line by the field of `Draft` that it is about, or `WHOLE`; empty exactly when there is a plan."""
+    """One line per field of `Draft` that has a problem, or under `WHOLE`; empty exactly when there is a plan.
+    """
 
 
 def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits) -> Draft:
-    """Give the fields as a preset fills them; what it leaves open stands there as the plan's own default."""
+    """Return the fields as a preset fills them; settings that it leaves open get the plan's defaults."""
     plan = Plan(())
     steady = preset.mode == LoadMode.STEADY.value
     duration_s = preset.duration_s
@@ -97,13 +98,16 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
 
 
 def with_preset(draft: Draft, preset: SweepSettings, guard: GuardLimits, known: Collection[str]) -> Draft:
-    """Fill the fields from another preset; targets stay unless it names some that are `known`."""
+    """Fill the fields from another preset.
+
+    The selected targets stay unless the preset names targets that are in `known`; model and API stay.
+    """
     named = tuple(name for name in preset.targets if name in known)
     return replace(draft_of(preset, named or draft.targets, guard), model=draft.model, api=draft.api)
 
 
 def with_mode(draft: Draft, mode: str) -> Draft:
-    """Go to another mode and fill in what it cannot do without: a steady level needs a time."""
+    """Change the mode and fill in what it requires: a steady level needs a duration or requests, and runs."""
     changed = replace(draft, mode=mode)
     if mode == LoadMode.STEADY.value:
         if not changed.duration.strip() and not changed.requests.strip():
@@ -115,7 +119,7 @@ def with_mode(draft: Draft, mode: str) -> Draft:
 
 
 def is_changed(draft: Draft, preset: SweepSettings | None, guard: GuardLimits) -> bool:
-    """Tell whether the fields are not as the preset fills them; which targets and model are no part of it."""
+    """Return whether the fields differ from the preset's; targets, model and API are not compared."""
     if preset is None:
         return True
     same = replace(draft_of(preset, draft.targets, guard), model=draft.model, api=draft.api)
@@ -123,7 +127,7 @@ def is_changed(draft: Draft, preset: SweepSettings | None, guard: GuardLimits) -
 
 
 def checked(draft: Draft, targets: Sequence[SweepTarget], *, seed: int | None = None) -> CheckedDraft:
-    """Make a plan of a draft, or say what is wrong with it; without a seed its prompts are new ones."""
+    """Make a plan of a draft, or return its problems; without `seed` the prompts are new ones."""
     form = _Form(draft)
     chosen = form.targets(targets)
     settings = form.settings()
@@ -145,14 +149,14 @@ def checked(draft: Draft, targets: Sequence[SweepTarget], *, seed: int | None = 
 
 
 class _Form:
-    """Reads the fields of a draft one by one and keeps what is wrong with each."""
+    """Read the fields of a draft one by one and collect their problems."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.problems: dict[str, str] = {}
 
     def read(self, name: str, how: Callable[[str], Value], needs: str = "") -> Value | None:
-        """Read a field; None where it is empty, or wrong. `needs` says what an empty one wants."""
+        """Return the parsed field; None if it is empty or invalid. `needs` is the problem of an empty one."""
         text = str(getattr(self.draft, name)).strip()
         if not text:
             if needs:
@@ -165,7 +169,7 @@ class _Form:
             return None
 
     def choice(self, name: str, kind: type[Word]) -> Word | None:
-        """Read a field that holds one of a few words."""
+        """Return the field as a member of an enumeration; None if its word is unknown."""
         word = str(getattr(self.draft, name))
         for member in kind:
             if member.value == word:
@@ -185,7 +189,7 @@ class _Form:
         return [replace(one, model=model) if model else one for one in chosen]
 
     def settings(self) -> SweepSettings:
-        """Give what a preset could hold, too."""
+        """Return the settings of the draft that a preset can hold as well."""
         mode, order = self.choice("mode", LoadMode), self.choice("order", Order)
         return SweepSettings(
             self.draft.preset,
@@ -210,7 +214,7 @@ class _Form:
         )
 
     def slo(self) -> tuple[SloCondition, ...] | None:
-        from sparktop.sweep.plan.slo import parse_slo  # late: it loads the result files, a preset needs none
+        from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
 
         return self.read("slo", parse_slo)
 
@@ -221,7 +225,7 @@ class _Form:
         )
 
     def check_bounds(self) -> None:
-        """Check what ends a level: the command line takes the last one said, here all stand side by side."""
+        """Check what ends a level. The command line lets the last option win; here all fields are visible."""
         given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
         if self.draft.mode == LoadMode.STEADY.value:
             if "runs" not in given:
@@ -236,7 +240,7 @@ class _Form:
             self._tell(name, f"a burst level ends by {first} or by {second}: empty one of them")
 
     def check_search(self) -> None:
-        """Check what a search for the limit leaves out."""
+        """Check the fields that a search for the SLO limit does not support."""
         if not self.draft.slo.strip() or "slo" in self.problems:
             return
         if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:

@@ -1,4 +1,4 @@
-"""What was last chosen in the editor of sweeps: the next one begins with it."""
+"""The last settings chosen in the sweep editor, kept in a file so that the next session starts with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktop.sweep.plan.plan import Api, Order
 from sparktop.sweep.plan.presets import DEFAULT
 
 _LONGEST = 400
-"""Of a field's text."""
+"""Maximum length of a field's text, in characters."""
 _MOST_TARGETS = 256
 _MOST_BYTES = 256 * 1024
 _WORDS: Mapping[str, frozenset[str]] = {
@@ -27,12 +27,12 @@ _WORDS: Mapping[str, frozenset[str]] = {
 
 
 def choice_file(env: Mapping[str, str]) -> Path:
-    """Give the file: `sweep.json` beside the log, below `$XDG_STATE_HOME`."""
+    """Return the path of the file: `sweep.json` beside the log, below `$XDG_STATE_HOME`."""
     return log_path(env).with_name("sweep.json")
 
 
 def recall(path: Path) -> Draft | None:
-    """Give what was chosen last; None where nothing is kept, or nothing of it can be read."""
+    """Return the last draft; None if none is stored, or if the file cannot be read."""
     try:
         with path.open("rb") as stream:
             data = json.loads(stream.read(_MOST_BYTES))
@@ -58,7 +58,7 @@ def recall(path: Path) -> Draft | None:
 
 
 def still_there(draft: Draft, presets: Collection[str], targets: Collection[str]) -> Draft:
-    """Drop what no longer exists: a preset that is gone becomes the usual one, targets vanish."""
+    """Remove what no longer exists: an unknown preset becomes the default, unknown targets are dropped."""
     return replace(
         draft,
         preset=draft.preset if draft.preset in presets else DEFAULT,
@@ -67,8 +67,8 @@ def still_there(draft: Draft, presets: Collection[str], targets: Collection[str]
 
 
 def remember(path: Path, draft: Draft) -> str | None:
-    """Write `draft` atomically; gives what went wrong as words, None when all is well."""
-    import tempfile  # late: a start only reads, and this loads much
+    """Write `draft` atomically; return the error as text, None on success."""
+    import tempfile  # late: starting up only reads the file, and this import is slow
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

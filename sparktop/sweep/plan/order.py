@@ -1,4 +1,4 @@
-"""In which order levels, targets and runs follow one another."""
+"""The order in which a sweep runs its targets, levels and runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one level puts on each target."""
+    """The load of one level: prompt length in tokens and number of concurrent requests."""
 
     prompt_tokens: int
     concurrency: int
@@ -19,25 +19,26 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Stint:
-    """Runs of one level of one target that follow one another without a break."""
+    """Consecutive runs of one level on one target."""
 
     target: SweepTarget
     load: Load
     runs: tuple[int, ...] | None
-    """Their numbers in the level; None: as many as the time allows."""
+    """Run numbers within the level, from 0; None when the level lasts a fixed time instead of a number of
+    runs."""
     first: bool = True
-    """The level begins with it."""
+    """True when the level's first run is in this stint."""
     last: bool = True
-    """The level ends with it."""
+    """True when the level's last run is in this stint."""
 
 
 def loads(plan: Plan) -> list[Load]:
-    """Give the loads of a plan in order: every concurrency under the first prompt length, and so on."""
+    """Return the loads of a plan in order: all concurrencies for the first prompt length, then the next."""
     return [Load(length, concurrency) for length in plan.lengths for concurrency in plan.concurrency]
 
 
 def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator[Stint]:
-    """Give all that is to be done, in order; `targets` stand for the plan's where some dropped out."""
+    """Yield every stint in order; `targets` replaces those of the plan where some have dropped out."""
     chosen = list(plan.targets if targets is None else targets)
     if plan.order is Order.ASCENDING:
         for target in chosen:
@@ -49,20 +50,20 @@ def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator
 
 
 def numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
-    """Give the numbers of a level's runs."""
+    """Return the run numbers of a level; None when its time alone decides how many runs there are."""
     count = plan.runs_of(load.concurrency)
     return None if count is None else tuple(range(count))
 
 
 def _interleaved(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[Stint]:
-    """A B B A A B …: each second round goes back, so that what drifts is on nobody's side."""
+    """Yield the runs of a load in the order A B B A A B …, so that slow drift affects all targets alike."""
     turns = [
         (target, run)
         for run in range(runs)
         for target in (targets if run % 2 == 0 else list(reversed(targets)))
     ]
     for name, group in groupby(turns, key=lambda turn: turn[0].name):
-        together = list(group)
-        chosen = tuple(run for _, run in together)
+        group_turns = list(group)
+        chosen = tuple(run for _, run in group_turns)
         target = next(one for one in targets if one.name == name)
         yield Stint(target, load, chosen, first=0 in chosen, last=runs - 1 in chosen)

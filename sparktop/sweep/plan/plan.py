@@ -1,4 +1,4 @@
-"""What a sweep is to do: targets, levels, limits. Values only; `presets` makes plans of them."""
+"""What a sweep is to do: its targets, loads and limits. Values only; `presets` creates plans."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from sparktop.model.load import Level, LoadMode
 
 
 class Api(StrEnum):
-    """Which of the two completion interfaces is asked."""
+    """Which of the two OpenAI-compatible completion APIs is used."""
 
     CHAT = "chat"
     COMPLETIONS = "completions"
 
 
 class Order(StrEnum):
-    """In which order levels and targets follow one another."""
+    """The order in which levels and targets are measured."""
 
     ASCENDING = "ascending"
-    """Target by target, each from the first concurrency to the last."""
+    """One target after the other, each from the first concurrency to the last."""
     ABBA = "abba"
-    """Level by level, the runs of all targets interleaved A B B A: what drifts, drifts for all."""
+    """Level by level, with the runs of all targets interleaved A B B A, so that a drift affects all of them.
+    """
 
 
 class TargetKind(StrEnum):
-    """What stands at a target's address."""
+    """The kind of server at a target's address."""
 
     ENGINE = "engine"
     ROUTER = "router"
@@ -41,23 +42,24 @@ class SweepTarget:
     """Without a trailing slash and without /v1."""
     kind: TargetKind = TargetKind.ENGINE
     model: str | None = None
-    """The model asked for; the server's only or first one when None."""
+    """The model to request; None for the server's first or only model."""
     api_key: str | None = field(default=None, repr=False)
     backends: Mapping[str, str] = field(default_factory=dict)
-    """Of a router: URL of each watched backend behind it, by name."""
+    """For a router: URL of each watched backend behind it, by name."""
     deployments: Mapping[str, str] = field(default_factory=dict)
-    """Of a router: backend by the id that the router names in its answers."""
+    """For a router: name of the backend by the deployment id in the router's answers."""
     strategy: str | None = None
-    """Of a router: how it chooses, where that is known."""
+    """For a router: its routing strategy; None if unknown."""
     nodes: tuple[str, ...] = ()
-    """Watched machines that it runs on."""
+    """Names of the watched machines that it runs on."""
     known: bool = False
-    """On this machine or in the configuration: needs no question before load is put on it."""
+    """True for a target on this machine or in the configuration: it may be put under load without
+    confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """What a request may take, in seconds."""
+    """Time limits of a request, in seconds."""
 
     connect_s: float = 10.0
     first_token_s: float = 300.0
@@ -67,71 +69,72 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Where a running sweep stops itself."""
+    """Limits at which a running sweep stops itself."""
 
     min_headroom_gib: float | None = None
-    """None: 8 GiB on unified memory, elsewhere no limit. 0: no limit."""
+    """None: 8 GiB on unified memory, else no limit. 0: no limit."""
     max_gpu_c: float | None = None
-    """None: 92 °C beside unified memory, elsewhere no limit. 0: no limit."""
+    """None: 92 °C on machines with unified memory, else no limit. 0: no limit."""
     max_error_share: float = 0.5
-    """Failed requests of a level, once ten have ended."""
+    """Maximum share of failed requests in a level, checked once ten have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class SloCondition:
-    """One thing that must hold: `ttft_p90_ms <= 2000`, `stream_tps >= 15`."""
+    """A condition that must hold, for example `ttft_p90_ms <= 2000` or `stream_tps >= 15`."""
 
     figure: str
     limit: float
     at_least: bool = False
-    """True where more is better."""
+    """True when `limit` is a minimum, False when it is a maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole sweep."""
+    """The complete plan of a sweep."""
 
     targets: tuple[SweepTarget, ...]
     concurrency: tuple[int, ...] = (1, 4, 16)
     pp: int = 128
     """Prompt tokens of each request."""
     prompt_lengths: tuple[int, ...] = ()
-    """Several of them, each level with each; `pp` alone where empty."""
+    """Several prompt lengths, each combined with every concurrency; if empty, `pp` is the only one."""
     tg: int = 64
-    """Tokens that each request generates."""
+    """Tokens to generate per request."""
     runs: int = 3
     mode: LoadMode = LoadMode.BURST
     duration_s: float | None = None
-    """Of a steady run; of a burst level: no run begins after it."""
+    """Steady mode: duration of a run. Burst mode: time after which no further run of a level begins."""
     requests: int | None = None
-    """Bound of a steady run by requests instead of seconds; of a burst level: as many runs as that takes."""
+    """Steady mode: requests per run, instead of a duration. Burst mode: minimum number of requests in a
+    level, which decides its number of runs."""
     order: Order = Order.ASCENDING
     api: Api = Api.CHAT
     seed: int = 0
     warmup: bool = True
-    """One run ahead of each level that is not measured."""
+    """True for an additional run before each level that is not measured."""
     timeouts: Timeouts = Timeouts()
     guard: Guard = Guard()
     slo: tuple[SloCondition, ...] = ()
     longest: bool = False
-    """Of a prompt length that a target refuses, look for the largest that fits and measure it too."""
+    """If a target refuses a prompt length, search for the largest that it accepts and measure that too."""
     max_error_share: float = 0.01
-    """Above it a sweep's result is bad (exit 1)."""
+    """Share of failed requests above which the sweep's result is bad (exit code 1)."""
     preset: str | None = None
-    """The name it came from."""
+    """Name of the preset that the plan was made from."""
 
     @property
     def loaded(self) -> frozenset[str]:
-        """The names of all targets, and of the backends behind them."""
+        """Names of all targets and of the backends behind them."""
         return frozenset(name for one in self.targets for name in (one.name, *one.backends))
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Every prompt length, in order."""
+        """All prompt lengths, in order."""
         return self.prompt_lengths or (self.pp,)
 
     def runs_of(self, concurrency: int) -> int | None:
-        """Give how many runs a level has; None where only the time tells."""
+        """Return the number of runs of a level; None when only its duration decides."""
         if self.mode is LoadMode.STEADY:
             return self.runs
         if self.requests is not None:
@@ -139,7 +142,7 @@ class Plan:
         return self.runs if self.duration_s is None else None
 
     def level(self, target: SweepTarget, concurrency: int, prompt_tokens: int | None = None) -> Level:
-        """Give one level of this plan."""
+        """Return one level of this plan; `prompt_tokens` defaults to `pp`."""
         return Level(
             target=target.name,
             concurrency=concurrency,

@@ -1,4 +1,4 @@
-"""Named sweeps, and plans made of them: what a preset leaves open the plan's own defaults fill."""
+"""Named sweep settings, and plans made of them; the plan's defaults fill what a preset leaves open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, Swee
 
 DEFAULT = "quick"
 STEADY_S = 30.0
-"""Of a steady run where nobody says how long."""
+"""Duration in seconds of a steady run for which neither duration nor requests are given."""
 
 BUILT_IN = (
     SweepSettings("quick", concurrency=(1, 4, 16), prompt_lengths=(128,), tg=64, runs=3),
@@ -33,12 +33,12 @@ BUILT_IN = (
     SweepSettings("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
     SweepSettings("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
 )
-"""In the order in which they are listed."""
+"""The built-in presets, in the order in which they are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What somebody asks for beside a preset; None: as the preset says."""
+    """Settings that replace those of a preset; None keeps the preset's value."""
 
     concurrency: tuple[int, ...] | None = None
     prompt_lengths: tuple[int, ...] | None = None
@@ -57,15 +57,15 @@ class Wishes:
 
 
 def all_presets(configured: Iterable[SweepSettings] = ()) -> dict[str, SweepSettings]:
-    """Give every preset by name; one that the user named like a built-in one stands in its place."""
+    """Return every preset by name; a configured preset replaces a built-in one of the same name."""
     return {one.name: one for one in (*BUILT_IN, *configured)}
 
 
 def find_preset(name: str, configured: Iterable[SweepSettings] = ()) -> SweepSettings:
-    """Give the preset of that name.
+    """Return the preset of that name.
 
     Raises:
-        UsageError: there is none; names the nearest.
+        UsageError: no preset has that name; the message suggests the nearest.
     """
     known = all_presets(configured)
     if name not in known:
@@ -81,10 +81,10 @@ def make_plan(
     *,
     guard: GuardLimits | None = None,
 ) -> Plan:
-    """Make a plan of a preset, what is asked for beside it, and the limits of the guard.
+    """Make a plan from a preset, the settings that replace its own, and the limits of the guard.
 
     Raises:
-        UsageError: parts of it contradict each other.
+        UsageError: settings contradict each other.
     """
     plan = Plan(targets=tuple(targets), preset=preset.name)
     plan = replace(plan, **_of_preset(preset))

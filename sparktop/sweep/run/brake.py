@@ -1,4 +1,4 @@
-"""Ends a sweep early: the first reason counts, and whoever makes load is told at once."""
+"""The early end of a sweep: the first reason is kept, and the load generator is informed at once."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ Early = Literal["cancelled", "stopped_by_guard", "failed"]
 
 
 class Brake:
-    """Pulled once; stays so."""
+    """A stop request that can be made once and stays in force."""
 
     def __init__(self) -> None:
-        """Be loose."""
+        """Start without a stop request."""
         self.status: Early | None = None
         self.reason: str | None = None
         self.on_pull: Callable[[], None] | None = None
-        """Called when it is pulled for the first time."""
+        """Called when the brake is pulled for the first time."""
 
     @property
     def pulled(self) -> bool:
-        """True once somebody ended the sweep."""
+        """True once an early end was requested."""
         return self.status is not None
 
     def pull(self, status: Early, reason: str) -> None:
-        """End the sweep; does nothing when it is ending already."""
+        """Request the end of the sweep for `reason`; do nothing if an end was requested before."""
         if self.pulled:
             return
         self.status, self.reason = status, reason

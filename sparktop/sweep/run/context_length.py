@@ -1,7 +1,7 @@
-"""Prompt lengths that a server refuses, and the largest one that it takes.
+"""Prompt lengths that a server refuses, and the search for the largest that it accepts.
 
-A server has a context of so many tokens for prompt and answer together. A length beyond it is skipped, with
-the server's words; the largest length that fits is looked for where that was asked.
+A server's context is the limit in tokens of prompt and answer together. A prompt length beyond it is skipped,
+and the server's error is kept; on request the largest length that fits is searched for.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from sparktop.sweep.generator.wire.messages import Calibrated
 from sparktop.sweep.terms.request_errors import HTTP, RequestFailure
 
 REFUSING = frozenset({f"{HTTP}:400", f"{HTTP}:413", f"{HTTP}:422"})
-"""Words of failures by which a server refuses a request for what it asks, not for want of anything."""
+"""Failures by which a server refuses what a request asks for, as opposed to failing to serve it."""
 ENOUGH_SHARE = 0.01
 LEAST_APART = 16
-"""Tokens: the search ends where the largest that fits is known to these, or to a hundredth."""
+"""The search ends when the largest length that fits is known to within `LEAST_APART` tokens, or to within
+`ENOUGH_SHARE` of the shortest refused length if that is less."""
 _CONTEXT = re.compile(r"context (?:length|size|window)\D{0,40}?(\d{3,8})", re.IGNORECASE)
 
 Try = Callable[[int], Awaitable[Calibrated | RequestFailure]]
-"""Asks a server for a prompt of so many tokens."""
+"""Sends a request with a prompt of the given length in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongestPrompt:
-    """The largest prompt that was found to fit, and how it was found."""
+    """The largest prompt that was found to fit."""
 
     tokens: int
     found: Calibrated
     within: int = 0
-    """The largest that fits is larger by fewer tokens than this, 0 where it is exact."""
+    """Bound of the error in tokens: the true maximum is less than `tokens + within`; 0 where it is exact."""
 
     @property
     def words(self) -> str:
-        """The finding in words."""
+        """The result as text."""
         exact = "" if self.within <= 1 else f", or up to {self.within - 1} more"
         return f"{self.tokens} tokens fit{exact}"
 
 
 def beyond_context(length: int, output_tokens: int, views: Iterable[BackendView]) -> str | None:
-    """Return why a length cannot fit, by the context that the servers report; None where it may."""
+    """Return why a length exceeds the context that a server reports; None where it may fit."""
     for view in views:
         if view.max_model_len is not None and length + output_tokens > view.max_model_len:
             return (
@@ -53,12 +54,12 @@ def beyond_context(length: int, output_tokens: int, views: Iterable[BackendView]
 
 
 def is_refusal(failure: RequestFailure) -> bool:
-    """Return whether a server refused the request for what it asks."""
+    """Return whether the server refused what the request asks for, rather than failed to serve it."""
     return failure.word in REFUSING
 
 
 def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:
-    """Return the context in tokens that servers report, or that their refusals name; None for neither."""
+    """Return the least context in tokens that servers report, else that refusals mention; None if unknown."""
     known = [view.max_model_len for view in views if view.max_model_len is not None]
     named = [int(found[1]) for one in words if (found := _CONTEXT.search(one)) is not None]
     return min(known or named, default=None)
@@ -67,10 +68,11 @@ def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int 
 async def longest_prompt(
     fits: int, refused: int, output_tokens: int, context: int | None, ask: Try
 ) -> LongestPrompt | None:
-    """Find the largest prompt between one that `fits` (0 where none is known) and one that is `refused`.
+    """Search for the largest prompt between one that `fits` (0: none known) and one that was `refused`.
 
-    A reported context is tried first; else the interval is halved. `ask` must send prompt and answer as long
-    as a level would. None where nothing fits, or the server does not count what it was sent.
+    A reported context is tried first, then the interval is bisected. `ask` must send a prompt and request an
+    answer as long as those of a level. None if nothing fits, or if the server does not report how many tokens
+    it received.
     """
     best: LongestPrompt | None = None
     low, high = fits, refused

@@ -1,4 +1,4 @@
-"""All that a run told, put together: what `measure_level` needs."""
+"""Everything that the worker reported of a run, collected: the input of `measure_level`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sparktop.sweep.generator.wire.messages import (
 
 
 class RunRecord:
-    """Collects the messages of one run; may be asked at any time, also when the run broke off."""
+    """Collect the messages of one run. Can be read at any time, even if the run was interrupted."""
 
     def __init__(self, run_id: str) -> None:
-        """Begin with nothing of the run `run_id`."""
+        """Start with an empty record of the run `run_id`."""
         self.run_id = run_id
         self.finished: RunFinished | None = None
-        """None while it goes on, and for ever when the process broke off."""
+        """None while the run is in progress, and for good if the worker process died."""
         self.in_flight = 0
         self.bins: Counter[tuple[float, str | None]] = Counter()
-        """Tokens by beginning of the tenth of a second and by backend."""
+        """Tokens by (start of the tenth of a second, backend)."""
         self._events: list[LoadEvent] = []
         self._tokens: dict[str, RequestTokens] = {}
 
     def add(self, message: WorkerMessage) -> None:
-        """Take in a message; those of other runs are passed over."""
+        """Add a message of this run; ignore those of other runs."""
         match message:
             case Batch() if message.id == self.run_id:
                 self._events.extend(message.events)
@@ -45,5 +45,5 @@ class RunRecord:
                 pass
 
     def events(self) -> list[LoadEvent]:
-        """Give all events so far in order; with every token's time once the run has finished."""
+        """Return all events so far in order; with the time of every token once the run has finished."""
         return with_tokens(self._events, self._tokens)

@@ -1,4 +1,4 @@
-"""What each figure of a level means, in a line: written wherever figures of sweeps are shown."""
+"""The figures of a level: name, unit and one-line definition of each, for every table that shows them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure of a level."""
+    """A figure that is measured for each level of a sweep."""
 
     name: str
-    """Its key in the result file."""
+    """Key in the result file."""
     title: str
-    """The head of its column."""
+    """Heading of its column in tables."""
     unit: str
     definition: str
-    """How sparktop makes it; another tool's figure of the same name may mean another window."""
+    """How sparktop computes it. Another tool may use the same name for a different time window."""
     more_is_better: bool = True
     decimals: int = 1
-    """From 1000 on none, whatever this says."""
+    """Decimal places for values below 1000; larger values are shown without decimals."""
 
     def text(self, value: float | None) -> str:
-        """Give a value without its unit, its thousands apart; "–" where unknown."""
+        """Return the value without its unit, with thousands separators; "–" for None."""
         if value is None:
             return "–"
         if abs(value) >= _TOO_LONG_FROM:
@@ -77,7 +77,7 @@ _ALL = (
     _latency("e2e_ms", "E2E", "end - start of the request; mean over requests"),
 )
 METRICS = {metric.name: metric for metric in _ALL}
-"""By name, in the order of tables."""
+"""Every metric by name, in the order of table columns."""
 
 TERMS = {
     "❌": "the server refused requests of this length",
@@ -87,16 +87,16 @@ TERMS = {
     "Roofline": "decode of one request alone / what the memory bandwidth allows it",
     "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
 }
-"""Other words and signs of a report's tables."""
+"""Other terms and signs in a report's tables, with their meaning."""
 
 
 def lines(names: Collection[str]) -> list[str]:
-    """Give one line for each metric whose name is in the collection."""
+    """Return one line of definition for each metric whose name is in `names`."""
     return [
         f"{metric.title} ({metric.unit}): {metric.definition}." for metric in _ALL if metric.name in names
     ]
 
 
 def term_lines(found: Collection[str]) -> list[str]:
-    """Return one line for each of the other words that is in the collection."""
+    """Return one line of explanation for each term that is in `found`."""
     return [f"{term}: {meaning}." for term, meaning in TERMS.items() if term in found]

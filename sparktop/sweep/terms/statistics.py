@@ -1,4 +1,4 @@
-"""Statistics of a few values: means with their spread, quantiles, and Student's t without a library."""
+"""Statistics of small samples: mean and spread, quantiles, and Student's t without a numerical library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from functools import cache
 
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
-"""Values from which on a distribution-free 95 % interval of that quantile has two ends."""
+"""Minimum sample sizes at which the distribution-free 95 % interval of the quantile is bounded on both sides.
+"""
 _THIRD = 1 / 3
 _LEAST_OF_A_MEDIAN = 4
 _FRACTION_STEPS = 300
@@ -19,25 +20,25 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, slots=True)
 class RateFigure:
-    """A rate with one value a run."""
+    """A rate with one value per run."""
 
     mean: float
     std: float | None
-    """Of the sample (n - 1); None for a single run."""
+    """Sample standard deviation (n - 1); None for a single run."""
     values: tuple[float, ...]
     ci95: tuple[float, float] | None
-    """95 % interval of the mean by Student's t, runs as replicates; None for a single run."""
+    """95 % confidence interval of the mean (Student's t, runs as replicates); None for a single run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Figures of values that are no replicates: no interval is given."""
+    """Figures of values that are not independent replicates, so without a confidence interval."""
 
     mean: float
     std: float | None
     p50: float
     p90: float | None
-    """None below 36 values, as p95 below 72 and p99 below 368."""
+    """None for fewer than 36 values (p95: 72, p99: 368)."""
     p95: float | None
     p99: float | None
     max: float
@@ -45,7 +46,7 @@ class Distribution:
 
 
 def rate_figure(values: Sequence[float | None]) -> RateFigure | None:
-    """Give mean, spread and interval of one value a run; runs without a value are left out, None for none."""
+    """Return mean, spread and interval of one value per run, ignoring None; None without any value."""
     known = tuple(value for value in values if value is not None)
     if not known:
         return None
@@ -58,7 +59,7 @@ def rate_figure(values: Sequence[float | None]) -> RateFigure | None:
 
 
 def distribution(values: Sequence[float]) -> Distribution | None:
-    """Give the figures of values, None for no value at all; quantiles only where there are enough."""
+    """Return mean, spread and quantiles of values; None without values. Quantiles need enough values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -76,7 +77,7 @@ def distribution(values: Sequence[float]) -> Distribution | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Give a quantile of ascending values, straight between neighbours (numpy's default)."""
+    """Return a quantile of ascending values by linear interpolation, as numpy does by default."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -86,7 +87,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def unbiased_quantile(ordered: Sequence[float], share: float) -> float:
     """Return the median-unbiased quantile of ascending values (Hyndman and Fan's type 8).
 
-    For runs of a dozen values `quantile` lies too far inside: the p90 of 12 would be their 84th percentile.
+    With a dozen values, `quantile` lies too close to the middle: its p90 of 12 is their 84th percentile.
     """
     count = len(ordered)
     place = min(max(share * (count + _THIRD) + _THIRD, 1.0), float(count))
@@ -96,7 +97,7 @@ def unbiased_quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def least_values(share: float) -> int:
-    """Return how many values it takes until the median-unbiased quantile lies between two of them."""
+    """Return the least sample size at which the median-unbiased quantile lies between two values."""
     tail = min(share, 1 - share)
     return max(_LEAST_OF_A_MEDIAN, math.ceil((2 - tail) * _THIRD / tail - 1e-9))
 
@@ -123,7 +124,7 @@ def student_t(share: float, freedom: float) -> float:
 
 
 def student_t_share(value: float, freedom: float) -> float:
-    """Return the share of Student's t distribution below a value."""
+    """Return the share of Student's t distribution below `value`, 0 to 1."""
     tail = two_sided_t(value, freedom) / 2
     return 1 - tail if value > 0 else tail
 
@@ -131,15 +132,15 @@ def student_t_share(value: float, freedom: float) -> float:
 def two_sided_t(value: float, freedom: float) -> float:
     """Return the share of Student's t distribution farther from 0 than `value`: the p-value of a t test.
 
-    By the incomplete beta function; freedom need not be whole.
+    Computed from the incomplete beta function; `freedom` need not be an integer.
     """
     return _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
 
 
 def combined_p(values: Sequence[float]) -> float:
-    """Return the p-value of independent p-values together (Fisher): that of -2 Σ ln p as chi squared.
+    """Return the combined p-value of independent tests by Fisher's method: -2 Σ ln p as chi squared.
 
-    The tail of chi squared with an even number of degrees of freedom is a finite sum.
+    With an even number of degrees of freedom, the tail of chi squared is a finite sum.
     """
     half = -sum(math.log(max(value, _TINY)) for value in values)
     term = total = 1.0
@@ -150,14 +151,17 @@ def combined_p(values: Sequence[float]) -> float:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Regularised, by its continued fraction (DLMF 8.17.22), on the side where that converges fast."""
+    """Return the regularised incomplete beta function by its continued fraction (DLMF 8.17.22).
+
+    Reflects where needed to evaluate it on the side on which the fraction converges fast.
+    """
     if x in {0.0, 1.0}:
         return x
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(1 - x, b, a)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(log_front + a * math.log(x) + b * math.log1p(-x)) / a
-    # Lentz's method.
+    # Lentz's method for the continued fraction.
     numerator, denominator = 1.0, 0.0
     value = 1.0
     for step in range(_FRACTION_STEPS):

@@ -1,4 +1,4 @@
-"""The interval of a figure over its runs, as a screen needs it: hundreds of them after each level."""
+"""Confidence interval of a figure over its runs, fast enough for a screen that needs hundreds per level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktop.sweep.terms.statistics import CONFIDENCE, student_t
 
 
 def over_runs(values: Sequence[float]) -> Measured | None:
-    """Give mean, spread and 95 % interval (Student's t, runs as replicates); None without values."""
+    """Return mean, spread and 95 % interval (Student's t, runs as replicates); None without values."""
     if not values:
         return None
     count, mean = len(values), fmean(values)
@@ -25,5 +25,9 @@ def over_runs(values: Sequence[float]) -> Measured | None:
 
 @lru_cache(maxsize=64)
 def _student_t(freedom: int) -> float:
-    """Kept: a quantile takes 0.4 ms, and four targets with nine levels ask for 750, nearly all alike."""
+    """Return the two-sided 95 % quantile of Student's t, cached.
+
+    A quantile takes 0.4 ms, and four targets with nine levels need 750, nearly all with the same degrees of
+    freedom.
+    """
     return student_t((1 + CONFIDENCE) / 2, freedom)

@@ -1,4 +1,4 @@
-"""The levels of a plan and where each stands, from what a sweep tells."""
+"""The levels of a plan with the state of each, updated from the events of a sweep."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _OVER = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
 
 
 def key_of(target: str, load: Load) -> LevelKey:
-    """Give the key of a load on a target."""
+    """Return the key of a load on a target."""
     return LevelKey(target, load.concurrency, load.prompt_tokens)
 
 
 def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> LevelKey:
-    """Give the key of a level of a result; `prompt_tokens` is the plan's."""
+    """Return the key of a level of a result; `prompt_tokens` is the plan's, for a level that has none."""
     return LevelKey(target, level.concurrency, level.pp if level.pp is not None else prompt_tokens)
 
 
 def planned(plan: Plan) -> list[LevelKey]:
-    """Give the levels of a plan in the order in which they begin; a search has none yet."""
+    """Return the levels of a plan in the order in which they begin; empty for a search for SLO limits."""
     if plan.slo:
         return []
     names = [target.name for target in plan.targets]
@@ -45,24 +45,24 @@ def planned(plan: Plan) -> list[LevelKey]:
 
 @dataclass(slots=True, eq=False)
 class PlanLedger:
-    """Keeps where each level stands."""
+    """Keep the state of each level of a running sweep."""
 
     plan: Plan
     _levels: dict[LevelKey, PlannedLevel] = field(init=False)
     _began_at: float | None = None
-    """When the present run began; None between runs."""
+    """Time when the present run began; None between runs."""
     present: LevelKey | None = None
 
     def __post_init__(self) -> None:
         self._levels = {key: self._new(key) for key in planned(self.plan)}
 
     def levels(self, now: float, ended: int) -> tuple[PlannedLevel, ...]:
-        """Give all levels; `ended` requests of the present run are over."""
+        """Return all levels with their progress; `ended` requests of the present run are over."""
         self._advance(now, ended)
         return tuple(self._levels.values())
 
     def change(self, event: PhaseChanged, now: float) -> None:
-        """Take that the sweep does something else."""
+        """Record a change of phase."""
         if event.target is None or event.load is None:
             return
         key = key_of(event.target, event.load)
@@ -77,7 +77,7 @@ class PlanLedger:
         self._levels[key] = replace(before, state=state, runs=event.runs or before.runs)
 
     def run_over(self, event: RunTold) -> None:
-        """Take that a run is over."""
+        """Record the end of a run; warm-up runs do not count."""
         key = key_of(event.target, event.load)
         level = self._levels.get(key)
         if level is None or event.warm_up:
@@ -88,7 +88,7 @@ class PlanLedger:
         self._began_at = None
 
     def measured(self, event: LevelMeasured) -> None:
-        """Take that a level is done."""
+        """Record that a level is measured."""
         key = result_key(event.target, event.level, event.result.plan.pp)
         level = self._levels.get(key) or self._new(key)
         cut = any(mark.code == CUT_SHORT for mark in event.level.validity)
@@ -99,12 +99,12 @@ class PlanLedger:
             self.present = None
 
     def ended(self, result: SweepResult) -> None:
-        """Take that the sweep is over: what was not begun will not be."""
+        """Record the end of the sweep: levels that have not begun will not be made."""
         self.present = None
         self._levels = {key: _at_end(level, result) for key, level in self._levels.items()}
 
     def left_out(self, target: str) -> None:
-        """Take that a target drops out."""
+        """Record that a target was dropped: its unfinished levels are left out."""
         for key, level in self._levels.items():
             if key.target == target and level.state not in _OVER:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
@@ -113,7 +113,7 @@ class PlanLedger:
         return PlannedLevel(key, runs=self.plan.runs_of(key.concurrency), share=0.0)
 
     def _leave(self) -> None:
-        """Another level goes on while this one has runs to come."""
+        """Mark the present level as partly done: another level continues while this one has runs left."""
         level = None if self.present is None else self._levels.get(self.present)
         if level is not None and level.state in _GOING_ON:
             self._levels[level.key] = replace(level, state=LevelState.PART)
@@ -124,13 +124,16 @@ class PlanLedger:
             return
         inside = self._inside_run(level.key.concurrency, now - self._began_at, ended)
         if level.runs is None:
-            # As many runs as the time allows: the time alone tells how much is done.
+            # Without a fixed number of runs, only the time says how much is done.
             return
         share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
         self._levels[level.key] = replace(level, share=share)
 
     def _inside_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
-        """Give how much of the present run is done: a burst is over when all its requests are."""
+        """Return the completed share of the present run, 0 to 1; None if unknown.
+
+        A burst is complete when all its requests have ended.
+        """
         if self.plan.mode is LoadMode.BURST:
             return min(1.0, ended / concurrency)
         if self.plan.duration_s is not None:
@@ -155,7 +158,7 @@ def _at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
 
 
 def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
-    """Give the levels of a result from a file: those made, and those that the plan had besides."""
+    """Return the levels of a stored result: those made, and those that were planned but not made."""
     plan = result.plan
     made: dict[LevelKey, PlannedLevel] = {}
     for target in result.targets:

@@ -1,4 +1,4 @@
-"""What a search found, in a sentence: between which concurrencies conditions hold, and how sure that is."""
+"""The result of a search for the highest concurrency that meets the SLO conditions, as a sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MORE_RUNS = "more runs narrow this"
 
 
 def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield a sentence for each target; `name` writes text from outside."""
+    """Yield a sentence for each target; `name` escapes or cleans text that comes from outside."""
     if result.slo is None:
         return
     wanted = name(", ".join(result.slo.conditions))
@@ -28,7 +28,7 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
 
 
 def _up_to(holds: Holds) -> str:
-    """Return the answer of conditions that bound the concurrency from above."""
+    """Return the answer for conditions that only set an upper limit on the concurrency."""
     surely, most = holds.concurrency, holds.interval[1]
     if surely is None:
         if most == 0:
@@ -43,7 +43,7 @@ def _up_to(holds: Holds) -> str:
 
 
 def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
-    """Return the answer with a condition that bounds the concurrency from below."""
+    """Return the answer where a condition also sets a lower limit on the concurrency."""
     least, most = may_from or 1, holds.interval[1]
     first, last = holds.from_concurrency, holds.concurrency
     if first is not None and last is not None:
@@ -60,7 +60,7 @@ def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
 
 
 def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
-    """Yield the most that was measured of each rate that has a least value."""
+    """Yield the highest measured mean of each rate that a condition sets a minimum for."""
     for name in (condition.split()[0] for condition in conditions):
         rates = [
             (rate.mean, level.concurrency)

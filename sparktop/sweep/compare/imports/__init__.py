@@ -1,1 +1,1 @@
-"""Results of other load generators, and our own, as series: one module a tool."""
+"""Results of other load generators, and sparktop's own, as series: one module per tool."""

@@ -1,4 +1,4 @@
-"""How many tokens the pieces of a prompt make, as the server itself counts them."""
+"""The tokens of prompts and of their pieces, as the server itself counts them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from sparktop.sweep.generator.short_call import ask_json
 from sparktop.sweep.plan.plan import Api
 
 _BEFORE = "the"
-"""What a piece is counted behind."""
+"""Text in front of a piece while its tokens are counted."""
 _CHECKED = 3
-"""Prompts that are counted whole, to see that pieces add up."""
+"""Number of complete prompts that are counted to check that the costs of pieces add up."""
 
 
 class ServerTokenizer:
-    """The `/tokenize` page that vLLM and SGLang have."""
+    """Client of the `/tokenize` route of vLLM and SGLang."""
 
     def __init__(self, pool: ConnectionPool, form: BodyForm, deadline_s: float) -> None:
-        """Ask over a pool; each question may take `deadline_s`."""
+        """Use connections of `pool`; each request may take `deadline_s` seconds."""
         self._pool = pool
         self._form = form
         self._deadline_s = deadline_s
 
     async def text_length(self, text: str) -> int | None:
-        """Count a text without any template."""
+        """Return the number of tokens of a text without special tokens or template; None if not available."""
         return await self._count({"prompt": text, "add_special_tokens": False})
 
     async def prompt_length(self, prompt: str) -> int | None:
-        """Count a prompt as a request with it would be counted."""
+        """Return the number of prompt tokens of a request with this prompt; None if not available."""
         if self._form.api is Api.CHAT:
             return await self._count({"messages": [{"role": "user", "content": prompt}]})
         return await self._count({"prompt": prompt})
 
     async def piece_costs(self) -> dict[str, float] | None:
-        """Count every piece of a prompt; None where the server has no such page."""
+        """Return the tokens of every piece that prompts are made of; None if the server has no such route."""
         before = await self.text_length(_BEFORE)
         if before is None:
             return None
@@ -57,9 +57,10 @@ class ServerTokenizer:
 async def measured_tokens(
     tokenizer: ServerTokenizer, book: Book, length: int
 ) -> tuple[PromptTokens | None, bool]:
-    """Find out what pieces and template cost; tell also whether whole prompts came out as reckoned.
+    """Measure the tokens of pieces and template; also return whether complete prompts had that length.
 
-    None where the server does not count, or not what its chat template makes of a prompt.
+    The costs are None if the server does not count. The flag is False if it cannot count a prompt with its
+    chat template, or if prompts are off by different amounts.
     """
     costs = await tokenizer.piece_costs()
     if costs is None:
@@ -76,6 +77,6 @@ async def measured_tokens(
             off.add(counted - reckoned)
         if off == {0}:
             return tokens, True
-        # What they are off by in common is the template.
+        # The difference that all prompts share is the cost of the chat template.
         tokens = PromptTokens(tokens.overhead + min(off), costs)
     return tokens, False

@@ -1,8 +1,8 @@
-"""Prompts of natural-looking English with an exact number of tokens, each of them new.
+"""Prompts of natural-looking English with an exact number of tokens, no two alike.
 
-A random-token prompt misleads speculative decoding and the routing of experts; a prompt that was sent before
-is answered from the prefix cache. So a book of plain sentences is written from a word list, and each prompt
-is a slice of it from a random place, behind a first line that no other prompt has.
+Random tokens would mislead speculative decoding and expert routing, and a prompt that was sent before would
+be answered from the prefix cache. So a book of plain sentences is generated from a word list. Each prompt is
+a slice of it from a random place, after a first line that no other prompt has.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from random import Random
 from sparktop.sweep.generator.prompts.word_list import ADJECTIVES, ADVERBS, NOUNS, OPENINGS, PLACES, VERBS
 
 OPENING_WORD = "Notes"
-"""Every prompt begins with it."""
+"""First word of every prompt."""
 _SMALL_WORDS = ("the", "The", "a", "and", "but", "Nobody", "knew", "why")
 _LEAST_PIECES = 60_000
-"""Of the book: a slice begins at one of 5,000 sentences."""
+"""Minimum number of pieces in the book: slices then begin at one of about 5,000 sentences."""
 _NAMES = (*NOUNS, *ADJECTIVES)
 _ROUNDING = 1e-9
 _NUMBER_WORDS = 3
-"""Words of the first line that tell the request's number: millions of them."""
+"""Words of the first line that encode the request's number: enough for millions of requests."""
 _RANDOM_WORDS = 3
-"""And as many that depend on the run."""
+"""Random words of the first line, which depend on the run's salt."""
 FILLER = " so"
-"""A short word that is one token for every tokenizer that was trained on English."""
+"""A short word that is a single token for every tokenizer trained on English; fills a prompt up."""
 
 
 NewPrompt = Callable[[int, str], tuple[str, int]]
-"""Gives the prompt of a number and a salt, and how many tokens it should have."""
+"""Returns the prompt for a request number and a salt, with its expected length in tokens."""
 
 
 class Kind(StrEnum):
-    """What a word is in its sentence: words of one kind may change places."""
+    """The grammatical role of a word: words of the same kind may be exchanged for one another."""
 
     FIXED = ""
-    """Holds the sentence together: articles, phrases of place and time, marks."""
+    """Words that hold the sentence together: articles, phrases of place and time, punctuation."""
     NOUN = "n"
     ADJECTIVE = "a"
     VERB = "v"
@@ -48,36 +48,36 @@ class Kind(StrEnum):
 
 
 Part = tuple[Kind, str]
-"""A piece of a sentence and its kind."""
+"""A piece of a sentence with its kind."""
 _COMMA: Part = (Kind.FIXED, ",")
 
 
 class PromptTokens:
-    """What the pieces of a prompt cost in tokens, for one model and interface."""
+    """The cost in tokens of the pieces of a prompt, for one model and API."""
 
     def __init__(
         self, overhead: float = 0.0, costs: Mapping[str, float] | None = None, otherwise: float = 1.0
     ) -> None:
-        """Take what every prompt costs and the cost of pieces; those not among them cost `otherwise`."""
+        """Keep the fixed cost of every prompt and the cost of each piece; unknown pieces cost `otherwise`."""
         self.overhead = overhead
-        """Of template and opening word."""
+        """Tokens of the chat template and the first word."""
         self.costs: Mapping[str, float] = costs or {}
         self._otherwise = otherwise
 
     def of(self, piece: str) -> float:
-        """Give the cost of a piece: a word with the space in front of it, or a mark behind a word."""
+        """Return the cost of a piece in tokens: a word with the space before it, or a punctuation mark."""
         return self.costs.get(piece, self._otherwise)
 
 
 class Book:
-    """A text in pieces, twice over so that a slice may begin anywhere."""
+    """A generated text in pieces, repeated once so that a slice may begin at any sentence."""
 
     def __init__(self, seed: int, least_pieces: int = _LEAST_PIECES) -> None:
-        """Write a book of at least so many pieces; the same seed gives the same book."""
+        """Generate a book of at least `least_pieces` pieces; the same seed gives the same book."""
         random = Random(f"sparktop book {seed}")  # noqa: S311 - text, no secret
         pieces: list[str] = []
         self.starts: list[int] = []
-        """Index of each sentence's first piece, of the first copy."""
+        """Index of the first piece of each sentence, in the first copy."""
         kinds: list[Kind] = []
         while len(pieces) < least_pieces:
             self.starts.append(len(pieces))
@@ -86,34 +86,35 @@ class Book:
                 pieces.append(piece)
         self.pieces = pieces * 2
         self.kinds = kinds * 2
-        """What kind of word each piece is."""
+        """Kind of each piece."""
         self.distinct = frozenset(pieces)
         self.text = "".join(self.pieces)
         self.offsets = array("q", accumulate(map(len, self.pieces), initial=0))
-        """Where each piece begins in the text, and where the last one ends."""
+        """Character offset at which each piece begins, and the offset of the text's end."""
 
 
 @lru_cache(maxsize=2)
 def book_of(seed: int, least_pieces: int) -> Book:
-    """Give the book of a seed, written once: 60 ms that each length of each target would cost again."""
+    """Return the book of a seed, cached: generating it takes 60 ms, and every prompt length needs it."""
     return Book(seed, least_pieces)
 
 
 class PromptMaker:
-    """Makes prompts of one length out of a book."""
+    """Make prompts of a given length out of a book."""
 
     def __init__(self, book: Book, tokens: PromptTokens) -> None:
-        """Take a book and what its pieces cost."""
+        """Use `book`; `tokens` holds the cost of its pieces."""
         self._book = book
         self._tokens = tokens
         cost = {piece: tokens.of(piece) for piece in book.distinct}
         self._upto = array("d", accumulate(map(cost.__getitem__, book.pieces), initial=0.0))
-        """Cost of all pieces before each."""
+        """Cumulative cost of the pieces in front of each."""
 
     def prompt(self, length: int, number: int, salt: str) -> tuple[str, int]:
-        """Give prompt `number` with that salt, `length` tokens long, and how long it should come out.
+        """Return prompt `number` for a salt, `length` tokens long, and its expected length in tokens.
 
-        The chat template's tokens count; a length below those gives the shortest prompt there is.
+        `length` includes the tokens of the chat template; below those the result is the shortest prompt
+        possible.
         """
         random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
         left = length - self._tokens.overhead
@@ -137,7 +138,7 @@ class PromptMaker:
 
 
 def pieces() -> list[str]:
-    """Give every piece that a prompt can hold, the opening word apart."""
+    """Return every piece that a prompt can contain, except the first word."""
     words = {piece for part in (OPENINGS, PLACES) for phrase in part for piece in _split(phrase)}
     words |= {f" {word}" for word in (*_NAMES, *VERBS, *ADVERBS, *_SMALL_WORDS)}
     return sorted(words | {FILLER, ".", ",", ":"})
@@ -153,7 +154,7 @@ def _first_line(number: int, random: Random) -> list[str]:
 
 
 def _sentence(random: Random) -> list[Part]:
-    """Write one of three kinds of sentence."""
+    """Return a random sentence of one of three forms."""
     noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
     verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
     subject = [(Kind.FIXED, " the"), adjective(), noun()]

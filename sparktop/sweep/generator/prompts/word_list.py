@@ -1,4 +1,4 @@
-"""The words that prompts are made of: plain, common English, most of them one token for most models."""
+"""Words that prompts are made of: common English, each a single token in most tokenizers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""How many tokens each read of one answer brought, decided once the answer is complete.
+"""How many tokens each read of an answer brought, decided when the answer is complete.
 
-A chunk is not a token: speculative decoding and batched output put several into one, a parser holds some
-back, and hidden reasoning is never sent. Exact counts come from token ids or from a running total in each
-chunk. Without them the server's total at the end decides which chunks are one token each; where no reading of
-the chunks adds up to it, the difference stays unplaced and the figures that need single tokens are withheld.
+A chunk is not a token: speculative decoding and batched output put several tokens into one, a parser holds
+some back, and hidden reasoning is never sent. Exact counts come from token ids or from a running total in
+each chunk. Without them, the server's total at the end decides which chunks count as one token each. If no
+interpretation of the chunks adds up to that total, the difference stays unplaced and the figures that need
+the times of single tokens are withheld.
 """
 
 from __future__ import annotations
@@ -16,58 +17,58 @@ from dataclasses import dataclass, field
 from sparktop.model.load import TokenSource
 
 _SLACK = 1.5
-"""How much longer than at the mean pace the tokens before the first chunk may have taken."""
+"""How much longer than at the mean pace the tokens before the first chunk may have taken, as a factor."""
 _FINISH_SHARE = 0.5
-"""A finish event is a token of its own if it comes at least this part of a mean gap after the last chunk: one
-that only ends the stream comes with that chunk."""
+"""A finish event counts as a token of its own if it arrives at least this fraction of a mean gap after the
+last chunk; one that only ends the stream arrives together with that chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedTokens:
-    """The tokens of one answer."""
+    """The tokens of an answer, by the read that brought them."""
 
     times: array[float]
-    """Of each read that brought tokens, in seconds."""
+    """Time in seconds of each read that brought tokens."""
     counts: list[int]
-    """Tokens of each of those reads."""
+    """Tokens in each of those reads."""
     source: TokenSource | None
-    """None without any token."""
+    """What the counts are taken from; None if no token arrived."""
     generated: int | None
-    """All tokens by the server's count; None if it sends none."""
+    """Total tokens as counted by the server; None if it sends no count."""
     hidden_before: int = 0
-    """Tokens made before the first chunk that shows one."""
+    """Tokens generated before the first chunk that shows any."""
     answer_from: int = 0
-    """Index of the first read with something other than reasoning."""
+    """Index of the first read that holds more than reasoning; `len(times)` if there is none."""
     spans_all: bool = False
-    """The first and the last read are those of the first and the last token."""
+    """True when the first and the last read are those of the first and the last token."""
 
 
 @dataclass(slots=True)
 class TokenCount:
-    """Counts the chunks of one answer."""
+    """Collect the chunks of an answer while it arrives, and count its tokens at the end."""
 
     times: array[float] = field(default_factory=lambda: array("d"))
-    """Of each read with a chunk that certainly holds tokens."""
+    """Time of each read with a chunk that certainly holds tokens."""
     counts: list[int] = field(default_factory=list)
     answer_at: float | None = None
-    """When something other than reasoning first came."""
+    """Time of the first read that holds more than reasoning."""
     _all_ids: bool = True
     _all_totals: bool = True
     _total: int = 0
-    """The newest running total."""
+    """Latest running total of the server."""
     _sizes: list[int] = field(default_factory=list)
-    """Tokens of each chunk by the running totals."""
+    """Tokens of each chunk, from differences of the running total."""
     _empty_at: list[float] = field(default_factory=list)
-    """Of each chunk with an empty text."""
+    """Time of each chunk with an empty text."""
     _finish_at: float | None = None
-    """Of a finish event that shows no token."""
+    """Time of a finish event that shows no token."""
     _role_at: float | None = None
-    """Of a first event that shows no token: the role alone."""
+    """Time of a first event that shows no token (the role alone)."""
     _ended_at: float | None = None
-    """Of the event with the reason of the end: it comes with the last token."""
+    """Time of the event with the finish reason, which arrives with the last token."""
 
     def chunk(self, tokens: int, total: int | None, *, has_ids: bool) -> int:
-        """Count a chunk that shows `tokens`; return how many it stands for."""
+        """Record a chunk that shows `tokens` and reports `total`; return how many tokens to count for it."""
         if self._all_totals and total is not None and total >= self._total and (total or not tokens):
             count, self._total = total - self._total, total
             self._sizes.append(count)
@@ -79,37 +80,37 @@ class TokenCount:
         return tokens
 
     def read(self, at: float, count: int, *, is_reasoning: bool) -> None:
-        """Note a read that brought `count` tokens."""
+        """Record a read that brought `count` tokens at the time `at`."""
         if self.answer_at is None and not is_reasoning:
             self.answer_at = at
         self.times.append(at)
         self.counts.append(count)
 
     def empty(self, at: float) -> None:
-        """Note a chunk with an empty text: a token without text, or nothing."""
+        """Record a chunk with an empty text: either a token without text, or no token."""
         self._empty_at.append(at)
 
     def begin(self, at: float, *, shows_token: bool) -> None:
-        """Note the first event, whatever it holds."""
+        """Record the first event, whatever it contains."""
         if not shows_token:
             self._role_at = at
 
     def finish(self, at: float, *, shows_token: bool) -> None:
-        """Note a finish event: if it shows no token, it may stand for the last one."""
+        """Record the finish event; if it shows no token, it may stand for the last token."""
         self._ended_at = at
         if not shows_token:
             self._finish_at = at
 
     @property
     def prelude_s(self) -> float | None:
-        """Time from a first event with the role alone to the end of the answer; None without one."""
+        """Seconds from a first event with the role alone to the end of the answer; None if there is none."""
         begun, ended = self._role_at, self._ended_at
         return None if begun is None or ended is None else ended - begun
 
     def counted(self, reported: int | None, *, first_event_is_token: bool = False) -> CountedTokens:
-        """Return the tokens of the answer; `reported` is the server's total at its end.
+        """Return the tokens of the complete answer; `reported` is the total sent by the server at its end.
 
-        `first_event_is_token`: this server sends the role when it has made the first token.
+        `first_event_is_token`: this server sends the role at the time when it has generated the first token.
         """
         times, counts, hidden = self.times, self.counts, 0
         placed = sum(counts)
@@ -117,7 +118,8 @@ class TokenCount:
             source, reported = TokenSource.TOKEN_IDS, placed
         elif self._all_totals and self._total:
             source = TokenSource.CHUNK_USAGE
-            # A broken stream has no total at its end, and the first event's 0 is none.
+            # A stream that broke off has no total at its end, and a total of 0 in the first event is not a
+            # count.
             reported = max(reported or 0, self._total)
             hidden = self._hidden_before()
             begin = self._role_at
@@ -138,11 +140,11 @@ class TokenCount:
         return CountedTokens(times, counts, known, reported, hidden, answer_from, spans_all)
 
     def _hidden_before(self) -> int:
-        """Return how many tokens of the first chunk it cannot have shown.
+        """Return how many tokens of the first chunk were generated before it without being shown.
 
-        A prefill makes one token. A first chunk with no more tokens than those after it have on average shows
-        all of them (batched output); in a larger one the rest was made unseen. The last chunk holds what was
-        left over and stays out of the average.
+        A prefill generates one token. If the first chunk has no more tokens than the following ones on
+        average, it shows all of them (batched output); if it has more, all but one were hidden. The last
+        chunk holds a remainder and is left out of the average.
         """
         first, *later = [size for size in self._sizes if size]
         usual = later[:-1] or later or [1]
@@ -151,7 +153,10 @@ class TokenCount:
     def _with_silent(
         self, times: array[float], counts: list[int], missing: int
     ) -> tuple[array[float], list[int]]:
-        """Return the reads with those chunks as tokens that showed none, if they are just what is missing."""
+        """Return the reads, with chunks that showed no token counted as one each if that gives `missing`.
+
+        Returns the arguments unchanged if no choice of silent chunks gives exactly that number.
+        """
         silent = list(self._empty_at)
         if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):
             silent = [*silent, self._finish_at] if len(silent) + 1 == missing else [self._finish_at]
@@ -165,10 +170,10 @@ class TokenCount:
     def _with_both_ends(
         self, times: array[float], counts: list[int], reported: int
     ) -> tuple[array[float], list[int]] | None:
-        """Return the reads with the first event as the first token and the end as the last one.
+        """Return the reads with the role event as the first token and the finish event as the last one.
 
-        None where that cannot be: the first chunk must follow the first event as soon as the missing tokens
-        can have been made, else the first event came ahead of the first token after all.
+        None if that is not plausible: the first chunk must follow the role event no later than the missing
+        tokens take at the mean pace (times `_SLACK`), else the role was sent before the first token.
         """
         begin, end = self._role_at, self._ended_at
         if begin is None or end is None or not times or not begin <= times[0] <= end:
@@ -185,7 +190,7 @@ class TokenCount:
         return array("d", ordered), [reads[at] for at in ordered]
 
     def _is_late(self, finish: float) -> bool:
-        """Return whether a finish event came as late as a further token does."""
+        """Return whether a finish event arrived late enough to stand for a token of its own."""
         times = [*self.times, *self._empty_at]
         if len(times) < 2:  # noqa: PLR2004 - a gap has two ends
             return not times or finish > max(times)
