@@ -1,4 +1,4 @@
-"""What a request's body says, for both interfaces: written once for a run, the prompt apart."""
+"""Request bodies for both completion APIs: the fixed fields are chosen once per run, the prompt varies."""
 
 from __future__ import annotations
 
@@ -12,36 +12,35 @@ from sparktop.sweep.plan.plan import Api
 CACHE_SALT = "cache_salt"
 TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"
 OPTIONAL_FIELDS = (TOKEN_IDS, CACHE_SALT, "min_tokens", "ignore_eos", STREAM_OPTIONS, CHUNK_USAGE)
-"""What no OpenAI server must know; a server that refuses one is asked without it.
+"""Fields that an OpenAI-compatible server need not know; a server that refuses one gets requests without it.
 
-`CHUNK_USAGE` is a part of `STREAM_OPTIONS`: the server's running total in each chunk.
-"""
+`CHUNK_USAGE` is part of `STREAM_OPTIONS`: it requests the server's running total in each chunk."""
 _PATHS = {Api.CHAT: "/v1/chat/completions", Api.COMPLETIONS: "/v1/completions"}
 
 
 @dataclass(frozen=True, slots=True)
 class BodyForm:
-    """All of a body but prompt, length and salt."""
+    """Everything in a request body except prompt, length and cache salt."""
 
     model: str
     api: Api
     dropped: frozenset[str] = frozenset()
-    """Optional fields that the server does not take."""
+    """Optional fields that the server refuses."""
 
     @property
     def path(self) -> str:
-        """Where such a body goes."""
+        """URL path for such a body."""
         return _PATHS[self.api]
 
     def without(self, fields: Collection[str]) -> BodyForm:
-        """Give the form without these fields too."""
+        """Return a copy that leaves out these fields as well."""
         return BodyForm(self.model, self.api, self.dropped | frozenset(fields))
 
     def body(self, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
-        """Write a body.
+        """Return a request body as JSON.
 
-        `temperature` stays the server's: greedy decoding of random weights repeats itself, which routers take
-        for a fault.
+        `temperature` is left to the server's default: greedy decoding of random weights repeats itself, which
+        routers take for a fault.
         """
         found: dict[str, object] = {"model": self.model}
         if self.api is Api.CHAT:
@@ -62,6 +61,6 @@ class BodyForm:
         return json.dumps(found, separators=(",", ":")).encode()
 
     def request(self, endpoint: Endpoint, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
-        """Write a whole request: head and body."""
+        """Return a complete HTTP request: head and body."""
         body = self.body(prompt, output_tokens, cache_salt)
         return endpoint.head("POST", self.path, len(body)) + body

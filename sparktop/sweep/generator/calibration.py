@@ -1,4 +1,4 @@
-"""What must be known of a server before load is put on it, found out by asking it a few things."""
+"""The calibration: trial requests that find out what must be known of a server before a load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sparktop.sweep.terms.request_errors import (
 )
 
 _TRIED_AT_ONCE = 2
-"""Requests for one token, at most: a busy machine may delay the end of one."""
+"""Maximum trial requests for a single token: on a busy machine the end of one may be delayed."""
 _SHORT_CALL_S = 30.0
 _BAD_REQUEST = frozenset({400, 422})
 _CHECK_S = 0.05
@@ -37,45 +37,46 @@ _LEAST_BOOK_PIECES = 60_000
 
 
 class CalibrationError(Exception):
-    """The server cannot be asked at all; holds the failure."""
+    """The server cannot process requests at all; holds the failure."""
 
     def __init__(self, failure: RequestFailure) -> None:
-        """Take the failure."""
+        """Keep `failure`; its message becomes the exception's."""
         super().__init__(failure.message)
         self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to ask a server."""
+    """How to make requests for a server."""
 
     form: BodyForm
     prompt: NewPrompt
     first_event_is_token: bool = False
-    """The server sends the role, its first event, when it has made the first token, shown or not."""
+    """True if the server sends the role, its first event, when it has generated the first token, shown or
+    not."""
 
 
 class Calibration:
-    """One calibration; `find` does all of it."""
+    """One calibration; `find` executes all of it."""
 
     def __init__(self, command: Calibrate, pool: ConnectionPool) -> None:
-        """Take what is to be asked later, and connections to the server."""
+        """Prepare to calibrate as `command` asks, over connections of `pool`."""
         self._command = command
         self._pool = pool
         self._log = RunLog(command.id)
         self._book = book_of(command.seed, max(_LEAST_BOOK_PIECES, _BOOK_PER_PROMPT * command.prompt_tokens))
         self._dropped: dict[str, str] = {}
         self._tried_pieces = command.prompt_tokens
-        """Of the prompt that is tried."""
+        """Length of the trial prompt in pieces."""
         self._requests = 0
         self._prompt_tokens_used = 0
         self._generated_tokens_used = 0
         self._last: Exchange | None = None
         self._tried: Exchange | None = None
-        """The request that worked, with more than one token."""
+        """The successful request with more than one token."""
 
     async def find(self) -> tuple[Calibrated, Recipe | None]:
-        """Ask all there is to ask; without a recipe the result holds the failure."""
+        """Execute the calibration; without a recipe, the result holds the failure."""
         command = self._command
         models: tuple[str, ...] = ()
         model, length, recipe = command.target.model, None, None
@@ -114,14 +115,15 @@ class Calibration:
         return models[0]
 
     async def _accepted(self, form: BodyForm, tokens: PromptTokens | None) -> BodyForm:
-        """Try the request; fields that the server refuses are left out from then on.
+        """Send a trial request and leave out the fields that the server refuses, until it succeeds.
 
         Raises:
-            CalibrationError: it does not work without them either.
+            CalibrationError: the server refuses the request even without them.
         """
         length = self._command.prompt_tokens
         if tokens is None:
-            # Nobody tells what a word costs: at three tokens each this still fits where the prompt does.
+            # The cost of a word is unknown: at three tokens per word this prompt still fits wherever the real
+            # one does.
             length = self._tried_pieces = min(length, max(_LEAST_TRIED_PIECES, length // 4))
         prompt = self._prompts_of(tokens or PromptTokens(), length)
         while True:
@@ -135,7 +137,7 @@ class Calibration:
             said = bytes(exchange.words).decode("utf-8", "replace")
             named = {name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said}
             if STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
-                # The field itself is older and more widely known than this part of it.
+                # The field itself is older and more widely supported than this part of it.
                 named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
             words = server_words(bytes(exchange.words), self._command.target.api_key)
             if not named:
@@ -144,9 +146,9 @@ class Calibration:
             form = form.without(named)
 
     def _lean(self, form: BodyForm) -> BodyForm:
-        """Return the form without the running totals where token ids tell the same: each costs bytes a chunk.
+        """Return the form without running totals if token ids give the same counts, to save bytes per chunk.
 
-        Behind a router other servers may answer later, so there both are asked for.
+        Behind a router other servers may answer later requests, so both are requested there.
         """
         end = None if self._tried is None else self._tried.end
         exact = end is not None and end.token_source is TokenSource.TOKEN_IDS
@@ -155,8 +157,8 @@ class Calibration:
     async def _first_event_is_token(self, form: BodyForm, prompt: NewPrompt) -> bool:
         """Return whether the server sends the role, its first event, with its first token, as vLLM does.
 
-        Asked for one token, it then sends the whole answer at once; others send the role when they take the
-        request. Only needed where nothing counts the tokens of a chunk.
+        When asked for a single token, such a server sends the complete answer at once; others send the role
+        when they accept the request. Only needed if the tokens of a chunk are not counted exactly.
         """
         end = None if self._tried is None else self._tried.end
         if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):
@@ -169,7 +171,7 @@ class Calibration:
     async def _without_any(
         self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str
     ) -> BodyForm:
-        """Find the fields that a server refuses without naming them: leave all out, add one by one."""
+        """Find the fields that a server refuses without naming them: drop all, then add them one by one."""
         suspects = [name for name in OPTIONAL_FIELDS if name not in form.dropped]
         bare = form.without(suspects)
         exchange = await self._try(bare, prompt, TRIED_TOKENS)
@@ -188,8 +190,8 @@ class Calibration:
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
     ) -> tuple[NewPrompt, PromptLength]:
-        """Give how to make prompts, by what the server says of whole requests where it says it."""
-        asked, got = self._command.prompt_tokens, self._told()
+        """Return a prompt maker and its accuracy, by the server's counts of complete requests if any."""
+        asked, got = self._command.prompt_tokens, self._reported_length()
         if tokens is not None and (got is None or (is_exact and got == asked)):
             return self._prompts_of(tokens, asked), PromptLength(asked, got, is_exact, "tokenize")
         rough = (
@@ -199,7 +201,7 @@ class Calibration:
         if got is None:
             return rough
         if tokens is not None:
-            # Pieces are known, the template is not: it is what the request was longer by.
+            # The costs of pieces are known, that of the template is the excess of the request's length.
             tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
             prompt = self._prompts_of(tokens, asked)
             got = await self._length(form, prompt)
@@ -221,15 +223,15 @@ class Calibration:
 
     async def _length(self, form: BodyForm, prompt: NewPrompt) -> int | None:
         await self._try(form, prompt, 1)
-        return self._told()
+        return self._reported_length()
 
-    def _told(self) -> int | None:
-        """Give the length of the prompt that was tried last, as the server says."""
+    def _reported_length(self) -> int | None:
+        """Return the prompt tokens of the last trial request; None if the server does not report them."""
         end = self._last.end if self._last is not None else None
         return None if end is None else end.prompt_tokens
 
     async def _try(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
-        """Send one request and wait for its end."""
+        """Send a request and wait for its end."""
         command = self._command
         prompt, _ = new(self._requests, f"{command.seed}/{command.id}")
         output_tokens = max(1, min(output_tokens, command.output_tokens))

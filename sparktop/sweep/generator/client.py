@@ -1,8 +1,8 @@
-"""The load generator: one run of one level against one server.
+"""The load generator: executes one run of one level against one server.
 
-Connections are open and bodies written before the run begins. A burst starts all its requests in one turn of
-the event loop and waits for them. A steady run is a closed loop: so many slots, each with one request at a
-time. No more than `concurrency` requests are ever in flight, and none is ever sent twice.
+Connections are opened and bodies are serialised before the run begins. A burst starts all its requests in one
+iteration of the event loop and waits for them. A steady run is a closed loop: `concurrency` slots with one
+request at a time in each. Never are more than `concurrency` requests in flight, and no request is sent twice.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import RunLoad
 from sparktop.sweep.terms.request_errors import connect_failure
 
-_LOOK_S = 0.1
-"""How often deadlines are looked at, at most; short ones more often."""
-_LOOKS_A_DEADLINE = 4
+_CHECK_S = 0.1
+"""Longest interval in seconds between checks of deadlines; shorter where deadlines are short."""
+_CHECKS_PER_DEADLINE = 4
 _FAILED_LEAST_S = 0.5
-"""A slot whose request failed sooner waits for the rest: a server that refuses is not hammered."""
+"""A slot whose request failed sooner than this waits for the rest, so that a server that refuses is not
+flooded."""
 _LONGEST_RAMP_S = 5.0
 _RAMP_SHARE = 0.1
-_BODIES_A_LOOK = 8
-"""Bodies written ahead in a steady run at each look: 20 µs each at a thousand tokens."""
+_BODIES_PER_CHECK = 8
+"""Bodies serialised ahead at each check in a steady run; each takes 20 µs for a thousand tokens."""
 
 
 class LoadClient:
-    """Makes one run."""
+    """Execute one run."""
 
     def __init__(
         self,
@@ -46,9 +47,9 @@ class LoadClient:
         *,
         first_event_is_token: bool = False,
     ) -> None:
-        """Take what to do, where to, how to ask, with what prompts, and where to note it.
+        """Prepare a run of `load` over `pool`: `form` and `prompt` make its requests, `log` records them.
 
-        `first_event_is_token`: the server sends the role, its first event, with its first token.
+        `first_event_is_token`: the server sends the role, its first event, together with its first token.
         """
         self.cancelled = False
         self._load = load
@@ -69,7 +70,7 @@ class LoadClient:
         self._deadlines: asyncio.TimerHandle | None = None
 
     async def prepare(self) -> None:
-        """Write bodies and open connections, so that neither is part of what is measured."""
+        """Serialise bodies and open connections, so that neither is part of the measurement."""
         load = self._load
         ahead = load.concurrency
         if load.mode is LoadMode.STEADY and load.requests is not None:
@@ -84,9 +85,9 @@ class LoadClient:
             filling.result()
 
     async def run(self) -> None:
-        """Make the run; `prepare` comes first."""
+        """Execute the run; requires `prepare` first."""
         log, number = self._log, self._load.run
-        self._look()
+        self._check_deadlines()
         log.add(RunStarted(perf_counter(), number))
         try:
             if not self.cancelled:
@@ -98,7 +99,7 @@ class LoadClient:
         log.add(RunEnded(perf_counter(), number))
 
     def cancel(self) -> None:
-        """Call off all that is in flight; `run` returns at once."""
+        """Cancel everything in flight; `run` then returns at once."""
         self.cancelled = True
         self._stopping.set()
         self._abort_active()
@@ -122,7 +123,7 @@ class LoadClient:
                 waiting.append(request)
             else:
                 self._begin(request, connection)
-        # Those whose connection did not open ahead, or was closed again, get one more: nothing was sent yet.
+        # Requests whose connection did not open in advance, or was closed, get another: nothing was sent yet.
         for request in waiting:
             self._add_task(self._send_once(request))
         pending: list[asyncio.Future[Any]] = [*self._active.values(), *self._tasks]
@@ -152,7 +153,7 @@ class LoadClient:
             self._abort_active()
 
     async def _fill_slot(self, delay_s: float) -> None:
-        """Keep one request in flight."""
+        """Keep one request in flight until the run ends or its requests are used up."""
         await self._pause(delay_s)
         while not self._stopping.is_set() and (request := self._next()) is not None:
             began = perf_counter()
@@ -161,7 +162,7 @@ class LoadClient:
                 await self._pause(_FAILED_LEAST_S - (perf_counter() - began))
 
     async def _send_once(self, request: Request) -> bool:
-        """Send a request and wait for its end; tell whether it failed."""
+        """Send a request and wait for its end; return whether it failed."""
         connection = self._pool.take()
         if connection is None:
             try:
@@ -206,7 +207,7 @@ class LoadClient:
     def _make(self) -> Request:
         load, number = self._load, self._made
         self._made += 1
-        # Run and salt are part of what makes a prompt new: a warm-up must not fill the cache for its level.
+        # The prompt depends on run and salt, so that a warm-up does not fill the prefix cache for its level.
         salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
         prompt, prompt_tokens = self._prompt(number, salt)
         cache_salt = None
@@ -216,7 +217,7 @@ class LoadClient:
         return Request(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
 
     async def _pause(self, delay_s: float) -> None:
-        """Wait, but no longer than until the run is to stop."""
+        """Wait for `delay_s` seconds, or until the run is to stop if that is sooner."""
         if delay_s <= 0:
             return
         try:
@@ -225,24 +226,25 @@ class LoadClient:
         except TimeoutError:
             pass
 
-    def _look(self) -> None:
-        """Look at deadlines and write bodies ahead, every so often."""
+    def _check_deadlines(self) -> None:
+        """Check the deadlines, serialise bodies ahead, and schedule the next check."""
         now = perf_counter()
         for exchange in list(self._active):
             exchange.check(now)
         if self._load.mode is LoadMode.STEADY:
-            for _ in range(_BODIES_A_LOOK):
+            for _ in range(_BODIES_PER_CHECK):
                 if len(self._ready) < self._load.concurrency and self._may_make():
                     self._ready.append(self._make())
         limits = self._load.timeouts
         shortest = min(limits.first_token_s, limits.between_tokens_s, limits.whole_s)
-        self._deadlines = self._loop.call_later(min(_LOOK_S, shortest / _LOOKS_A_DEADLINE), self._look)
+        delay_s = min(_CHECK_S, shortest / _CHECKS_PER_DEADLINE)
+        self._deadlines = self._loop.call_later(delay_s, self._check_deadlines)
 
     def _add_task(self, work: Coroutine[None, None, object]) -> None:
         self._tasks.add(self._loop.create_task(work))
 
     def _raise_faults(self) -> None:
-        """Let a programming error out of its task."""
+        """Raise an exception that ended one of the tasks: it is a programming error."""
         for task in self._tasks:
             if not task.cancelled():
                 task.result()

@@ -1,8 +1,8 @@
-"""The generator's connections: opened ahead, stamped as they are written, stamped before a read is looked at.
+"""Connections of the load generator: opened in advance; writes and reads are timestamped before any parsing.
 
-A read is stamped and put into the inbox; what is in it is taken apart once all sockets that were ready have
-been read. So the last of 256 first tokens that arrive together is stamped after 256 reads (2 µs each), not
-after 256 times the work that a token makes.
+A read is timestamped and put into the inbox, and parsed only after all sockets that were ready have been
+read. So the last of 256 first tokens that arrive together is stamped after 256 reads (2 µs each), not after
+256 times the work of parsing a token.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from typing import Protocol, cast
 from sparktop.sweep.generator.endpoint import Endpoint
 
 _AT_ONCE = 64
-"""Connections opened at the same time: a listener's queue often holds 128."""
+"""Connections opened at the same time: the backlog of a listening socket is often 128."""
 
 
 class Reader(Protocol):
-    """Whoever waits for an answer on a connection."""
+    """The object that receives the answer on a connection."""
 
     def take(self, at: float, data: bytes) -> None:
-        """Take in a read that came at `at`."""
+        """Process data that was read at the time `at`."""
 
     def lost(self, at: float, error: Exception | None) -> None:
-        """Hear that the connection is gone."""
+        """React to the end of the connection at the time `at`; `error` is None if it was closed regularly."""
 
 
 class Inbox:
-    """Reads in the order in which they came, with their stamps."""
+    """Queue of reads in order of arrival, with their timestamps."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start with an empty queue."""
         self._waiting: deque[tuple[Connection, float, bytes | None, Exception | None]] = deque()
         self._loop = asyncio.get_running_loop()
 
     def add(
         self, connection: Connection, at: float, data: bytes | None, error: Exception | None = None
     ) -> None:
-        """Keep a read, or with None the end of a connection."""
+        """Queue a read; `data` is None for the end of the connection."""
         if not self._waiting:
             self._loop.call_soon(self._drain)
         self._waiting.append((connection, at, data, error))
@@ -55,59 +55,60 @@ class Inbox:
                 connection, at, data, error = waiting.popleft()
                 reader = connection.reader
                 if reader is None:
-                    connection.abort()  # spoke without being asked, or is gone
+                    connection.abort()  # unsolicited data, or the reader is gone
                 elif data is None:
                     reader.lost(at, error)
                 else:
                     reader.take(at, data)
         finally:
-            if waiting:  # a fault of ours in one answer must not silence the others
+            if waiting:  # an exception in one answer must not hold up the others
                 self._loop.call_soon(self._drain)
 
 
 class Connection(asyncio.Protocol):
-    """One connection; whoever uses it is its reader."""
+    """An HTTP connection; its `reader` receives what arrives."""
 
     def __init__(self, inbox: Inbox) -> None:
-        """Belong to an inbox."""
+        """Put everything that arrives into `inbox`."""
         self.reader: Reader | None = None
         self.open = False
         self._inbox = inbox
         self._transport: asyncio.Transport | None = None
         self._descriptor: int | None = None
-        """Of a plain connection: written to without the transport's queue."""
+        """File descriptor of a connection without TLS, which is written to directly, past the transport's
+        buffer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open."""
+        """Keep the transport of the connection that was opened."""
         self._transport = cast("asyncio.Transport", transport)
         self.open = True
         if transport.get_extra_info("sslcontext") is None:
             self._descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
 
     def data_received(self, data: bytes) -> None:
-        """Stamp a read."""
+        """Queue a read with its timestamp."""
         self._inbox.add(self, perf_counter(), data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stamp the end."""
+        """Queue the end of the connection with its timestamp."""
         self.open = False
         self._descriptor = None
         self._transport = None
         self._inbox.add(self, perf_counter(), None, exc)
 
     def send(self, request: bytes) -> float:
-        """Write a request; give the moment at which that was done.
+        """Write a request; return the time at which the write began.
 
-        uvloop's transports write at the end of the loop's turn: in a burst the stamps would be as much too
-        early as the rest of the burst takes. So a plain socket is written to here, and the transport gets
-        what the socket did not take.
+        uvloop's transports write at the end of the loop's iteration: in a burst the timestamps would be too
+        early by the rest of the burst. So a plain socket is written to directly, and the transport gets the
+        remainder that the socket did not accept.
         """
         transport = self._transport
         assert transport is not None  # noqa: S101 - only open connections are handed out
         at = perf_counter()
         sent = 0
         if self._descriptor is not None:
-            # A broken connection is told by the transport, as everywhere else.
+            # The transport reports a broken connection, as everywhere else.
             with suppress(OSError):
                 sent = os.write(self._descriptor, request)
         if sent < len(request):
@@ -115,7 +116,7 @@ class Connection(asyncio.Protocol):
         return at
 
     def abort(self) -> None:
-        """Close at once, whatever is on its way."""
+        """Close the connection at once and discard what is in transit."""
         self.reader = None
         self.open = False
         self._descriptor = None
@@ -127,19 +128,19 @@ class ConnectionPool:
     """The open connections to one endpoint."""
 
     def __init__(self, endpoint: Endpoint, connect_s: float) -> None:
-        """Begin with none; a connection may take `connect_s` to open, its TLS handshake included."""
+        """Start without connections; opening one may take `connect_s` seconds, TLS handshake included."""
         self.endpoint = endpoint
         self.connect_ms: list[float] = []
-        """How long each opening took."""
+        """Milliseconds that opening each connection took."""
         self._connect_s = connect_s
         self._inbox = Inbox()
         self._idle: deque[Connection] = deque()
 
     async def open(self) -> Connection:
-        """Open one more.
+        """Open and return another connection.
 
         Raises:
-            OSError: it cannot be opened; TimeoutError is one of them.
+            OSError: the connection cannot be opened; TimeoutError included.
         """
         loop = asyncio.get_running_loop()
         endpoint = self.endpoint
@@ -164,7 +165,7 @@ class ConnectionPool:
         raise problem
 
     async def fill(self, count: int) -> list[OSError]:
-        """Have `count` open connections, all of them new; give why those that are missing did not open."""
+        """Replace all idle connections by `count` new ones; return the errors of those that did not open."""
         self.close()
         turn = asyncio.Semaphore(_AT_ONCE)
         errors: list[OSError] = []
@@ -180,7 +181,7 @@ class ConnectionPool:
         return errors
 
     def take(self) -> Connection | None:
-        """Give an open connection that nobody uses, None when there is none."""
+        """Return an open idle connection; None if there is none."""
         while self._idle:
             connection = self._idle.popleft()
             if connection.open:
@@ -188,12 +189,12 @@ class ConnectionPool:
         return None
 
     def give_back(self, connection: Connection) -> None:
-        """Take back a connection whose answer is whole."""
+        """Make a connection idle again after its answer is complete."""
         connection.reader = None
         if connection.open:
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Close all that nobody uses."""
+        """Close all idle connections."""
         while self._idle:
             self._idle.popleft().abort()

@@ -1,4 +1,4 @@
-"""One request and its streamed answer, from the body's write to the end of the stream."""
+"""One request and its streamed answer, from writing the request to the end of the stream."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from sparktop.sweep.terms.request_errors import (
 
 _OK = 200
 _MOST_WORDS_BYTES = 64 << 10
-"""Kept of a body that is no stream."""
+"""Maximum bytes that are kept of a body that is not an event stream."""
 _WORDS_S = 2.0
-"""How long an error's body may take after its head."""
+"""Maximum seconds from the head of an error response to the end of its body."""
 _TRAILING_S = 0.25
-"""How long a connection may take to end its answer after the stream's last event."""
+"""Maximum seconds from the stream's last event to the end of the response."""
 _SPARE_TOKENS = 64
 _AT_ONCE_SHARE = 0.1
 _SERVED_BY_HEADERS = ("x-litellm-model-id", "x-litellm-model-api-base")
 _ROUTER_MS_HEADER = "x-litellm-overhead-duration-ms"
 _ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
-"""The header may also hold "None", or a negative number from two clocks that disagree: both are unknown."""
+"""The header may also be "None", or negative when two clocks disagree: both count as unknown."""
 _FAILED_FINISHES = frozenset({"error", "abort"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request ready to be written."""
+    """A request that is ready to be sent."""
 
     request_id: str
     content: bytes = field(repr=False)
-    """Head and body."""
+    """Complete HTTP request: head and body."""
     prompt_tokens: int | None
     output_tokens: int
 
@@ -55,17 +55,17 @@ class Terms:
     """What all requests of a run have in common."""
 
     where: str
-    """The server's host and port, for messages."""
+    """Host and port of the server, for messages."""
     timeouts: Timeouts
     secret: str | None = field(default=None, repr=False)
-    """Blotted out should the server repeat it."""
+    """Redacted from messages in case the server repeats it."""
     router: bool = False
     first_event_is_token: bool = False
-    """The server sends the role, its first event, when it has made the first token."""
+    """True if the server sends the role, its first event, when it has generated the first token."""
 
 
 class Exchange:
-    """A request on its connection; `freed` is called once, when it needs the connection no more."""
+    """A request on its connection; `freed` is called once, when the connection is no longer needed."""
 
     def __init__(
         self,
@@ -75,15 +75,15 @@ class Exchange:
         terms: Terms,
         freed: Callable[[Exchange], None],
     ) -> None:
-        """Write the request."""
+        """Send the request at once."""
         self.request = request
         self.connection = connection
         self.answer = HttpAnswer()
         self.stream = TokenStream()
         self.end: RequestEnded | None = None
-        """Set when it is over; the connection may still have to bring the end of the body."""
+        """Set when the request is over; the connection may still have to deliver the end of the body."""
         self.words = bytearray()
-        """The beginning of a body that is no stream."""
+        """The beginning of a body that is not an event stream."""
         self._log = log
         self._terms = terms
         self._freed: Callable[[Exchange], None] | None = freed
@@ -96,7 +96,7 @@ class Exchange:
         log.request_started(request.request_id, self.started_at, request.prompt_tokens)
 
     def take(self, at: float, data: bytes) -> None:
-        """Take in a read."""
+        """Process data that was read at the time `at`."""
         try:
             body = self.answer.feed(data)
             if self._head_at is None and self.answer.status is not None:
@@ -110,7 +110,7 @@ class Exchange:
             self._free(reusable=self.answer.reusable)
 
     def lost(self, at: float, error: Exception | None) -> None:
-        """Hear that the connection is gone."""
+        """End the request because the connection is gone."""
         where = self._terms.where
         if self.answer.close():
             self._body_ended(at)
@@ -125,12 +125,12 @@ class Exchange:
         self._free(reusable=False)
 
     def cancel(self, at: float) -> None:
-        """Call it off."""
+        """Cancel the request."""
         self._over(at, EndReason.ABORT, None)
         self._free(reusable=False)
 
     def check(self, now: float) -> None:
-        """End it when it takes too long; called every so often."""
+        """End the request if a time limit has passed; called at regular intervals."""
         times, limits, where = self.stream.times, self._terms.timeouts, self._terms.where
         if self.end is not None:
             if now - self.end.at > _TRAILING_S:
@@ -150,7 +150,7 @@ class Exchange:
 
     @property
     def came_at_once(self) -> bool:
-        """True if almost all of the time until the end of its answer passed before the role came."""
+        """True if at most a tenth of the request's time passed between the role and the end."""
         prelude_s = self.stream.prelude_s
         if prelude_s is None or self.end is None or not self.end.ok:
             return False
@@ -194,7 +194,7 @@ class Exchange:
             self._fail(at, errors.ENDLESS, message)
 
     def _body_ended(self, at: float) -> None:
-        """Judge an answer that is whole."""
+        """Judge a complete answer and end the request."""
         stream, where = self.stream, self._terms.where
         if self.end is not None:
             return
@@ -247,7 +247,7 @@ class Exchange:
             self._free(reusable=False)
 
     def _free(self, *, reusable: bool) -> None:
-        """Let go of the connection, once."""
+        """Release the connection, once only."""
         freed, self._freed = self._freed, None
         if freed is None:
             return

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 answer, read as it comes (RFC 9112): its head, then its body without the framing.
+"""An incremental parser for one HTTP/1.1 response (RFC 9112): its head, then its body without the framing.
 
-Why not aiohttp: it hands a body on through tasks and queues, so that a read can be stamped only when its
-reader wakes up. Here whoever holds the socket stamps a read first and has it taken apart afterwards.
+aiohttp is not used because it passes a body on through tasks and queues, so that a read could only be
+timestamped when its reader wakes up. Here the owner of the socket stamps a read first and parses it later.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _UNPACKED_AT_ONCE_BYTES = 1 << 20
 _LARGEST_UNPACKED_BYTES = 64 << 20
-"""Of one read: a packed stream that grows a thousandfold is an attack."""
+"""Maximum bytes that one read may decompress to: a thousandfold expansion is an attack."""
 _ZLIB_OR_GZIP_HEADER = 32 + zlib.MAX_WBITS
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _NO_BODY = frozenset({204, 304})
 
 
 class BrokenAnswerError(Exception):
-    """What came is no HTTP/1.1 answer, or one that cannot be unpacked; the message says what."""
+    """The data is not an HTTP/1.1 response, or cannot be decompressed; the message states the fault."""
 
 
 class _Part(Enum):
     HEAD = auto()
     SIZED = auto()
-    """A body of a known length."""
+    """Body with a Content-Length."""
     CHUNK_SIZE = auto()
     CHUNK = auto()
     CHUNK_END = auto()
@@ -39,18 +39,18 @@ class _Part(Enum):
 
 
 class HttpAnswer:
-    """Takes what a connection gives and gives the pieces of the body."""
+    """Parse the bytes of a connection and return the pieces of the body."""
 
     __slots__ = ("_buffer", "_left", "_part", "_unpacker", "headers", "reusable", "status")
 
     def __init__(self) -> None:
         """Wait for the head."""
         self.status: int | None = None
-        """None until the head is whole."""
+        """None until the head is complete."""
         self.headers: dict[str, str] = {}
-        """By lower-case name; the last of several."""
+        """Value by lower-case name; the last one where a header is repeated."""
         self.reusable = True
-        """True when the connection may carry another request after this answer."""
+        """True when the connection may carry another request after this response."""
         self._part = _Part.HEAD
         self._buffer = b""
         self._left = 0
@@ -58,14 +58,14 @@ class HttpAnswer:
 
     @property
     def done(self) -> bool:
-        """True when the body is whole."""
+        """True when the body is complete."""
         return self._part is _Part.DONE
 
     def feed(self, data: bytes) -> bytes:
-        """Take in a read; give what of the body it held.
+        """Parse the data of a read; return the part of the body that it contains.
 
         Raises:
-            BrokenAnswerError: this is no answer.
+            BrokenAnswerError: the data is not a valid response.
         """
         if self._part is _Part.HEAD:
             data = self._read_head(data)
@@ -77,13 +77,13 @@ class HttpAnswer:
         return body
 
     def close(self) -> bool:
-        """Note that the connection was closed; tell whether the answer is whole."""
+        """Record that the connection was closed; return whether the response is complete."""
         if self._part is _Part.UNTIL_CLOSE:
             self._part = _Part.DONE
         return self.done
 
     def _read_head(self, data: bytes) -> bytes:
-        """Give what follows the head."""
+        """Return what follows the head; empty while the head is incomplete."""
         self._buffer += data
         while True:
             end = self._buffer.find(b"\r\n\r\n")
@@ -180,7 +180,7 @@ class HttpAnswer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_line(self, line: bytes) -> None:
-        """Read a line between chunks, without its end."""
+        """Read a line of the chunked framing, without its line end."""
         if self._part is _Part.CHUNK_SIZE:
             size = line.partition(b";")[0].strip()
             if _SIZE.fullmatch(size) is None:
@@ -202,7 +202,7 @@ class HttpAnswer:
     def _finish(self, rest: bytes) -> None:
         self._part = _Part.DONE
         if rest:
-            self.reusable = False  # an answer to nothing that we asked
+            self.reusable = False  # data beyond the response that was requested
 
     def _unpack(self, unpacker: zlib._Decompress, body: bytes) -> bytes:
         pieces, total = [], 0

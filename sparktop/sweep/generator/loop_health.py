@@ -1,4 +1,4 @@
-"""How the generator itself fares: its event loop's lag and its share of a core, beside what it measures."""
+"""The health of the load generator: lag of its event loop and its share of a core, during a run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
 from sparktop.sweep.terms.statistics import quantile
 
 _EVERY_S = 0.01
-"""A hundred looks a second cost 0.1 % of a core; the 99th percentile of a second is then one of them."""
+"""Interval of the samples in seconds. A hundred per second cost 0.1 % of a core and give a p99 each second.
+"""
 _TIMER_MS = 1.0
-"""Timers of either loop come on whole milliseconds: what is below that is no lag."""
+"""Lag in milliseconds that is ignored: timers of both kinds of event loop fire on full milliseconds."""
 
 
 class LoopHealth:
-    """Looks at the running loop from its making until `stop`."""
+    """Sample the lag of the running event loop from construction until `stop`."""
 
     def __init__(self) -> None:
-        """Begin to look."""
+        """Start sampling."""
         self._loop = asyncio.get_running_loop()
         self._lags_ms: list[float] = []
         self._began = perf_counter()
@@ -29,7 +30,7 @@ class LoopHealth:
         self._timer = self._next()
 
     def stop(self, connect_ms: Sequence[float], most_in_flight: int) -> ClientHealth:
-        """End looking; give what was seen, with what the client itself knows."""
+        """Stop sampling; return the health figures, together with those that the client knows."""
         self._timer.cancel()
         wall_s = perf_counter() - self._began
         cpu_s = process_time() - self._cpu_began_s
@@ -44,15 +45,18 @@ class LoopHealth:
 
     def _next(self) -> asyncio.TimerHandle:
         self._due = perf_counter() + _EVERY_S
-        return self._loop.call_later(_EVERY_S, self._look)
+        return self._loop.call_later(_EVERY_S, self._sample)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         self._lags_ms.append(max(0.0, 1000 * (perf_counter() - self._due) - _TIMER_MS))
         self._timer = self._next()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Give uvloop's loops where it installs: a burst of 256 is stamped 2 ms late with it, 5 without."""
+    """Return uvloop's loop factory; None where it is not installed.
+
+    Timestamps of a burst of 256 requests are 2 ms late with it, 5 ms with asyncio.
+    """
     try:
         import uvloop
     except ImportError:
@@ -61,13 +65,13 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def loop_name() -> str:
-    """Name the kind of the running loop."""
+    """Return "uvloop" or "asyncio", depending on the running loop."""
     module = type(asyncio.get_running_loop()).__module__
     return "uvloop" if module.startswith("uvloop") else "asyncio"
 
 
 def lag_figures(lags_ms: Sequence[float]) -> LagFigures | None:
-    """Give the figures of lags, None for none."""
+    """Return the figures of lags in milliseconds; None without lags."""
     if not lags_ms:
         return None
     ordered = sorted(lags_ms)

@@ -1,4 +1,4 @@
-"""One small question to a server over the generator's own connections: lists of models, lengths of texts."""
+"""A short JSON request over the generator's own connections: lists of models, token counts of texts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _OK = 200
 
 
 class NoAnswerError(Exception):
-    """No whole answer came."""
+    """No complete response arrived; the message states why."""
 
 
 class _Collector:
-    """Reads a whole answer."""
+    """Collect a complete response."""
 
     def __init__(self) -> None:
         self.answer = HttpAnswer()
         self.body = bytearray()
-        self.whole: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def take(self, at: float, data: bytes) -> None:  # noqa: ARG002 - nothing is timed here
         try:
@@ -39,34 +39,35 @@ class _Collector:
         self._end(None if self.answer.close() else NoAnswerError("the connection was closed"))
 
     def _end(self, error: NoAnswerError | None) -> None:
-        if self.whole.done():
+        if self.complete.done():
             return
         if error is None:
-            self.whole.set_result(None)
+            self.complete.set_result(None)
         else:
-            self.whole.set_exception(error)
+            self.complete.set_exception(error)
 
 
 async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> Any | None:  # noqa: ANN401 - JSON of any shape
-    """GET a page, or POST a question to it; give its JSON, None for anything but a good answer.
+    """GET a path, or POST `question` to it; return the JSON, or None for anything but a valid response.
 
     Raises:
-        OSError: no connection could be opened; TimeoutError also when the answer took too long.
+        OSError: no connection could be opened; TimeoutError also if the response took longer than
+        `deadline_s`.
     """
     connection = pool.take() or await pool.open()
     body = b"" if question is None else json.dumps(question).encode()
     collector = _Collector()
     connection.reader = collector
-    is_whole = False
+    is_complete = False
     try:
         connection.send(pool.endpoint.head("GET" if question is None else "POST", path, len(body)) + body)
         async with asyncio.timeout(deadline_s):
-            await collector.whole
-        is_whole = True
+            await collector.complete
+        is_complete = True
     except NoAnswerError:
         return None
     finally:
-        if is_whole and collector.answer.reusable:
+        if is_complete and collector.answer.reusable:
             pool.give_back(connection)
         else:
             connection.abort()

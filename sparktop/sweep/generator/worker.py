@@ -1,8 +1,8 @@
-"""The load generator as a process: commands come in on standard input, messages go out on standard output.
+"""The process of the load generator: reads commands from standard input, writes messages to standard output.
 
-Run as `python -m sparktop.sweep.generator.worker`. A process of its own, because a screen that takes 80 ms to
-draw in the same event loop would be 80 ms of latency that no server made. It ends with its standard input and
-with its parent.
+Run as `python -m sparktop.sweep.generator.worker`. It is a separate process because a screen that takes 80 ms
+to draw in the same event loop would add 80 ms to latencies. It exits when its standard input or its parent
+ends.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestF
 _PR_SET_PDEATHSIG = 1
 _LONGEST_COMMAND = 1 << 20
 _MOST_UNREAD_BYTES = 4 << 20
-"""What the parent has not read yet; above it events wait here and bins grow together."""
+"""Maximum bytes that the parent has not read yet; above it events stay in the log and bins are merged."""
 _GC_THRESHOLDS = (50_000, 50, 100)
-"""A collection costs milliseconds; what is made here is freed without one."""
+"""Collections are made rare because each costs milliseconds; objects here are freed by reference counting."""
 _RecipeKey = tuple[WorkerTarget, int, int]
 
 
 class Worker:
-    """Carries out commands one after the other."""
+    """Execute commands one after the other."""
 
     def __init__(self, out: asyncio.WriteTransport, most_connections: int | None) -> None:
-        """Speak to `out`; `most_connections` may be open at once."""
+        """Write messages to `out`; `most_connections` is the limit of open connections, None for no limit."""
         self._out = out
         self._most_connections = most_connections
         self._recipes: dict[_RecipeKey, Recipe] = {}
@@ -60,14 +60,14 @@ class Worker:
         self._calibrating: asyncio.Task[tuple[Calibrated, Recipe | None]] | None = None
         self._waiting: asyncio.Queue[Calibrate | RunLoad] = asyncio.Queue()
         self._called_off = False
-        """The command that is being carried out was called off."""
+        """True if the command in progress was cancelled."""
 
     def say(self, message: WorkerMessage) -> None:
         """Write a message."""
         self._out.write(encode_message(message))
 
     def take(self, command: Calibrate | RunLoad | Cancel) -> None:
-        """Hear a command; all but `Cancel` wait for their turn."""
+        """Accept a command: `Cancel` takes effect at once, others wait for their turn."""
         if not isinstance(command, Cancel):
             self._waiting.put_nowait(command)
             return
@@ -80,14 +80,14 @@ class Worker:
             self._calibrating.cancel()
 
     async def work(self) -> None:
-        """Carry out commands for ever."""
+        """Execute commands for ever."""
         while True:
             command = await self._waiting.get()
             self._called_off = False
             await self._carry_out(command)
 
     async def _carry_out(self, command: Calibrate | RunLoad) -> None:
-        """Do what a command says; whatever goes wrong outside becomes a message."""
+        """Execute a command; external faults become messages."""
         connections = command.concurrency if isinstance(command, RunLoad) else 1
         fit = self._most_connections
         if fit is not None and connections > fit:
@@ -109,7 +109,7 @@ class Worker:
             pool.close()
 
     async def _calibrate(self, command: Calibrate, pool: ConnectionPool) -> Recipe | RequestFailure:
-        """Calibrate and tell; give what was found."""
+        """Calibrate and send the result; return the recipe, or the failure."""
         if not self._called_off:
             self._calibrating = asyncio.create_task(Calibration(command, pool).find())
             await asyncio.wait([self._calibrating])
@@ -127,7 +127,7 @@ class Worker:
         return self._refuse_cancelled(command.id)
 
     async def _recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
-        """Give how to ask the target, by a calibration where there was none; None when that failed."""
+        """Return the recipe of a target, calibrating first if there is none; None if that failed."""
         found: Recipe | RequestFailure | None = self._recipes.get(_key(load))
         if found is None:
             name, target = f"{load.id}/calibration", load.target
@@ -154,7 +154,7 @@ class Worker:
         if self._called_off:
             client.cancel()
         await client.prepare()
-        # What is there now is looked at no more: a collection in mid-run would be latency of our own making.
+        # Exempt existing objects from collections: one in the middle of a run would add latency.
         gc.collect()
         gc.freeze()
         flushing = _Flushing(self, log)
@@ -188,7 +188,7 @@ class Worker:
         )
 
     def unread_bytes(self) -> int:
-        """Give what the parent has left unread, beyond what the pipe holds."""
+        """Return the number of bytes that the parent has not read, beyond those in the pipe."""
         return self._out.get_write_buffer_size()
 
     def _refuse_cancelled(self, command_id: str) -> RequestFailure:
@@ -198,7 +198,7 @@ class Worker:
 
 
 class _Flushing:
-    """Tells what a log holds, `BATCHES_PER_S` times a second."""
+    """Send the content of a log `BATCHES_PER_S` times per second."""
 
     def __init__(self, worker: Worker, log: RunLog) -> None:
         self._worker = worker
@@ -218,7 +218,7 @@ class _Flushing:
 
 
 class _Out(asyncio.BaseProtocol):
-    """Notices that nobody reads any more."""
+    """Set `gone` when the reader of standard output has closed it."""
 
     def __init__(self, gone: asyncio.Event) -> None:
         self._gone = gone
@@ -227,10 +227,10 @@ class _Out(asyncio.BaseProtocol):
         self._gone.set()
 
     def pause_writing(self) -> None:
-        """Nothing: what is unread is looked at before each batch."""
+        """Do nothing: the unread bytes are checked before each batch."""
 
     def resume_writing(self) -> None:
-        """Nothing, as above."""
+        """Do nothing, as in `pause_writing`."""
 
 
 def _key(command: Calibrate | RunLoad) -> _RecipeKey:
@@ -238,7 +238,7 @@ def _key(command: Calibrate | RunLoad) -> _RecipeKey:
 
 
 async def _listen(worker: Worker) -> None:
-    """Hear commands until there are no more."""
+    """Pass on commands until `Quit` or the end of standard input."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LONGEST_COMMAND)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
@@ -269,8 +269,8 @@ async def _serve() -> None:
 
 
 def main() -> int:
-    """Serve until standard input ends or the parent dies."""
-    # The end of standard input covers a parent that died before this line.
+    """Serve until standard input ends or the parent dies; return the exit code."""
+    # If the parent died before this line, standard input has ended as well.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     gc.set_threshold(*_GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -1,7 +1,7 @@
-"""Which backend answered: names for what a router says, and whether its choice looks like chance.
+"""Which backend answered: names for what a router reports, and a test whether its choice looks random.
 
 The runs test is Wald and Wolfowitz's (Annals of Mathematical Statistics 11, 1940) with the mean and variance
-for any number of kinds (Wallis and Roberts, Statistics, 1956): many runs are alternation, few are bunching.
+for any number of kinds (Wallis and Roberts, Statistics, 1956). Many runs mean alternation, few mean bunching.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from sparktop.model.text import clean
 
 SIGNIFICANT = 0.05
 LEAST = 12
-"""Requests below which no order can be told from chance."""
+"""Minimum requests for a test of the order."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingTest:
-    """The order in which backends were chosen, held against chance."""
+    """Statistical test of the order in which backends were chosen."""
 
     word: str
-    """random, bunched, alternating, or unknown where there are too few requests or only one backend."""
+    """random, bunched or alternating; unknown for too few requests or a single backend."""
     requests: int
     runs: int
-    """Stretches of one backend in a row."""
+    """Number of runs: sequences of consecutive requests with the same backend."""
     expected_runs: float | None
     runs_p: float | None
-    """How likely chance gives a number of runs as far from the expected one."""
+    """p-value: probability by chance of a number of runs at least as far from the expected one."""
     totals_p: float | None
-    """How likely even chances give totals as uneven."""
+    """p-value: probability by chance of totals at least as uneven, if all backends are equally likely."""
     sentence: str
 
 
 def routing_test(sequence: Sequence[str]) -> RoutingTest:
-    """Test the backends of requests in the order of their starts."""
+    """Test the order of backends, given that of each request in the order of their starts."""
     counts = Counter(sequence)
     total = len(sequence)
     runs = sum(1 for index, name in enumerate(sequence) if index == 0 or name != sequence[index - 1])
     split = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     if len(counts) < 2:  # noqa: PLR2004 - an order needs two kinds
-        only = f"all {total} requests went to {split.rsplit(' ', 1)[0]}" if total else "nobody told"
+        only = f"all {total} requests went to {split.rsplit(' ', 1)[0]}" if total else "nobody reported"
         return RoutingTest("unknown", total, runs, None, None, None, only)
     totals_p = _totals_p(counts, total)
     if total < LEAST:
@@ -53,7 +53,7 @@ def routing_test(sequence: Sequence[str]) -> RoutingTest:
     mean, variance = _expected_runs(counts, total)
     if variance <= 0:
         return RoutingTest("unknown", total, runs, mean, None, totals_p, f"{split}: the order cannot vary")
-    # With a correction for continuity: runs are whole numbers.
+    # With continuity correction: the number of runs is an integer.
     distance = max(0.0, abs(runs - mean) - 0.5) / math.sqrt(variance)
     runs_p = math.erfc(distance / math.sqrt(2))
     word = "random" if runs_p >= SIGNIFICANT else "bunched" if runs < mean else "alternating"
@@ -76,22 +76,22 @@ def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]
 
 
 def _totals_p(counts: Mapping[str, int], total: int) -> float:
-    """Give the exact binomial test of the backend that differs most, times the number of independent ones."""
+    """Return the p-value of the most deviant backend: exact binomial test with Bonferroni correction."""
     share = 1 / len(counts)
     furthest = max(counts.values(), key=lambda count: abs(count - total * share))
-    tested = len(counts) if len(counts) > 2 else 1  # noqa: PLR2004 - of two, one tells all
+    tested = len(counts) if len(counts) > 2 else 1  # noqa: PLR2004 - two totals depend on each other
     return min(1.0, tested * binomial_p(furthest, total, share))
 
 
 def binomial_p(hits: int, total: int, share: float) -> float:
-    """Give the two-sided exact binomial test: all outcomes that are no likelier than this one."""
+    """Return the p-value of the two-sided exact binomial test: all outcomes at most as likely as this one."""
     shares = [binomial_share(count, total, share) for count in range(total + 1)]
-    limit = shares[hits] * (1 + 1e-9)  # outcomes of the same likelihood count, whatever the last bits say
+    limit = shares[hits] * (1 + 1e-9)  # outcomes of equal likelihood count despite rounding errors
     return min(1.0, math.fsum(one for one in shares if one <= limit))
 
 
 def binomial_share(hits: int, total: int, share: float) -> float:
-    """Give the likelihood of so many hits; by logarithms, since its parts outgrow a float."""
+    """Return the binomial probability of `hits`, computed with logarithms because its factors overflow."""
     return math.exp(
         math.lgamma(total + 1)
         - math.lgamma(hits + 1)
@@ -102,12 +102,12 @@ def binomial_share(hits: int, total: int, share: float) -> float:
 
 
 class BackendNames:
-    """Gives a watched backend's name for what a router says of who answered."""
+    """Map what a router reports about the answering backend to the name of a watched backend."""
 
     def __init__(
         self, *, router_url: str, backends: Mapping[str, str], deployments: Mapping[str, str]
     ) -> None:
-        """Know the backends' URLs by name, and their names by the router's ids."""
+        """Use the backends' URLs by name, and their names by the router's deployment ids."""
         host = address_of(router_url)
         self._speaker = host[0] if host else "localhost"
         self._by_id = dict(deployments)
@@ -115,21 +115,21 @@ class BackendNames:
         self._names = frozenset(backends)
         self._found: dict[str, str] = {}
 
-    def name(self, told: str | None) -> str | None:
-        """Give the backend; what is no known one keeps the router's own word."""
-        if told is None:
+    def name(self, reported: str | None) -> str | None:
+        """Return the name of the backend; an unknown one keeps the router's own text, cleaned."""
+        if reported is None:
             return None
-        if told not in self._found:
-            self._found[told] = self._look_up(told)
-        return self._found[told]
+        if reported not in self._found:
+            self._found[reported] = self._look_up(reported)
+        return self._found[reported]
 
-    def _look_up(self, told: str) -> str:
-        if told in self._by_id:
-            return self._by_id[told]
-        if told in self._names:
-            return told
-        if "://" in told and urlsplit(told).hostname:
-            address = address_of(told, self._speaker)
+    def _look_up(self, reported: str) -> str:
+        if reported in self._by_id:
+            return self._by_id[reported]
+        if reported in self._names:
+            return reported
+        if "://" in reported and urlsplit(reported).hostname:
+            address = address_of(reported, self._speaker)
             if address is not None and address in self._by_address:
                 return self._by_address[address]
-        return clean(told, 80)
+        return clean(reported, 80)

@@ -1,4 +1,4 @@
-"""The parent's side of the load generator's process: starts it, talks with it and sees it end."""
+"""The parent's side of the load generator's process: starts it, exchanges messages and observes its end."""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ from sparktop.sweep.generator.wire.messages import (
 from sparktop.sweep.terms.request_errors import RequestFailure
 
 _START_S = 30.0
-"""A cold start takes a third of a second; a busy machine many times that."""
+"""Maximum seconds to start. A cold start takes a third of a second, on a busy machine many times that."""
 _CANCEL_S = 2.0
-"""A run that was called off is over within half a second; a process silent for so long is ended."""
+"""Maximum seconds to cancel. A cancelled run is over within half a second; a process that does not react is
+killed."""
 _LEAVING_S = 1.0
 _LONGEST_LINE = 64 << 20
-"""The token times of one request of a million tokens are 11 MB."""
+"""Maximum bytes of a line: the token times of a request with a million tokens are 11 MB."""
 _LAST_WORDS_BYTES = 4096
 
 
 class SweepWorker:
-    """A running load generator; an async context that ends it."""
+    """A running load generator; as an async context manager it ends the process on exit."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        """Take over a process with three pipes; `start` makes one."""
+        """Use a process with three pipes; `start` creates one."""
         self._process = process
         self._messages: asyncio.Queue[WorkerMessage] = asyncio.Queue()
         self._closing = False
         self._ended = False
         self._working: set[str] = set()
-        """Runs and calibrations without their last message."""
+        """Ids of runs and calibrations whose last message has not arrived."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._last_words = b""
@@ -58,14 +59,14 @@ class SweepWorker:
         self._listening = loop.create_task(self._listen())
         self._reading_words = loop.create_task(self._read_words())
         self.ready: Ready | None = None
-        """What it said of itself; set by `start`."""
+        """First message of the process; set by `start`."""
 
     @classmethod
     async def start(cls) -> Self:
-        """Start the process, in a session of its own so that the terminal's signals pass it by.
+        """Start the process in a session of its own, so that it does not receive the terminal's signals.
 
         Raises:
-            SparktopError: it did not start.
+            SparktopError: the process did not start.
         """
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -96,7 +97,7 @@ class SweepWorker:
         raise SparktopError(f"the load generator did not start: {why}")
 
     async def __aenter__(self) -> Self:
-        """Give itself."""
+        """Return the worker itself."""
         return self
 
     async def __aexit__(
@@ -107,11 +108,14 @@ class SweepWorker:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """Process id."""
         return self._process.pid
 
     async def send(self, command: Command) -> None:
-        """Give it a command; one that has ended takes it in silence: `messages` tells of its end."""
+        """Send a command.
+
+        A process that has ended ignores it; `messages` reports the end.
+        """
         if isinstance(command, Quit):
             self._closing = True
         elif not isinstance(command, Cancel):
@@ -124,16 +128,16 @@ class SweepWorker:
             await stdin.drain()
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Give what it says; the last message is `WorkerEnded`."""
+        """Yield the messages of the process; the last one is `WorkerEnded`."""
         while True:
             message = await self._messages.get()
             yield message
             if isinstance(message, WorkerEnded):
-                self._messages.put_nowait(message)  # for whoever asks again
+                self._messages.put_nowait(message)  # for later calls
                 return
 
     async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Send a run and give all that is said up to its last message: `RunFinished`, `Refused`, the end."""
+        """Send a run and yield messages up to its last one: `RunFinished`, `Refused` or `WorkerEnded`."""
         await self.send(command)
         async for message in self.messages():
             yield message
@@ -141,7 +145,7 @@ class SweepWorker:
                 return
 
     async def cancel(self) -> None:
-        """Call off what is in flight and wait until it is over; a process that does not answer is ended."""
+        """Cancel what is in flight and wait for its end; kill a process that does not react."""
         if self._ended:
             return
         await self.send(Cancel())
@@ -165,7 +169,7 @@ class SweepWorker:
             self._signal(signal.SIGKILL)
             await self._process.wait()
         await asyncio.gather(self._listening, self._reading_words)
-        # The pipes' transports are closed by the loop a step after the process is seen to end.
+        # The loop closes the transports of the pipes one iteration after it sees the process end.
         await asyncio.sleep(0)
 
     async def _listen(self) -> None:

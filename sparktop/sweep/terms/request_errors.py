@@ -1,7 +1,7 @@
-"""How a request can fail, as words that a result file counts and a line for a person.
+"""How a request can fail: an error code that result files count, and a line for a person.
 
-The words are finer than `FailureKind`: `timeout:first_token` and `timeout:whole` mean different things to who
-tunes a server, and `http:429` of a server is not the rejection by a router in front of it.
+The codes are finer than `FailureKind`: `timeout:first_token` and `timeout:whole` mean different things to a
+person who tunes a server, and `http:429` of a server is not the rejection by a router in front of it.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from sparktop.model.load import LoadEvent, RequestEnded
 from sparktop.model.text import clean
 
 REFUSED = "refused"
-"""Nothing listens there."""
+"""Nothing listens at the address."""
 DNS = "dns"
 UNREACHABLE = "unreachable"
 TLS = "tls"
 DESCRIPTORS = "descriptors"
-"""This process may open no more connections."""
+"""The limit of open files of this process is reached."""
 TIMEOUT_CONNECT = "timeout:connect"
 TIMEOUT_FIRST_TOKEN = "timeout:first_token"  # noqa: S105 - tokens of a language model, no secret
 TIMEOUT_BETWEEN_TOKENS = "timeout:between_tokens"
 TIMEOUT_WHOLE = "timeout:whole"
 DISCONNECTED = "disconnected"
-"""The connection was closed before an answer began."""
+"""The connection was closed before a response began."""
 TRUNCATED = "truncated"
 """The stream stopped before its end."""
 MALFORMED = "malformed"
-"""No HTTP, no event stream, or events that are no JSON."""
+"""Not HTTP, not an event stream, or events that are not JSON."""
 NO_STREAM = "no_stream"
-"""A whole answer came where a stream was asked for: its tokens have no times."""
+"""A complete answer instead of a stream: the times of its tokens are unknown."""
 NO_TOKENS = "no_tokens"
-"""The stream came to its end without one token."""
+"""The stream ended without a token."""
 ENDLESS = "endless"
-"""Many more tokens than were asked for, or an event without an end."""
+"""Many more tokens than requested, or an event without an end."""
 ERROR_EVENT = "error_event"
-"""The server told of an error inside a stream that began well."""
+"""The server sent an error inside a stream that had begun."""
 WRONG_MODEL = "wrong_model"
-"""The server does not have the model that was asked for."""
+"""The server does not have the requested model."""
 ROUTER_REJECTION = "router_rejection"
-"""The router had no backend to give the request to."""
+"""The router had no backend for the request."""
 CANCELLED = "cancelled"
-"""Called off before it began; of a whole command, never of a request."""
+"""Cancelled before it began; applies to a command as a whole, never to a request."""
 HTTP = "http"
-"""Any other status than 200; the word is `http:` and the status."""
+"""Any HTTP status other than 200; the code is `http:` with the status appended."""
 
 WORDS_LIMIT = 150
-"""Characters of a server's words that are kept: refusals name the context behind the first hundred."""
+"""Maximum characters kept of a server's message: refusals mention the context after the first hundred."""
 
 _KINDS = {
     REFUSED: FailureKind.REFUSED,
@@ -82,15 +82,15 @@ _NO_BACKEND = ("no deployments available", "no healthy deployment", "no availabl
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure(Failure):
-    """A request's failure with the word that it is counted under."""
+    """A request's failure with the error code that it is counted under."""
 
     word: str = HTTP
     status: int | None = None
-    """The HTTP status, where the server answered with another one than 200."""
+    """HTTP status of the response, if it was not 200."""
 
 
 def request_failure(word: str, message: str, at: float, status: int | None = None) -> RequestFailure:
-    """Make a failure that is counted under `word`."""
+    """Return a failure that is counted under the error code `word`."""
     if word.startswith("timeout"):
         kind = FailureKind.TIMEOUT
     elif status is not None and word.startswith(HTTP):
@@ -101,18 +101,18 @@ def request_failure(word: str, message: str, at: float, status: int | None = Non
 
 
 def error_word(failure: Failure) -> str:
-    """Give the word that a failure is counted under."""
+    """Return the error code that a failure is counted under."""
     return failure.word if isinstance(failure, RequestFailure) else failure.kind.value
 
 
 def count_errors(events: Iterable[LoadEvent]) -> Counter[str]:
-    """Count failed requests by word."""
+    """Return the number of failed requests by error code."""
     ends = (event for event in events if isinstance(event, RequestEnded))
     return Counter(error_word(end.error) for end in ends if end.error is not None)
 
 
 class Server(Protocol):
-    """What a message about a server needs to know of it."""
+    """What a message needs to know of a server."""
 
     @property
     def where(self) -> str:
@@ -120,13 +120,13 @@ class Server(Protocol):
 
     @property
     def router(self) -> bool:
-        """True where a router stands."""
+        """True if the server is a router."""
 
 
 def status_failure(
     status: int, words: str, at: float, server: Server, served_by: str | None
 ) -> RequestFailure:
-    """Tell what another status than 200 means; `words` is what the server said, clean and short, or ""."""
+    """Return the failure for an HTTP status other than 200; `words`: the server's message, cleaned, or ""."""
     lower = words.lower()
     quoted = f": {words}" if words else ""
     if server.router and (_names_no_backend(words) or (status == _TOO_MANY_REQUESTS and served_by is None)):
@@ -140,7 +140,7 @@ def status_failure(
 
 
 def event_failure(words: str, at: float, server: Server) -> RequestFailure:
-    """Tell what an error inside a stream means; `words` as for `status_failure`."""
+    """Return the failure for an error inside a stream; `words` as in `status_failure`."""
     if server.router and _names_no_backend(words):
         message = f"{server.where} gave the request to no backend: {words}"
         return request_failure(ROUTER_REJECTION, message, at)
@@ -154,12 +154,12 @@ def _names_no_backend(words: str) -> bool:
 
 
 def connect_failure(error: BaseException, at: float, *, where: str) -> RequestFailure:
-    """Tell why no connection could be opened."""
+    """Return the failure for a connection that could not be opened."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, socket.gaierror | UnicodeError):
         return request_failure(DNS, f"the host name of {where} does not resolve: is it right?", at)
     if isinstance(error, ssl.SSLError):
-        # Neither attribute is there on errors that OpenSSL did not make.
+        # Errors that do not come from OpenSSL have neither attribute.
         said = getattr(error, "verify_message", None) or getattr(error, "reason", None)
         reason = clean(said or "no TLS", 90)
         return request_failure(TLS, f"TLS with {where} failed: {reason}", at)

@@ -1,4 +1,4 @@
-"""What one event of a completion's stream says, with no more of its JSON read than that takes."""
+"""The content of one event of a completion stream, read with as little JSON parsing as possible."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from sparktop.model.text import clean
 
 DONE = b"[DONE]"
 _FAST_BYTES = 4096
-"""Longer events are rare: read with care instead of fast."""
+"""Size from which on events are parsed in full; they are rare."""
 _WORDS_LIMIT = 90
-# A quote inside a JSON string is written \", so these bytes can only be a key and what follows it.
+# A quote inside a JSON string is escaped as \", so these bytes can only be a key and its value.
 _TOKEN_IDS = re.compile(rb'"token_ids":\s?\[([0-9, ]+)\]')
 _TEXT = re.compile(rb'"(?:content|text)":\s?"[^"]')
 _ROLE = b'"delta":{"role":"assistant","content":""}'
 _ROLE_WITHIN_BYTES = 512
-"""The ids of a long prompt follow it in the same event."""
+"""The role is searched for in this many bytes only: the token ids of a long prompt follow in the same event.
+"""
 _PROMPT_IDS = b'"prompt_token_ids":'
 _TOTAL = b'"completion_tokens":'
 _NUMBER = re.compile(rb"\s?([0-9]{1,9})[,}]")
@@ -28,12 +29,12 @@ _CALL_KEYS = ("tool_calls", "function_call")
 
 
 class BadEventError(Exception):
-    """An event that is no JSON object."""
+    """An event that is not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The server's own count of a request."""
+    """The server's own token counts of a request."""
 
     prompt_tokens: int | None
     cached_tokens: int | None
@@ -42,24 +43,24 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One event."""
+    """An event of the stream."""
 
     tokens: int = 0
-    """The number of its token ids, else 1 if it has text, reasoning or a part of a tool call."""
+    """Number of token ids; without ids, 1 if there is text, reasoning or part of a tool call, else 0."""
     has_ids: bool = False
     total: int | None = None
-    """The server's running count of generated tokens, with `continuous_usage_stats`."""
+    """Running total of generated tokens, sent because of `continuous_usage_stats`."""
     is_empty: bool = False
-    """It has an empty text and no role: perhaps a token that left no text."""
+    """True for an empty text without a role, which may be a token without text."""
     reasoning: bool = False
-    """Its tokens are reasoning and nothing else."""
+    """True if its tokens are reasoning only."""
     finish_reason: str | None = None
     usage: Usage | None = None
     error: str | None = None
-    """The server's words, clean; "" for an error without words."""
+    """Error message of the server, cleaned; "" for an error without a message, None for no error."""
     model: str | None = None
     is_plain: bool = False
-    """Read no further than to its tokens: there is nothing else of interest in it."""
+    """True if only the tokens were read, because the event holds nothing else of interest."""
 
 
 _BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in range(65))
@@ -72,7 +73,7 @@ def read_event(data: bytes) -> StreamEvent:
     """Read the data of an event other than `[DONE]`.
 
     Raises:
-        BadEventError: it is no JSON object.
+        BadEventError: the data is not a JSON object.
     """
     if len(data) >= _FAST_BYTES:
         head = data[:_ROLE_WITHIN_BYTES]
@@ -102,7 +103,7 @@ def read_event(data: bytes) -> StreamEvent:
 
 
 def _with_total(data: bytes, key: int) -> StreamEvent:
-    """Return an event with text and a running total, whose key is at offset `key`."""
+    """Return an event with text and a running total; `key` is the offset of the total's key."""
     made = _number_at(data, key)
     if made is None:
         return _read_all(data)
@@ -110,7 +111,7 @@ def _with_total(data: bytes, key: int) -> StreamEvent:
 
 
 def _number_at(data: bytes, key: int) -> int | None:
-    """Return the whole number after the key `completion_tokens` at offset `key`; None if it has none."""
+    """Return the integer after the key `completion_tokens` at offset `key`; None if there is none."""
     found = _NUMBER.match(data, key + len(_TOTAL)) if key >= 0 else None
     return None if found is None else int(found[1])
 
@@ -139,17 +140,17 @@ def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None)
     delta = choice.get("delta")
     fields = delta if isinstance(delta, dict) else {}
     ids = choice.get("token_ids")
-    told = len(ids) if isinstance(ids, list) else 0
+    id_count = len(ids) if isinstance(ids, list) else 0
     text = bool(choice.get("text")) or any(fields.get(key) for key in _TEXT_KEYS)
     answers = text or any(fields.get(key) for key in _CALL_KEYS)
     reasons = any(fields.get(key) for key in _REASONING_KEYS)
     finish = choice.get("finish_reason")
-    shown = told or int(answers or reasons)
-    # A usage beside no choice, or beside one that brings nothing, closes the stream: it counts no chunk.
+    shown = id_count or int(answers or reasons)
+    # A usage without a choice, or beside an empty one, closes the stream and is not a running total.
     is_chunk = bool(shown or finish) or _is_empty(choice)
     return StreamEvent(
         tokens=shown,
-        has_ids=told > 0,
+        has_ids=id_count > 0,
         total=usage.generated_tokens if usage is not None and is_chunk else None,
         is_empty=not shown and not finish and "role" not in fields and _is_empty(choice),
         reasoning=reasons and not answers,
@@ -160,13 +161,13 @@ def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None)
 
 
 def _is_empty(choice: dict[str, Any]) -> bool:
-    """Return whether a choice has a text, and that is empty."""
+    """Return whether a choice has a text that is empty."""
     delta = choice.get("delta")
     return choice.get("text") == "" or (isinstance(delta, dict) and delta.get("content") == "")
 
 
 def _without_prompt_ids(data: bytes) -> bytes:
-    """Leave out the ids of the prompt's tokens: with long prompts they are most of the first event."""
+    """Replace the ids of the prompt's tokens by null: with long prompts they are most of the first event."""
     key = data.find(_PROMPT_IDS)
     if key < 0:
         return data

@@ -1,42 +1,43 @@
-"""Server-sent events cut out of a byte stream, however the network split it.
+"""A splitter of server-sent events, independent of how the network divides the byte stream.
 
-After the WHATWG HTML standard, 9.2: lines end in LF, CR or CRLF; an empty line ends an event; the data lines
-of an event are joined by LF; a line that begins with a colon is a comment. Only the data matter here. Bytes
-are never decoded before an event is whole, so UTF-8 may be split anywhere.
+Follows the WHATWG HTML standard, 9.2: lines end in LF, CR or CRLF; an empty line ends an event; the data
+lines of an event are joined by LF; a line that begins with a colon is a comment. Only data fields and errors
+matter here. Bytes are not decoded before an event is complete, so UTF-8 may be split anywhere.
 """
 
 from __future__ import annotations
 
 LARGEST_EVENT_BYTES = 8 << 20
-"""The token ids of a prompt of a million tokens, which vLLM tells in its first event, are 7 MB."""
+"""Maximum size of an event. vLLM sends the token ids of the prompt in its first event: 7 MB for a million
+tokens."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLargeError(Exception):
-    """An event without an end."""
+    """An event grew beyond `LARGEST_EVENT_BYTES`."""
 
 
 class EventSplitter:
-    """Takes a stream in pieces and gives the data of each event once it is whole."""
+    """Accept a stream in pieces and return the data of each event once it is complete."""
 
     __slots__ = ("_buffer", "_last_was_cr", "_searched", "_started")
 
     def __init__(self) -> None:
-        """Begin at the beginning of a stream."""
+        """Start at the beginning of a stream."""
         self._buffer = bytearray()
         self._searched = 0
-        """Bytes of the buffer that hold no end of an event."""
+        """Bytes at the start of the buffer that contain no end of an event."""
         self._last_was_cr = False
         self._started = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take in a piece; give the data of the events that it completes.
+        """Add a piece of the stream; return the data of the events that it completes.
 
         Raises:
-            EventTooLargeError: an event grew beyond any sense.
+            EventTooLargeError: an event is larger than `LARGEST_EVENT_BYTES`.
         """
         if self._started and not self._buffer and not self._last_was_cr:
-            # What servers really send: whole events with LF. One pass in C instead of a buffer.
+            # The usual case is complete events with LF: one pass in C without a buffer.
             if data.endswith(b"\n\n") and b"\r" not in data:
                 return _events(data[:-2])
         elif not self._started:
@@ -44,7 +45,7 @@ class EventSplitter:
         return self._feed_any(data)
 
     def _begin(self, data: bytes) -> list[bytes]:
-        """Drop a byte order mark, which may come in pieces too."""
+        """Remove a byte order mark, which may arrive in pieces as well."""
         self._buffer += data
         if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
             return []
@@ -55,7 +56,7 @@ class EventSplitter:
 
     def _feed_any(self, data: bytes) -> list[bytes]:
         if self._last_was_cr and data:
-            # The CR has already ended its line; an LF after it belongs to the same end.
+            # The CR has already ended its line; an LF after it belongs to the same line end.
             data = data.removeprefix(b"\n")
             self._last_was_cr = False
         if b"\r" in data:
@@ -65,7 +66,7 @@ class EventSplitter:
         buffer += data
         end = buffer.rfind(b"\n\n", self._searched)
         if end < 0:
-            # An end may begin with the last byte.
+            # The end of an event may begin with the last byte.
             self._searched = max(0, len(buffer) - 1)
             if len(buffer) > LARGEST_EVENT_BYTES:
                 raise EventTooLargeError
@@ -77,7 +78,7 @@ class EventSplitter:
 
 
 def _events(text: bytes) -> list[bytes]:
-    """Give the data of the events in text that has only LF and whose last event is whole."""
+    """Return the data of each event in `text`, which uses LF only and ends with a complete event."""
     found = []
     for block in text.split(b"\n\n"):
         if block.startswith(b"data: ") and b"\n" not in block:
@@ -88,10 +89,10 @@ def _events(text: bytes) -> list[bytes]:
 
 
 def _data(block: bytes) -> bytes | None:
-    """Give the data of one event's lines, None for an event without any.
+    """Return the data of an event's lines; None for an event without data.
 
-    An error is told by llama.cpp as a field of its own and by others as the event's name: both become the
-    JSON object that the rest of the world sends.
+    llama.cpp sends an error as a field of its own, other servers as the event's name; both are converted to
+    the JSON object with "error" that the remaining servers send.
     """
     lines: list[bytes] = []
     is_error = False

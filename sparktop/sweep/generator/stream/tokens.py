@@ -1,4 +1,4 @@
-"""The tokens of one streamed answer: when they came, how many, and what the server said of them."""
+"""The tokens of one streamed answer: when they arrived, how many, and what the server reported of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sparktop.sweep.generator.stream.token_count import CountedTokens, TokenCoun
 
 
 class Fault(StrEnum):
-    """What is wrong with a stream, as the end of a sentence about its server."""
+    """A fault of a stream, worded as the end of a sentence about its server."""
 
     ENDLESS_EVENT = "sends an event without an end"
     NO_JSON = "sent an event that is no JSON object"
 
 
 class TokenStream:
-    """Takes the body of an answer, read by read."""
+    """Parse the body of an answer, read by read."""
 
     __slots__ = (
         "_count",
@@ -34,21 +34,21 @@ class TokenStream:
     )
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start at the beginning of an answer."""
         self.has_begun = False
-        """True once an event came, whatever it held."""
+        """True after the first event, whatever it contained."""
         self.tokens = 0
-        """All that came, as far as is known before the end."""
+        """Tokens received, as far as known before the end of the answer."""
         self.done = False
-        """True after the event that ends a stream."""
+        """True after the event `[DONE]`."""
         self.error: str | None = None
-        """The words of an error event; nothing after it counts."""
+        """Message of an error event; events after it are ignored."""
         self.fault: Fault | None = None
-        """What no event stream may hold; nothing after it counts."""
+        """Violation of the format; events after it are ignored."""
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.model: str | None = None
-        """What the server says that it answers with, clean."""
+        """Name of the model that the server reports, cleaned."""
         self._count = TokenCount()
         self._splitter = EventSplitter()
 
@@ -63,9 +63,9 @@ class TokenStream:
         return self._count.answer_at is None
 
     def feed(self, at: float, body: bytes) -> int:
-        """Parse what a read at `at` held; return the number of its tokens.
+        """Parse the data of a read at the time `at`; return the number of its tokens.
 
-        The number is for live figures: of the first read it is what its chunks show, because a server that
+        The number is for live figures. For the first read it is what its chunks show, because a server that
         hides the beginning of an answer counts all of that in the first chunk.
         """
         try:
@@ -102,16 +102,16 @@ class TokenStream:
 
     @property
     def prelude_s(self) -> float | None:
-        """Time from a first event with the role alone to the end of the answer; None without one."""
+        """Seconds from a first event with the role alone to the end of the answer; None if there is none."""
         return self._count.prelude_s
 
     def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:
-        """Return the tokens of the answer, now that it is over; see `TokenCount.counted`."""
+        """Return the tokens of the complete answer; see `TokenCount.counted`."""
         total = None if self.usage is None else self.usage.generated_tokens
         return self._count.counted(total, first_event_is_token=first_event_is_token)
 
     def _read(self, data: bytes) -> StreamEvent | None:
-        """Return an event; None after the last that counts."""
+        """Return the event; None after the end of the stream, an error or a fault."""
         if data == DONE:
             self.done = True
         if self.done or self.error is not None:

@@ -1,4 +1,4 @@
-"""Commands and messages of the load generator's process as lines: one JSON object each.
+"""Encoding of the load generator's commands and messages: one JSON object per line.
 
 Both ends are the same version of this package, so a line that does not fit is a programming error.
 """
@@ -44,19 +44,19 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 
 
 class WorkerProtocolError(Exception):
-    """A line that is no command or message of this version."""
+    """A line that is not a command or message of this version."""
 
 
 def encode_command(command: Command) -> bytes:
-    """Write a command as one line."""
+    """Return a command as one line."""
     return _line(_WORDS[type(command)], asdict(command))
 
 
 def decode_command(line: bytes) -> Command:
-    """Read a command.
+    """Parse a command.
 
     Raises:
-        WorkerProtocolError: it is none.
+        WorkerProtocolError: the line is not a command.
     """
     word, found = _open(line)
     try:
@@ -72,7 +72,7 @@ def decode_command(line: bytes) -> Command:
 
 
 def encode_message(message: WorkerMessage) -> bytes:
-    """Write a message as one line."""
+    """Return a message as one line."""
     word = _WORDS[type(message)]
     match message:
         case Batch():
@@ -94,10 +94,10 @@ def encode_message(message: WorkerMessage) -> bytes:
 
 
 def decode_message(line: bytes) -> WorkerMessage:
-    """Read a message.
+    """Parse a message.
 
     Raises:
-        WorkerProtocolError: it is none.
+        WorkerProtocolError: the line is not a message.
     """
     word, found = _open(line)
     try:
@@ -119,7 +119,10 @@ def _open(line: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _pack(tokens: RequestTokens) -> list[Any]:
-    """Times as the bytes of doubles: exact, and ten times as fast as decimal numbers; counts unless all 1."""
+    """Return [times, counts, answer_from] of a request; counts is None if all are 1.
+
+    Times are base64 of the bytes of doubles: exact, and ten times as fast as decimal numbers.
+    """
     times = base64.b64encode(array("d", tokens.at).tobytes()).decode()
     counts = None if all(count == 1 for count in tokens.counts) else list(tokens.counts)
     return [times, counts, tokens.answer_from]

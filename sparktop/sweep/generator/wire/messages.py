@@ -1,9 +1,9 @@
-"""What the load generator's process and its parent say to each other; `worker_lines` writes and reads it.
+"""Commands and messages between the load generator's process and its parent; `worker_lines` encodes them.
 
-The parent writes commands to its standard input, the process writes messages to its standard output. A run
-gives, in this order: any number of `Batch`, then `TokenTimes` for all its requests, then one `RunFinished`.
-A calibration gives one `Calibrated`. What cannot be done at all gives one `Refused`. All times are
-`perf_counter` of the process, which on Linux is the monotonic clock of the whole machine.
+The parent writes commands to the process's standard input, and the process writes messages to its standard
+output. A run sends, in this order: any number of `Batch`, then `TokenTimes` for all its requests, then one
+`RunFinished`. A calibration sends one `Calibrated`. A command that cannot be executed is answered by one
+`Refused`. All times are `perf_counter` of the process, which on Linux is the monotonic clock of the machine.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms.request_errors import RequestFailure
 
 BIN_S = 0.1
-"""Length of a token bin."""
+"""Length of a token bin in seconds."""
 BATCHES_PER_S = 20
 TRIED_TOKENS = 8
-"""Tokens of the request that a calibration tries, at most: enough to see how they come."""
+"""Maximum tokens of the trial request of a calibration: enough to see how tokens are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
-    """Where requests go."""
+    """The server that requests go to."""
 
     url: str
     """With or without a trailing /v1."""
     model: str | None = None
-    """As the server calls it, unclean; None: the server's only or first one (only for `Calibrate`)."""
+    """Name that the server uses, not cleaned; None (only in `Calibrate`): its first or only model."""
     api: Api = Api.CHAT
     api_key: str | None = field(default=None, repr=False)
     router: bool = False
-    """True where a router stands: its own rejections are counted apart."""
+    """True for a router: its own rejections are counted separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrate:
-    """Find out how to ask a target: its model, the fields it takes, how long prompts come out."""
+    """Find out how to send requests to a target: its model, the accepted fields, the length of prompts."""
 
     id: str
     target: WorkerTarget
@@ -50,13 +50,13 @@ class Calibrate:
 
 @dataclass(frozen=True, slots=True)
 class RunLoad:
-    """Make one run of one level; calibrates first where that was not asked for before.
+    """Execute one run of one level; calibrate first if that was not done before.
 
     A warm-up is a run like any other, with `warm_up` set.
     """
 
     id: str
-    """Also the beginning of each request's id: unique in a sweep."""
+    """Unique in a sweep; also the prefix of each request's id."""
     target: WorkerTarget
     concurrency: int
     prompt_tokens: int
@@ -64,31 +64,33 @@ class RunLoad:
     mode: LoadMode = LoadMode.BURST
     run: int = 0
     requests: int | None = None
-    """Of steady mode: most requests to start."""
+    """Steady mode: maximum number of requests to start."""
     duration_s: float | None = None
-    """Of steady mode: nothing is started after it."""
+    """Steady mode: seconds after which no request is started."""
     ramp_s: float | None = None
-    """Of steady mode: over which the first requests start; None: a tenth of the duration, 5 s at most."""
+    """Steady mode: seconds over which the first requests are started; None: a tenth of the duration, at most
+    5 s."""
     drain: bool = True
-    """Of steady mode: what is in flight after the duration may end; else it is called off."""
+    """Steady mode: True lets requests in flight finish after the duration, False cancels them."""
     seed: int = 0
     prompt_salt: str | None = None
-    """Makes this run's prompts: the same one gives the same prompts. None: seed, id and salt do."""
+    """Determines the prompts of this run: the same salt gives the same prompts. None: made of seed, id and
+    cache salt."""
     cache_salt: str | None = None
-    """Fresh for each run: each request adds its number. None: no salt is sent."""
+    """New for each run, and each request appends its number. None: no salt is sent."""
     timeouts: Timeouts = Timeouts()  # noqa: RUF009 - frozen: one for all is as good as one each
     warm_up: bool = False
-    """Not to be measured; changes nothing but this word."""
+    """True for a run that is not measured; it is executed like any other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Call off what is in flight: the run ends at once, its requests with `abort`."""
+    """Cancel what is in flight: the run ends at once, and its requests with `abort`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """End the process; what is in flight is called off. The end of its standard input does the same."""
+    """Exit the process; what is in flight is cancelled. The end of its standard input has the same effect."""
 
 
 Command = Calibrate | RunLoad | Cancel | Quit
@@ -96,52 +98,53 @@ Command = Calibrate | RunLoad | Cancel | Quit
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The process listens."""
+    """The process accepts commands."""
 
     pid: int
     loop: str
     """`uvloop` or `asyncio`."""
     most_connections: int | None
-    """As many as its descriptor limit allows; None where there is no limit."""
+    """Number of connections that the limit of open files allows; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptLength:
-    """How well the length of prompts is known."""
+    """The length of prompts and how exactly it is known."""
 
     asked_tokens: int
     got_tokens: int | None
-    """Of the prompt that was tried, the server's chat template included; None where nobody told."""
+    """Length of the trial prompt including the server's chat template; None if the server does not report it.
+    """
     exact: bool
-    """True when every prompt has that length."""
+    """True if every prompt has exactly that length."""
     source: str
-    """`tokenize`: each word was counted by the server; `usage`: whole prompts were, of the same words;
-    `words`: nobody counts, a word is taken for a token."""
+    """`tokenize`: the server counted each word; `usage`: the server counted complete prompts of the same
+    words; `words`: no counts are available, so each word is assumed to be a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """What a calibration found; `failure` is set when requests do not work at all."""
+    """The result of a calibration; `failure` is set if requests do not work at all."""
 
     id: str
     model: str | None
-    """The model to ask for, as the server calls it: unclean."""
+    """Model to request, as the server names it (not cleaned)."""
     models: tuple[str, ...]
-    """All that the server serves, unclean; empty where it does not tell."""
+    """All models of the server, not cleaned; empty if it does not list them."""
     answered_model: str | None
-    """What the answer said that it came from, clean."""
+    """Model named in the answer, cleaned."""
     dropped_fields: Mapping[str, str]
-    """Fields that the server refused and that are not sent, with its words, clean."""
+    """Fields that the server refused and that are no longer sent, with its error messages, cleaned."""
     token_source: TokenSource | None
     prompt: PromptLength | None
     generated_tokens: int | None
-    """Of the request that was tried; it asked for `tried_tokens`."""
+    """Tokens of the trial request, which asked for `tried_tokens`."""
     tried_tokens: int | None
     served_by: str | None
     requests: int
-    """Completions that this took: they count in the server's counters."""
+    """Completions that the calibration used: they are included in the server's counters."""
     prompt_tokens_used: int
-    """Prompt tokens of those, as far as told."""
+    """Prompt tokens of those completions, as far as reported."""
     generated_tokens_used: int
     connect_ms: float | None
     failure: RequestFailure | None = None
@@ -149,34 +152,34 @@ class Calibrated:
 
 @dataclass(frozen=True, slots=True)
 class TokenBin:
-    """Tokens that came in a tenth of a second: for graphs while a run goes on."""
+    """Tokens that arrived in a tenth of a second, for graphs during a run."""
 
     at: float
-    """Beginning of the bin."""
+    """Start of the bin."""
     served_by: str | None
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What happened since the last batch: every event but `Tokens`, which is told in bins."""
+    """The events since the last batch, except `Tokens`, which are summed up in bins."""
 
     id: str
     at: float
     in_flight: int
     events: tuple[LoadEvent, ...]
     bins: tuple[TokenBin, ...]
-    """The same bin may come again with what was added to it: add them up."""
+    """A bin may be sent again with the tokens that were added to it: the parts must be summed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTokens:
-    """When the tokens of one request came: a time and a count for each read that brought some."""
+    """The arrival of a request's tokens: time and count of each read that brought some."""
 
     at: Sequence[float]
     counts: Sequence[int]
     answer_from: int = 0
-    """Index of the first read that held something else than reasoning."""
+    """Index of the first read that holds more than reasoning."""
 
     def events(self, request_id: str) -> Iterator[FirstToken | Tokens]:
         """Yield the event of each read."""
@@ -188,7 +191,7 @@ class RequestTokens:
 
 @dataclass(frozen=True, slots=True)
 class TokenTimes:
-    """The exact times of the tokens of some of a finished run's requests."""
+    """The exact token times of some requests of a finished run."""
 
     id: str
     requests: Mapping[str, RequestTokens]
@@ -196,7 +199,7 @@ class TokenTimes:
 
 @dataclass(frozen=True, slots=True)
 class LagFigures:
-    """How late the event loop's timers came, in milliseconds."""
+    """Delays of the event loop's timers, in milliseconds."""
 
     mean: float
     p50: float
@@ -207,22 +210,22 @@ class LagFigures:
 
 @dataclass(frozen=True, slots=True)
 class ClientHealth:
-    """How the generator itself fared in a run."""
+    """The health of the load generator during a run."""
 
     loop: str
     cpu_percent: float
-    """Of one core."""
+    """Percent of one core."""
     loop_lag_ms: LagFigures | None
     connect_ms: float | None
-    """Mean of the connections opened for the run; None when none was."""
+    """Mean time in milliseconds to open a connection of the run; None if none was opened."""
     connections: int
-    """Opened for the run."""
+    """Connections opened for the run."""
     most_in_flight: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A run is over and all of it has been told."""
+    """A run is over and all its events have been sent."""
 
     id: str
     run: int
@@ -233,16 +236,16 @@ class RunFinished:
     started: int
     """Requests whose body was written."""
     ended: int
-    """Requests that ended, those included whose connection never opened."""
+    """Requests that ended, including those whose connection never opened."""
     failed: int
     tokens: int
-    """As counted while they came (chunks where no ids were told)."""
+    """Tokens counted on arrival (chunks where token ids are missing)."""
     health: ClientHealth
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A command that cannot be carried out at all."""
+    """A command cannot be executed."""
 
     id: str
     failure: RequestFailure
@@ -250,26 +253,26 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """The process is gone; nothing follows. Said by the parent's side, never by the process."""
+    """The process has exited; the last message. Made by the parent's side, never by the process."""
 
     returncode: int | None
     failure: RequestFailure | None
-    """None when it was asked to end."""
+    """None if the process was asked to exit."""
 
 
 WorkerMessage = Ready | Calibrated | Batch | TokenTimes | RunFinished | Refused | WorkerEnded
 
 
 def with_tokens(events: Iterable[LoadEvent], tokens: Mapping[str, RequestTokens]) -> list[LoadEvent]:
-    """Insert the exact token events of each request before its end.
+    """Return the events with the exact token events of each request inserted before its end.
 
-    They replace its `FirstToken`, which was written before the server's counts were known.
+    They replace its `FirstToken`, which was sent before the server's counts were known.
     """
-    whole: list[LoadEvent] = []
+    complete: list[LoadEvent] = []
     for event in events:
         if isinstance(event, FirstToken) and event.request_id in tokens:
             continue
         if isinstance(event, RequestEnded) and (times := tokens.get(event.request_id)) is not None:
-            whole.extend(times.events(event.request_id))
-        whole.append(event)
-    return whole
+            complete.extend(times.events(event.request_id))
+        complete.append(event)
+    return complete
