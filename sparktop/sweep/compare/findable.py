@@ -1,7 +1,8 @@
-"""What so many runs can show: the smallest difference that they find, and how many runs a difference needs.
+"""The power of a comparison: the smallest difference that its runs can show, and the runs a difference needs.
 
-A difference counts as found where it is called in four of five tables (power 80 %) at a level, in a
-comparison of `levels` levels in which the targets differ by that much, and runs spread alike at all of them.
+A difference counts as found if it is called in four of five tables (power 80 %) at a level, in a comparison
+of `levels` levels in which the targets differ by that much everywhere, with the same spread of runs at all
+levels.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from sparktop.sweep.result.comparison import CouldShow
 from sparktop.sweep.terms.statistics import combined_p, student_t, two_sided_t
 
 USUAL_SPREAD_PERCENT = 6.5
-"""Standard deviation between identical runs on DGX Sparks (6.5 to 6.9 %), where none was measured."""
+"""Standard deviation between identical runs on DGX Sparks (6.5 to 6.9 %), used where none was measured."""
 _POWER = 0.8
 _MOST_RUNS = 50
 _MOST_PERCENT = 100_000.0
 _WELCH_SHARE = 0.8
-"""Of all degrees of freedom that Welch's test has, on average, of runs that spread alike."""
+"""Degrees of freedom of Welch's test for runs of equal spread, on average, as a share of the maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What is compared: how often, at how many levels, and the error rate of the figure's first test."""
+    """The design of a comparison: runs, levels, and the error rate of the figure's first test."""
 
     runs: int
-    """Of each target at each level."""
+    """Runs per target and level."""
     levels: int
     rate: float
-    """Error rate at which a pair of targets is tested in this figure at first: `proof.first_rate`."""
+    """Error rate of the first test of a pair of targets in this figure, see `proof.first_rate`."""
 
 
 def findable_percent(design: Design, spread_percent: float) -> float | None:
-    """Return by how many percent targets must differ at least to be told apart; None for single runs."""
+    """Return the smallest difference in percent that is found; None for single runs, or if out of range."""
     if design.runs < 2 or spread_percent <= 0:  # noqa: PLR2004 - no test is possible
         return None
     error = math.log1p(spread_percent / 100) * math.sqrt(2 / design.runs)
@@ -46,7 +47,7 @@ def findable_percent(design: Design, spread_percent: float) -> float | None:
 
 
 def could_show_words(found: CouldShow) -> str:
-    """Return what the runs of a figure could show, in words."""
+    """Return in words which differences the runs of a figure could show."""
     if found.percent is None or found.spread_percent is None:
         return "single runs show no difference, however large"
     least = percent_words(found.percent)
@@ -54,12 +55,12 @@ def could_show_words(found: CouldShow) -> str:
 
 
 def percent_words(percent: float) -> str:
-    """Return a difference that is found: "+22 %", with a tenth below 10."""
-    return f"+{percent:.{0 if percent >= 9.95 else 1}f} %"  # noqa: PLR2004 - whole from 10 on
+    """Return a difference as text: "+22 %", with one decimal below 10."""
+    return f"+{percent:.{0 if percent >= 9.95 else 1}f} %"  # noqa: PLR2004 - no decimals from 10 on
 
 
 def runs_needed(percent: float, design: Design, spread_percent: float) -> int | None:
-    """Return how many runs of each would find a difference; None where even 50 would not."""
+    """Return how many runs of each target would find a difference; None if even 50 would not."""
     low, high = 2, _MOST_RUNS
     wanted = abs(percent)
     if not _finds(high, wanted, design, spread_percent):
@@ -80,7 +81,7 @@ def _finds(runs: int, percent: float, design: Design, spread_percent: float) -> 
 
 @lru_cache(maxsize=256)
 def _needed(design: Design) -> float:
-    """Return the difference that is found, in standard errors of it."""
+    """Return the smallest difference that is found, in standard errors."""
     freedom = 2.0 * (design.runs - 1)
     own = _WELCH_SHARE * freedom
     if design.levels == 1:
@@ -91,7 +92,7 @@ def _needed(design: Design) -> float:
 
 
 def _opening(design: Design, freedom: float) -> float:
-    """Return the difference at which all levels together show that the targets differ at all."""
+    """Return the difference, in standard errors, at which all levels together show that targets differ."""
     less = student_t(_POWER, freedom * design.levels) / math.sqrt(design.levels)
     low, high = 0.0, 1000.0
     while high - low > 0.01:  # noqa: PLR2004 - a hundredth of a standard error

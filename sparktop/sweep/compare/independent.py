@@ -1,8 +1,8 @@
-"""What independent engines behind a router could reach at best: the sum of what each does at its share.
+"""The upper bound of independent engines behind a router: the sum of what each achieves with its share.
 
-N engines that share c requests evenly do what each does alone at c / N: N × solo(c / N). A router loses some
-of that by uneven shares. A target that does more than this bound cannot be reached by routing over those
-engines at that concurrency, however well the router works.
+N engines that share c requests evenly achieve what each does alone at c / N: N × solo(c / N). A router loses
+some of that by uneven shares. If another target exceeds this bound, no router over those engines can match it
+at that concurrency.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sparktop.sweep.result.comparison import EnginesLevel, IndependentEngines
 from sparktop.sweep.terms.definitions import METRICS
 
 _FLOOR_PERCENT = 3.0
-"""By which a target must exceed the bound, where its runs do not tell."""
+"""Percent by which a target must exceed the bound where runs allow no test."""
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
-    """Return the bound for each router whose engines, or one like them, were also measured alone."""
+    """Yield the bound for each router if its engines, or a similar one, were also measured alone."""
     for routed in series:
         alone = _alone(routed, series)
         metrics = main_metrics(routed.metrics() & {name for one in alone for name in one.metrics()})
@@ -34,14 +34,14 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
 
 
 def engines_sentences(found: Sequence[IndependentEngines]) -> Iterator[str]:
-    """Return what each router's engines could reach at best, then who does more than that."""
+    """Yield what each router's engines could achieve at best, then which targets exceed it."""
     for group in by_engines(found):
         yield engines_sentence(group)
     yield from dict.fromkeys(line for one in found for line in beyond_sentences(one))
 
 
 def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngines]]:
-    """Return routers over the same engines together, in their order."""
+    """Return the routers grouped by their engines, in their order."""
     groups: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
     for one in found:
         groups.setdefault((one.metric, one.alone), []).append(one)
@@ -49,7 +49,7 @@ def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngi
 
 
 def engines_sentence(found: Sequence[IndependentEngines]) -> str:
-    """Return what independent engines could reach at best, and what routers over the same ones reached."""
+    """Return the bound of independent engines, and what routers over these engines achieved."""
     first = found[0]
     metric = METRICS[first.metric]
     levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
@@ -69,7 +69,7 @@ def _share(found: IndependentEngines) -> str:
 
 
 def made_of(found: IndependentEngines) -> str:
-    """Return what the bound is made of: "2 × solo at c/2"."""
+    """Return what the bound consists of: "2 × solo at c/2"."""
     names = dict.fromkeys(found.alone)
     count = len(found.alone)
     parts = (f"{found.alone.count(name)} × {name}" if found.alone.count(name) > 1 else name for name in names)
@@ -77,7 +77,7 @@ def made_of(found: IndependentEngines) -> str:
 
 
 def beyond_sentences(found: IndependentEngines) -> Iterator[str]:
-    """Return a sentence for each target that does more than any routing over these engines could."""
+    """Yield a sentence for each target that exceeds any routing over these engines."""
     for name in dict.fromkeys(name for level in found.levels for name in level.beyond):
         where = names_in_words([f"c{level.concurrency}" for level in found.levels if name in level.beyond])
         best = f"the best of {len(found.alone)} independent engines"
@@ -89,7 +89,7 @@ def _is_router(series: Series) -> bool:
 
 
 def _alone(routed: Series, series: Sequence[Series]) -> list[Series]:
-    """Return a series for each engine behind a router; empty where none of them was asked alone."""
+    """Return a series for each engine behind a router; empty if none of them was measured alone."""
     if not _is_router(routed):
         return []
     single = [one for one in series if len(one.engines) == 1 and one.model == routed.model]
@@ -135,7 +135,7 @@ def _levels(
 
 
 def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
-    """Return the level of a series at a concurrency, with the prompt and output lengths of another level."""
+    """Return the level of a series at a concurrency with the prompt and output lengths of `like`; or None."""
     return next(
         (
             level
@@ -148,14 +148,14 @@ def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel 
 
 
 def _sum(figures: Sequence[Figure]) -> Figure:
-    """Return figures added up, run by run as far as all have runs."""
+    """Return the sum of figures, also run by run for as many runs as all of them have."""
     runs = min(len(figure.values) for figure in figures)
     values = tuple(sum(figure.values[run] for figure in figures) for run in range(runs))
     return Figure(sum(figure.mean for figure in figures), values)
 
 
 def _exceeds(figure: Figure, bound: Figure, *, tests: int, stated: bool) -> bool:
-    """Return whether a figure is shown to exceed the bound; of published tables, whether it does."""
+    """Return whether a figure significantly exceeds the bound; for published tables, whether it is larger."""
     ratio = ratio_of(figure, bound)
     if ratio is None or ratio.ratio <= 1 or not ratio.beyond(_FLOOR_PERCENT):
         return False

@@ -1,16 +1,17 @@
-"""Which differences of a whole table the runs prove: many rows, one error rate.
+"""Which differences in a comparison table the runs prove: many rows, one common error rate.
+
+Servers that do not differ are called different, anywhere in a table, in at most 5 % of tables. Where they
+differ in a figure at some levels, at most 5 % of such figures name a level at which they do not.
 
 Two servers that do not differ are called different, anywhere in a table, in at most 5 % of tables. Where they
 differ in a figure at some levels, at most 5 % of such figures name a level at which they do not.
 
-1. For each figure and each pair of targets there is one p-value over all levels: those of the levels together
-   (Fisher), or the smallest of them times their number. Each level's is Welch's with its own spread, so runs
-   that spread more at one level do no harm. These are held against 5 % for the whole table by Holm's
-   procedure, with weights: the first rate of tokens, TTFT and prefill have one share each, all other figures
-   one together. Figures share their runs, so the rows of a table are no independent chances.
-2. Where a pair differs in a figure at all, its levels are told apart by Holm's procedure over those levels.
-   There the spread of runs is estimated from the level and, as far as levels spread alike, from the others:
-   three runs of one level say little about spread, those of seven levels enough.
+1. For each figure and each pair of targets there is one p-value over all levels: those of the levels combined
+(Fisher), or the smallest of them times their number. The p-value of a level is Welch's with its own spread,
+so a level with larger spread does no harm. These p-values are tested at 5 % for the complete table by Holm's
+procedure with weights: the first rate of tokens, TTFT and prefill have one share each, all other figures
+share one. Weights are needed because the figures come from the same runs, so the rows of a table are not
+independent.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p
 
 ERROR_RATE = 1 - CONFIDENCE
 _RATES = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
-"""Of these the first that was measured has a share of its own."""
+"""The first of these that was measured has a share of its own."""
 
 
 FISHER_SHARE = 0.8
-"""Share of the first step's error rate for all levels together; the rest is for one level alone."""
+"""Share of the first step's error rate for all levels combined; the remainder is for single levels."""
 Pair = tuple[str, str]
-"""Two targets by name."""
+"""Names of two targets."""
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A ratio with the spread that the whole pair shares, and whether the table proves it."""
+    """A ratio with the spread that is shared among levels, and whether the table proves it."""
 
     ratio: Ratio
     shown: bool
@@ -47,9 +48,9 @@ class Proven:
 def proofs(
     tests: Mapping[tuple[str, Pair], Mapping[Load, Ratio]],
 ) -> dict[tuple[str, Pair], dict[Load, Proven]]:
-    """Return what a table proves, by metric and pair, then by level; all ratios of `tests` have a p-value.
+    """Return what a table proves, by metric and pair, then by level; every ratio in `tests` has a p-value.
 
-    The noise floor is left to the caller: it only takes differences away.
+    The noise floor is left to the caller, because it can only remove differences.
     """
     asked = {key: levels for key, levels in tests.items() if levels}
     tested = {key: _tested(levels) for key, levels in asked.items()}
@@ -65,7 +66,7 @@ def proofs(
 def holm(
     values: Mapping[_Key, float], weights: Mapping[_Key, float] | None = None, rate: float = ERROR_RATE
 ) -> set[_Key]:
-    """Return the keys whose p-values are rejected at a common error rate (Holm, with weights)."""
+    """Return the keys whose p-values are rejected at a common error rate (Holm, optionally weighted)."""
     rejected: set[_Key] = set()
     while len(rejected) < len(values):
         left = [key for key in values if key not in rejected]
@@ -84,12 +85,12 @@ def main_metrics(metrics: Collection[str]) -> list[str]:
 
 
 def first_rate(metrics: Collection[str], pairs: int) -> float:
-    """Return the error rate at which one of `pairs` is tested at first in a figure with its own share."""
+    """Return the error rate of the first test of one of `pairs` pairs in a figure with a share of its own."""
     return ERROR_RATE * max(_shares(metrics).values(), default=1.0) / max(1, pairs)
 
 
 def _shares(metrics: Collection[str]) -> dict[str, float]:
-    """Return the share of the error rate that each figure has: main ones equal shares, the rest one share."""
+    """Return the share of the error rate of each figure: equal shares for main ones, one for all others."""
     main = main_metrics(metrics)
     rest = [name for name in metrics if name not in main]
     whole = max(1, len(main) + (1 if rest else 0))
@@ -97,10 +98,11 @@ def _shares(metrics: Collection[str]) -> dict[str, float]:
 
 
 def shared_spreads(ratios: Mapping[Load, Ratio]) -> dict[Load, Spread]:
-    """Return each level's spread of runs, drawn to the mean of all levels as far as they spread alike.
+    """Return each level's spread of runs, shrunk towards the mean of all levels as far as they are similar.
 
-    Variances of equal truth differ by chance, with a squared coefficient of variation of 2 / freedom. What
-    they differ by beyond that is taken for real, and the more of it, the less a level takes from the others.
+    Estimates of the same variance differ by chance, with a squared coefficient of variation of 2 / freedom.
+    Any larger variation is taken as real: the more of it, the fewer degrees of freedom a level borrows from
+    the others.
     """
     known = {load: one.spread for load, one in ratios.items() if one.spread is not None}
     mean = fmean(one.variance for one in known.values()) if known else 0.0
@@ -126,10 +128,10 @@ def _tested(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
 
 
 def _together(own: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
-    """Return the p-value of all levels of a figure and pair: whether the two differ anywhere.
+    """Return the p-value of a figure and pair over all levels: whether the two differ anywhere.
 
-    A difference at one level alone must stand out by its own spread too: a level whose runs spread more than
-    those of the others lends too little from them.
+    A difference at a single level must also be significant by that level's own spread, because levels with
+    less spread would make it look too precise.
     """
     if len(own) == 1:
         return min(_p(one) for one in own.values())

@@ -1,4 +1,4 @@
-"""What happens in a run, as it happens: events for the parent, bins for its graphs, exact token times."""
+"""The log of a run in progress: events for the parent, token bins for its graphs, exact token times."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sparktop.sweep.generator.wire.messages import BIN_S, Batch, RequestTokens, 
 
 _BINS_PER_S = round(1 / BIN_S)
 _READS_A_LINE = 20_000
-"""Token times in one message: 220 kB."""
+"""Maximum token times in one message: 220 kB."""
 
 
 class RunLog:
     """The log of one run."""
 
     def __init__(self, run_id: str, run: int = 0) -> None:
-        """Begin the log of run number `run` of its level."""
+        """Start the log of run number `run` of its level."""
         self.run_id = run_id
         self.run = run
         self.started = 0
@@ -39,11 +39,11 @@ class RunLog:
         self._times: dict[str, RequestTokens] = {}
 
     def add(self, event: LoadEvent) -> None:
-        """Keep an event that is of no single request."""
+        """Add an event that concerns no single request."""
         self._events.append(event)
 
     def request_started(self, request_id: str, at: float, prompt_tokens: int | None) -> None:
-        """Note that a body was written."""
+        """Record that a request's body was written."""
         self.started += 1
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -52,25 +52,25 @@ class RunLog:
     def request_unsent(
         self, request_id: str, at: float, prompt_tokens: int | None, end: RequestEnded
     ) -> None:
-        """Note a request that got no connection: it began and failed in one moment."""
+        """Record a request that got no connection: it starts and fails at the same time."""
         self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens))
         self._events.append(end)
         self.ended += 1
         self.failed += 1
 
     def response_started(self, request_id: str, at: float) -> None:
-        """Note the first event of an answer."""
+        """Record the first event of an answer."""
         self._events.append(ResponseStarted(request_id, at))
 
     def first_token(
         self, request_id: str, at: float, count: int, served_by: str | None, *, reasoning: bool
     ) -> None:
-        """Note the read with the first token."""
+        """Record the read with the first token."""
         self._events.append(FirstToken(request_id, at, count, reasoning))
         self.later_tokens(at, count, served_by)
 
     def later_tokens(self, at: float, count: int, served_by: str | None) -> None:
-        """Note a read with tokens."""
+        """Record a read with tokens."""
         self.tokens += count
         key = (int(at * _BINS_PER_S), served_by)
         bins = self._bins
@@ -79,7 +79,7 @@ class RunLog:
     def request_ended(
         self, end: RequestEnded, times: array[float], counts: list[int], answer_from: int
     ) -> None:
-        """Note the end of a request and keep when its tokens came."""
+        """Record the end of a request and keep the times of its tokens."""
         self.ended += 1
         self.failed += end.reason is EndReason.ERROR
         self.in_flight -= 1
@@ -88,7 +88,7 @@ class RunLog:
             self._times[end.request_id] = RequestTokens(times, counts, answer_from)
 
     def flush(self, at: float) -> Batch | None:
-        """Give what is new since the last time, None when nothing is."""
+        """Return what was added since the last call; None if nothing was."""
         if not self._events and not self._bins:
             return None
         events, self._events = self._events, []
@@ -105,7 +105,7 @@ class RunLog:
         )
 
     def token_times(self) -> Iterator[TokenTimes]:
-        """Give the exact times of all ended requests, in messages of bearable length."""
+        """Yield the exact token times of all ended requests, split into messages of limited length."""
         part: dict[str, RequestTokens] = {}
         reads = 0
         for request_id, tokens in self._times.items():

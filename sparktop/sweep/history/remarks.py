@@ -1,4 +1,4 @@
-"""Tags and notes on results: one file beside them, which several programs may change at a time."""
+"""Tags and notes on results: one file beside the results, which several programs may change concurrently."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from sparktop.errors import OutputError
 from sparktop.model.text import clean
 
 FILE_NAME: Final = ".remarks.json"
-"""Hidden: every other JSON file of that folder is taken for a result."""
+"""Hidden, because every other JSON file in that folder is read as a result."""
 SCHEMA: Final = "sparktop.remarks/1"
 MOST_TAGS = 12
 TAG_LENGTH = 24
 NOTE_LENGTH = 200
 _MOST_BYTES = 16 << 20
 _PATIENCE_S = 2.0
-"""Longest wait for another program that writes just now: that takes milliseconds."""
+"""Longest wait in seconds for another program that is writing, which takes milliseconds."""
 _PAUSE_S = 0.02
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-"""What file systems answer that have none; there the file is read again right before it is written."""
+"""Errors of file systems without locks; there the file is only read again right before it is written."""
 
 Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a person wrote about one result."""
+    """Tags and note of a user about one result."""
 
     tags: tuple[str, ...] = ()
     note: str = ""
@@ -42,48 +42,48 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The file as it was read."""
+    """The content of the file."""
 
     tree: Tree
-    """Everything in it, what we do not know too."""
+    """Everything in the file, including unknown keys."""
     problem: str | None = None
-    """Why it cannot be understood; set only where there is something that must not get lost."""
+    """Why the file cannot be parsed; set only if it has content that must not be lost."""
 
 
 def tags_of(words: str) -> tuple[str, ...]:
-    """Give the tags that somebody typed: words, with or without "#", each once."""
+    """Return the tags in typed text: words with or without "#", without duplicates."""
     found = (clean(word.strip("#,;"), TAG_LENGTH) for word in clean(words, NOTE_LENGTH).split())
     return tuple(dict.fromkeys(tag for tag in found if tag))[:MOST_TAGS]
 
 
 @dataclass(slots=True)
 class RemarkFile:
-    """Reads and writes the remarks of one folder of results."""
+    """Read and write the remarks of one folder of results."""
 
     path: Path
     pause: Callable[[float], None] = time.sleep
     problem: str | None = field(default=None, init=False)
-    """What is wrong with the file, in a clean line; None while all is well."""
+    """What is wrong with the file, as a clean line; None if nothing is."""
     _stamp: tuple[int, int] | None = field(default=None, init=False)
     _known: dict[str, Remark] = field(default_factory=dict, init=False)
 
     def all(self) -> Mapping[str, Remark]:
-        """Give all remarks by the key of their result; read again only where the file has changed."""
+        """Return all remarks by the key of their result; the file is read again only if it has changed."""
         stamp = _stamp(self.path)
         if stamp != self._stamp or stamp is None:
             self._take(_read(self.path), stamp)
         return self._known
 
     def write(self, key: str, *, tags: Iterable[str] | None = None, note: str | None = None) -> str | None:
-        """Change tags or note of a result; None leaves what is there. Gives a line to be told, if any.
+        """Change tags or note of a result, None keeps the old value; return a notice for the user, or None.
 
         Raises:
-            OutputError: it cannot be written; what was there is still there.
+            OutputError: the file cannot be written; the old one is unchanged.
         """
 
         def change(files: Tree) -> None:
-            told = files.get(key)
-            entry: Tree = dict(told) if isinstance(told, dict) else {}
+            stored = files.get(key)
+            entry: Tree = dict(stored) if isinstance(stored, dict) else {}
             if tags is not None:
                 entry["tags"] = list(tags_of(" ".join(tags)))
             if note is not None:
@@ -96,10 +96,10 @@ class RemarkFile:
         return self._change(change)
 
     def forget(self, keys: Iterable[str]) -> str | None:
-        """Drop what was written about results that are gone for good.
+        """Delete the remarks about results that no longer exist; return a notice for the user, or None.
 
         Raises:
-            OutputError: it cannot be written.
+            OutputError: the file cannot be written.
         """
         gone = [key for key in keys if key in self.all()]
         if not gone:
@@ -112,11 +112,11 @@ class RemarkFile:
         return self._change(change)
 
     def _change(self, change: Callable[[Tree], None]) -> str | None:
-        """Read, change and write while no other program does."""
+        """Read, change and write the file under the lock; return a notice for the user, or None."""
         try:
             with _locked(self.path.with_name(".remarks.lock"), self.pause):
                 found = _read(self.path)
-                told = _put_aside(self.path, found.problem)
+                notice = _put_aside(self.path, found.problem)
                 tree = dict(found.tree)
                 files = tree.get("files")
                 tree["files"] = dict(files) if isinstance(files, dict) else {}
@@ -125,17 +125,17 @@ class RemarkFile:
                 self._take(_Read(tree), _stamp(self.path))
         except OSError as error:
             raise OutputError(f"the remark is not kept: {clean(error.strerror or error)}") from None
-        return told
+        return notice
 
     def _take(self, found: _Read, stamp: tuple[int, int] | None) -> None:
         self.problem, self._stamp = found.problem, stamp
         files = found.tree.get("files")
         known = files.items() if isinstance(files, dict) else ()
-        self._known = {key: _remark(told) for key, told in known if isinstance(told, dict)}
+        self._known = {key: _remark(stored) for key, stored in known if isinstance(stored, dict)}
 
 
-def _remark(told: Tree) -> Remark:
-    tags, note = told.get("tags"), told.get("note")
+def _remark(stored: Tree) -> Remark:
+    tags, note = stored.get("tags"), stored.get("note")
     words = [clean(one, TAG_LENGTH) for one in tags if isinstance(one, str)] if isinstance(tags, list) else []
     return Remark(
         tuple(dict.fromkeys(word for word in words if word))[:MOST_TAGS],
@@ -152,7 +152,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _read(path: Path) -> _Read:
-    """Read the file; one that is missing or empty holds nothing, and one that is broken is a problem."""
+    """Read the file; a missing or empty one has no remarks, a broken one has a problem."""
     try:
         with path.open("rb") as stream:
             data = stream.read(_MOST_BYTES + 1)
@@ -167,10 +167,10 @@ def _read(path: Path) -> _Read:
 
 
 def _parsed(data: bytes) -> Tree:
-    """Give the tree in a file.
+    """Return the JSON object in the data of the file.
 
     Raises:
-        ValueError, RecursionError: there is none.
+        ValueError, RecursionError: the data is not such an object.
     """
     if len(data) > _MOST_BYTES:
         raise ValueError(f"is over {_MOST_BYTES >> 20} MiB")
@@ -181,10 +181,10 @@ def _parsed(data: bytes) -> Tree:
 
 
 def _put_aside(path: Path, problem: str | None) -> str | None:
-    """Keep a broken file under another name; gives the line that tells so.
+    """Rename a broken file; return the notice about it, None if there is no problem.
 
     Raises:
-        OSError: it can be neither read nor moved: then nothing may be written over it.
+        OSError: the file can neither be read nor renamed, so it must not be overwritten.
     """
     if problem is None:
         return None
@@ -197,7 +197,7 @@ def _put_aside(path: Path, problem: str | None) -> str | None:
 
 
 def _replace(path: Path, tree: Tree) -> None:
-    text = json.dumps(tree, indent=1) + "\n"  # in ASCII: what others wrote may be no valid text
+    text = json.dumps(tree, indent=1) + "\n"  # in ASCII: text of other programs may be invalid
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with part.open("w", encoding="utf-8") as stream:
@@ -211,10 +211,10 @@ def _replace(path: Path, tree: Tree) -> None:
 
 @contextmanager
 def _locked(path: Path, pause: Callable[[float], None]) -> Iterator[None]:
-    """Keep other programs from writing meanwhile; the lock ends with the program that has it.
+    """Hold the lock against other programs; the operating system releases it if this one dies.
 
     Raises:
-        OSError: the lock's file cannot be made, or another program keeps the lock.
+        OSError: the lock file cannot be created, or another program holds the lock.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as stream:

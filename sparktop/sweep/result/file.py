@@ -1,4 +1,4 @@
-"""JSON from a file that somebody else wrote: bounded, finite, and one line for what is wrong."""
+"""JSON from files that other programs wrote: limited in size, finite numbers, one-line errors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
 MOST_BYTES = 256 << 20
-"""A detailed result of a hundred thousand requests is below it."""
+"""Maximum file size; a detailed result of a hundred thousand requests is smaller."""
 
 
 def read_json(path: Path) -> object:
-    """Read a JSON file; NaN and infinities, which some tools write, become null.
+    """Parse a JSON file; NaN and infinities, which some tools write, become null.
 
     Raises:
-        UsageError: it cannot be read or is no JSON; says what, where and what to do in one line.
+        UsageError: the file cannot be read or is not JSON; the message is one line with fault and remedy.
     """
     name = clean(path)
     try:
@@ -47,7 +47,7 @@ def read_json(path: Path) -> object:
 
 
 def _parsed(data: bytes) -> object:
-    """Read JSON, or a list of the lines where each line is JSON of its own."""
+    """Parse JSON, or JSON Lines as a list."""
     text = data.decode("utf-8-sig")
     try:
         return json.loads(text, parse_constant=_nothing)
@@ -62,4 +62,4 @@ def _parsed(data: bytes) -> object:
 
 
 def _nothing(_: str) -> None:
-    """Stand in for NaN and the infinities."""
+    """Return None in place of NaN or an infinity."""

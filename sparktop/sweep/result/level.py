@@ -1,4 +1,4 @@
-"""From the events of a level to its place in the result file."""
+"""Conversion of a level's events to its entry in the result file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparktop.sweep.terms.request_errors import count_errors
 from sparktop.sweep.terms.statistics import Distribution
 
 MOST_EACH = 5000
-"""Requests of a level up to which each has its entry in the file: half a megabyte."""
+"""Maximum requests of a level that are stored individually: half a megabyte."""
 
 _ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
     "ttfr_ms": lambda trace: trace.ttfr_s,
@@ -36,18 +36,18 @@ _ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
 
 
 def level_result(level: Level, events: Iterable[LoadEvent]) -> LevelResult:
-    """Give a level's result from the events of its requests; what the server and machines did is added later.
+    """Return a level's result from the events of its requests, without server, hardware and validity.
 
-    Add with `model_copy(update={"server": …, "hardware": …, "validity": …})`.
+    Those are added with `model_copy(update={"server": …, "hardware": …, "validity": …})`.
     """
-    told = list(events)
-    return from_figures(measure_level(level, told), told)
+    collected = list(events)
+    return from_figures(measure_level(level, collected), collected)
 
 
 def from_figures(figures: LevelFigures, events: Sequence[LoadEvent]) -> LevelResult:
-    """Give a level's result from figures that were made of these events."""
-    told = collect(events)
-    traces = [trace for trace in told if trace.ok]
+    """Return a level's result from `figures` and the events that they were computed from."""
+    collected = collect(events)
+    traces = [trace for trace in collected if trace.ok]
     level = figures.level
     result = LevelResult(
         concurrency=level.concurrency,
@@ -72,9 +72,9 @@ def from_figures(figures: LevelFigures, events: Sequence[LoadEvent]) -> LevelRes
         router_overhead_from=None if figures.router_ms is None else "router",
         stream_tps=StreamRates.model_validate(figures.stream_tps) if figures.stream_tps else None,
         served_by=dict(figures.served_by),
-        runs_split=split_by_run(told),
-        each=_each(traces, run_starts(told)) if len(traces) <= MOST_EACH else None,
-        uncounted=uncounted([trace for trace in told if not trace.ok], run_starts(told)),
+        runs_split=split_by_run(collected),
+        each=_each(traces, run_starts(collected)) if len(traces) <= MOST_EACH else None,
+        uncounted=uncounted([trace for trace in collected if not trace.ok], run_starts(collected)),
     )
     rates = {name: _rate(getattr(figures, name)) for name in RATES}
     latencies = {name: _latency(name, getattr(figures, name), traces) for name in LATENCIES}
@@ -92,7 +92,7 @@ def _latency(name: str, figure: Distribution | None, traces: Sequence[RequestTra
 
 
 def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:
-    """Give the mean of each run that has a value; of ITL over the run's gaps."""
+    """Return the mean in milliseconds of each run that has a value; for ITL the mean over its gaps."""
     by_run: dict[int, list[float]] = {}
     for trace in timed(traces) if name in {"itl_ms", "tpot_ms"} else traces:
         values = by_run.setdefault(trace.run, [])
@@ -104,7 +104,7 @@ def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:
 
 
 def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
-    """Give when the first request of each run started."""
+    """Return the start of the first request of each run, in seconds."""
     starts: dict[int, float] = {}
     for trace in traces:
         starts[trace.run] = min(starts.get(trace.run, trace.start), trace.start)
@@ -112,7 +112,10 @@ def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
 
 
 def uncounted(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> UncountedRequests | None:
-    """Give requests that count in no latency as columns; `starts` is when each run's first one started."""
+    """Return requests outside the latencies as columns; None for none or too many.
+
+    `starts` holds the start of each run's first request.
+    """
     if not 0 < len(traces) <= MOST_EACH:
         return None
     backends = _backends(traces)

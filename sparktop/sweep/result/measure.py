@@ -1,9 +1,10 @@
-"""Every figure of a level, from its events.
+"""Computation of every figure of a level from its load events.
 
-Each rate names the window that it is taken over: one server gives different numbers through different
-windows, and all of them are right. Rates have one value a run. Tokens count wherever they came, also those of
-requests that failed or were called off later; latencies are those of requests that the server finished. An
-interval of time never counts the tokens at its beginning, always those at its end: they were made in it.
+Each rate is defined over its own time window: the same server gives different numbers through different
+windows, all of them correct. Rates have one value per run. Tokens count whenever they arrived, including
+those of requests that failed or were cancelled later; latencies are those of requests that the server
+completed. A time interval excludes the tokens at its beginning and includes those at its end, because they
+were generated within it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ FULL_SHARE = 0.95
 """Share of the concurrency that must be in flight in the window of `sustained_tps`."""
 PEAK_WINDOW_S = 1.0
 REPLACED_WITHIN_S = 0.1
-"""What ends and is replaced sooner leaves no hole in a closed loop's window."""
+"""Gaps up to this many seconds between the end of a request and its replacement do not interrupt the window
+of a closed loop."""
 
 Span = tuple[float, float]
-"""Beginning (left out) and end (belongs to it)."""
+"""(beginning, end) in seconds; excludes its beginning, includes its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRate:
-    """Tokens per second of single streams, over the requests of a level."""
+    """Tokens per second of single streams, as quantiles over the requests of a level."""
 
     p10: float
     p50: float
@@ -40,28 +42,29 @@ class StreamRate:
 
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
-    """What a level gave; a figure that cannot be told is None."""
+    """All figures of a level; None where a figure cannot be determined."""
 
     level: Level
     runs: int
-    """Runs that held a request."""
+    """Number of runs with at least one request."""
     duration_s: float
-    """All runs together, each from its earliest start to its latest end."""
+    """Sum over runs of the time from the earliest start to the latest end."""
     ok: int
     failed: int
     cancelled: int
     errors: Mapping[FailureKind, int]
     prompt_tokens: int | None
-    """Of all requests that gave a token; None when one of them does not tell."""
+    """Sum over all requests that delivered a token; None if any of them lacks a count."""
     generated_tokens: int
     hidden_tokens: int
-    """Of finished requests: generated tokens whose read is unknown and which a figure is withheld for."""
+    """Over completed requests: generated tokens of unknown time that cause a figure to be withheld."""
     hidden_requests: int
-    """Finished requests with such tokens."""
+    """Completed requests with such tokens."""
     token_source: TokenSource | None
-    """The worst of the finished requests, of all where none has finished; None without any token."""
+    """The least exact source among completed requests (all requests, if none completed); None without tokens.
+    """
     served_by: Mapping[str, int]
-    """Requests by the backend that a router named."""
+    """Requests by the backend that the router named."""
     prefill_tps: RateFigure | None
     decode_tps: RateFigure | None
     pure_decode_tps: RateFigure | None
@@ -73,17 +76,18 @@ class LevelFigures:
     ttft_ms: Distribution | None
     first_answer_ms: Distribution | None
     itl_ms: Distribution | None
-    """Of all gaps between tokens; where no finished request is counted by its server, of the gaps between
-    reads that brought tokens."""
+    """Over all gaps between tokens; if the server counts the tokens of no completed request, over the gaps
+    between reads that brought tokens."""
     tpot_ms: Distribution | None
     e2e_ms: Distribution | None
     stream_tps: StreamRate | None
     router_ms: float | None
-    """Median of what a router says that it added ahead of each answer; None where it says nothing."""
+    """Median of the milliseconds that a router reports to have added before each answer; None without
+    reports."""
 
 
 def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[LoadEvent]]]:
-    """Give each level with what happened between its start and its end, or up to where the record ends."""
+    """Yield each level with its events; a level without an end lasts until the next one or the last event."""
     level: Level | None = None
     inside: list[LoadEvent] = []
     for event in events:
@@ -102,7 +106,7 @@ def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[Load
 
 
 def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
-    """Give the figures of one level from the events of its requests."""
+    """Return the figures of one level, computed from the events of its requests."""
     traces = collect(events)
     runs = _by_run(traces)
     ends = [trace.ended for trace in traces if trace.ended is not None]
@@ -148,15 +152,15 @@ def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
 
 
 def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
-    """Return the requests whose gaps between tokens count: those with counts by the server, if there are any.
+    """Return the requests whose token gaps are used: those counted by the server, or all if there are none.
 
-    A level in which some requests have such counts must not mix gaps of tokens with gaps of chunks.
+    Within a level, gaps between tokens must not be mixed with gaps between chunks.
     """
     return [trace for trace in finished if trace.is_counted] or finished
 
 
 def gaps_s(finished: Sequence[RequestTrace]) -> Iterator[float]:
-    """Yield the gaps between tokens of all requests whose tokens are placed (ITL)."""
+    """Yield the gaps in seconds between tokens (ITL) of all requests whose tokens have known times."""
     for trace in timed(finished):
         if trace.is_placed:
             yield from trace.gaps_s(chunks=not trace.is_counted)
@@ -169,19 +173,19 @@ def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
 
 
 def run_duration_s(run: Sequence[RequestTrace]) -> float:
-    """Give the time from the earliest start to the latest end."""
+    """Return the seconds from the earliest start to the latest end."""
     return max(trace.end for trace in run) - min(trace.start for trace in run)
 
 
 def prompt_tokens(run: Sequence[RequestTrace]) -> int | None:
-    """Give the prompt tokens of the requests that gave a token; None when one of them does not tell."""
+    """Return the prompt tokens of the requests that delivered a token; None if one of them lacks a count."""
     counts = [trace.prompt_tokens for trace in run if trace.arrivals]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Prompt tokens / (latest first token - earliest start); None where the latest may not be a first."""
+    """Prompt tokens / (latest first token - earliest start); None if the latest first token is uncertain."""
     firsts = [(trace.first_token, trace) for trace in run if trace.first_token is not None]
     tokens = prompt_tokens(run)
     if not firsts or tokens is None:
@@ -195,13 +199,13 @@ def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
 def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     """Tokens after each request's first read / (latest last token - earliest first read).
 
-    None where tokens that were made before the first read would have made another figure of it.
+    None where tokens generated before the first read could change the figure noticeably.
     """
     streams = [trace.arrivals for trace in run if trace.arrivals]
     if not streams or not _are_placed([trace for trace in run if not trace.spans_all]):
         return None
     if any(trace.unplaced for trace in run) and not all(trace.is_counted for trace in run):
-        return None  # a chunk is not a token here, and of a broken stream nothing but chunks is known
+        return None  # a chunk may hold several tokens here, and of a broken stream only chunks are known
     tokens = sum(
         trace.tokens - arrivals[0][1] if trace.spans_all else trace.placed - arrivals[0][1]
         for trace in run
@@ -212,7 +216,7 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     shown = _per_second(tokens, end - begin)
     unseen = sum(trace.hidden_before for trace in run)
     if shown is not None and unseen:
-        # At its own pace each stream began so much earlier: the ramp is another share of that window.
+        # At its own pace each stream began earlier than shown, and the ramp has another share of that window.
         began = min(trace.likely_first_s for trace in run if trace.likely_first_s is not None)
         likely = (tokens + unseen) / (end - began)
         return shown if abs(likely - shown) <= CERTAIN_SHARE * shown else None
@@ -222,8 +226,9 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Tokens / time over the intervals in which all streams are past their first token and none has ended.
 
-    Each stream's time is from its first to its last token within an interval: a batch's tokens come in one
-    clump a step, and an interval that ends with one stream's token would lose those that follow it.
+    Each stream's rate is taken from its first to its last token within an interval. A batch's tokens arrive
+    together once per step, so an interval that ends with the token of one stream would lose those that follow
+    it.
     """
     if not _are_placed(run):
         return None
@@ -234,14 +239,14 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
         inside = [arrivals for arrivals in streams if arrivals[0][0] <= begin and end <= arrivals[-1][0]]
         rates = [_own_tps(arrivals, begin, end) for arrivals in inside]
         known = [rate for rate in rates if rate is not None]
-        if len(known) == len(inside):  # in a shorter interval some stream has no gap at all
+        if len(known) == len(inside):  # in a shorter interval some stream has no two reads
             tokens += sum(known) * (end - begin)
             whole_s += end - begin
     return tokens / whole_s if whole_s > 0 else None
 
 
 def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
-    """Tokens / time while at least 95 % of the concurrency is in flight: neither ramp nor drain."""
+    """Tokens / time while at least 95 % of the concurrency is in flight, that is without ramp and drain."""
     if not _are_placed(run, and_first=True):
         return None
     spans = spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency)
@@ -249,7 +254,7 @@ def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None
 
 
 def peak_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Most tokens in any second; None for a run shorter than that."""
+    """Maximum tokens in any window of one second; None for a shorter run."""
     if run_duration_s(run) < PEAK_WINDOW_S or not _are_placed(run, and_first=True):
         return None
     times, upto = _arrivals(run)
@@ -262,12 +267,12 @@ def peak_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def output_tps(run: Sequence[RequestTrace]) -> float | None:
-    """All generated tokens / duration."""
+    """All generated tokens / duration of the run."""
     return _per_second(sum(trace.tokens for trace in run), run_duration_s(run))
 
 
 def total_tps(run: Sequence[RequestTrace]) -> float | None:
-    """(Prompt + generated tokens) / duration."""
+    """(Prompt + generated tokens) / duration of the run."""
     prompts = prompt_tokens(run)
     if prompts is None:
         return None
@@ -275,8 +280,8 @@ def total_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
-    """Give the stretches of time in which at least so many of the spans overlap, in order."""
-    # Where one ends as another begins, the end comes first: there are fewer for that moment.
+    """Return the intervals in which at least `least` of the spans overlap, in order."""
+    # Where a span ends as another begins, the end is counted first: fewer overlap at that moment.
     changes = sorted(change for begin, end in spans for change in ((begin, 1), (end, -1)) if end > begin)
     found: list[Span] = []
     count, since = 0, None
@@ -292,18 +297,19 @@ def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
 
 
 def _are_placed(run: Sequence[RequestTrace], *, and_first: bool = False) -> bool:
-    """Return whether the times of almost all tokens of a run are known.
+    """Return whether almost all tokens of a run have known times.
 
-    `and_first`: also of those made before the first that a chunk shows.
+    `and_first`: tokens generated before the first chunk that shows any count as unknown, too.
     """
     missing = sum(trace.unplaced + (trace.hidden_before if and_first else 0) for trace in run)
     return missing <= CERTAIN_SHARE * sum(trace.tokens for trace in run)
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Join spans between which no more time passes than a request takes to be replaced.
+    """Merge spans that are at most `REPLACED_WITHIN_S` apart.
 
-    The rest of the batch gets its tokens of the same step just then: they must not fall out of the window.
+    The gap is the time in which a request is replaced. The other streams of the batch receive the tokens of
+    the same step in it, which must not be lost.
     """
     found: list[Span] = []
     for begin, end in spans:
@@ -315,7 +321,7 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def _own_tps(arrivals: Sequence[tuple[float, int]], begin: float, end: float) -> float | None:
-    """Give a stream's rate between its own first and last token within a span."""
+    """Return a stream's tokens per second between its own first and last read within a span."""
     first = bisect_left(arrivals, begin, key=itemgetter(0))
     last = bisect_right(arrivals, end, key=itemgetter(0)) - 1
     if last <= first:
@@ -334,7 +340,7 @@ def _rate_within(run: Sequence[RequestTrace], spans: Sequence[Span]) -> float | 
 
 
 def _arrivals(run: Sequence[RequestTrace]) -> tuple[list[float], list[int]]:
-    """Give the times at which tokens came, ascending, and the tokens up to and with each."""
+    """Return the times of all arrivals, ascending, and the cumulative tokens up to and including each."""
     arrivals = sorted(arrival for trace in run for arrival in trace.arrivals)
     return [at for at, _ in arrivals], list(accumulate(count for _, count in arrivals))
 

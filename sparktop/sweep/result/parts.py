@@ -1,4 +1,4 @@
-"""What a result file is made of: clean text, numbers that are readings, times, values that may be missing."""
+"""Field types of a result file: clean text, finite numbers, times, values that may be missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, P
 from sparktop.model.text import clean
 
 LARGEST = 1e15
-"""Numbers beyond it are no reading: a petabyte, thirty thousand years in milliseconds."""
+"""Larger numbers are not plausible measurements: a petabyte, thirty thousand years in milliseconds."""
 MOST_CONCURRENCY = 1_000_000
 _TEXT_LIMIT = 400
 _DEEPEST = 8
@@ -43,7 +43,7 @@ def _utc(time: datetime) -> str:
 
 Text = Annotated[str, BeforeValidator(_clean)]
 Number = Annotated[float | None, BeforeValidator(_finite)]
-"""None where unknown, or where it was no finite number."""
+"""None where unknown, or where the file holds no finite number."""
 Value = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
 Time = Annotated[datetime, PlainSerializer(_utc, return_type=str, when_used="json")]
@@ -51,6 +51,6 @@ Tree = Annotated[dict[str, JsonValue], BeforeValidator(_clean_tree)]
 
 
 class Part(BaseModel):
-    """A part of the file; may be made from an object with attributes of the same names."""
+    """A part of the file; can be validated from an object with attributes of the same names."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)

@@ -1,8 +1,8 @@
-"""The result of a sweep as a file: schema "sparktop.sweep/1".
+"""The result of a sweep as stored in a file of schema "sparktop.sweep/1".
 
-Every key is always written; what is unknown is null. A reader passes over keys that it does not know, and
-those that are missing are unknown: neighbouring versions read each other's files. All text is cleaned as it
-is read. The models are frozen: a sweep that goes on makes a new one with `with_level` at the end of each.
+Every key is always written; unknown values are null. A reader ignores unknown keys and treats missing ones as
+unknown, so neighbouring versions can read each other's files. All text is cleaned when it is read. The models
+are frozen: a running sweep creates a new result with `with_level` at the end of each level.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA: Final = "sparktop.sweep/1"
 
 
 class Rate(Part):
-    """A rate with one value a run."""
+    """A rate with one value per run."""
 
     mean: Value
     std: Number = None
@@ -30,7 +30,7 @@ class Rate(Part):
 
 
 class Latency(Part):
-    """Milliseconds over requests."""
+    """A latency in milliseconds, over the requests of a level."""
 
     mean: Value
     std: Number = None
@@ -41,7 +41,7 @@ class Latency(Part):
     max: Number = None
     count: Count | None = None
     run_means: tuple[Value, ...] = ()
-    """The mean of each run: runs are the replicates of a comparison, requests are not."""
+    """Mean of each run: a comparison uses runs as replicates, because requests are not independent."""
 
 
 class Requests(Part):
@@ -51,29 +51,29 @@ class Requests(Part):
     failed: Count = 0
     cancelled: Count = 0
     errors: dict[Text, Count] = Field(default_factory=dict)
-    """By the words of `request_errors`."""
+    """By error code, see `request_errors`."""
 
 
 class TokenCounts(Part):
-    """Tokens of a level."""
+    """Tokens of all requests of a level."""
 
     prompt: Count | None = None
     generated: Count | None = None
     hidden: Count | None = None
-    """Generated tokens that no chunk shows and whose times are unknown; None in an older file."""
+    """Generated tokens that no chunk shows and whose times are unknown; None in files of older versions."""
     hidden_requests: Count | None = None
-    """Finished requests with such tokens."""
+    """Completed requests with such tokens."""
 
 
 class StreamRates(Part):
-    """Tokens a second of single streams."""
+    """Tokens per second of single streams."""
 
     p10: Number = None
     p50: Number = None
 
 
 class EachRequest(Part):
-    """Columns with one entry for each request that the server finished, in the order of their starts."""
+    """Columns with one entry per completed request, in the order of their starts."""
 
     run: tuple[int, ...] = ()
     ttfr_ms: tuple[Number, ...] = ()
@@ -83,61 +83,61 @@ class EachRequest(Part):
     prompt_tokens: tuple[int | None, ...] = ()
     generated_tokens: tuple[int | None, ...] = ()
     start_ms: tuple[Number, ...] = ()
-    """From the first start of its run; empty in a file that is older than this column."""
+    """Relative to the first start of its run; empty in files of older versions."""
     served_by: tuple[int | None, ...] = ()
-    """Place in `backends`; empty where nobody told any."""
+    """Index into `backends`; empty if no backend was named."""
     backends: tuple[Text, ...] = ()
 
 
 class UncountedRequests(Part):
-    """Columns with one entry for each request that no latency counts: for the picture of its run.
+    """Columns with one entry per request that is not part of the latencies, to draw its run completely.
 
-    It failed, was called off, or belongs to a run that was broken off.
+    These requests failed, were cancelled, or belong to a run that was interrupted.
     """
 
     run: tuple[int, ...] = ()
     start_ms: tuple[Number, ...] = ()
-    """From the first start of its run."""
+    """Relative to the first start of its run."""
     ttft_ms: tuple[Number, ...] = ()
     e2e_ms: tuple[Number, ...] = ()
     ok: tuple[bool, ...] = ()
-    """True where the server finished it."""
+    """True if the server completed it."""
     served_by: tuple[int | None, ...] = ()
-    """Place in `backends`; empty where nobody told any."""
+    """Index into `backends`; empty if no backend was named."""
     backends: tuple[Text, ...] = ()
 
 
 class BackendSide(Part):
-    """What one server behind the load did while a level ran."""
+    """Activity of one server behind the target during a level."""
 
     running_mean: Number = None
-    """Mean of all looks at its running requests while runs went on, those included that found it idle."""
+    """Mean of all samples of its running requests during runs, idle samples included."""
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
-    """Used share of its lanes' caches together."""
+    """Used share of the KV caches of all its lanes together."""
     prefill_ms: Number = None
-    """Mean of the measured runs, by the server's own word."""
+    """Mean over the measured runs, as the server reports it."""
 
 
 class ServerSide(Part):
-    """What the server told of itself while a level ran."""
+    """What the servers reported during a level."""
 
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
-    """Of the fullest server: the used share of its lanes' caches together."""
+    """The fullest server: used share of the KV caches of all its lanes together."""
     kv_fullest_percent: Number = None
-    """Of the fullest lane of any server: what makes its requests wait. None in older files."""
+    """The fullest lane of any server, which decides whether requests wait. None in older files."""
     preemptions: Number = None
     generation_tokens: Number = None
-    """How much its counter grew."""
+    """Growth of the servers' counter."""
     prompt_tokens: Number = None
     prefix_cache_hit_percent: Number = None
 
 
 class NodeSide(Part):
-    """What a machine did while a level ran."""
+    """Activity of a machine during a level."""
 
     gpu_c_max: Number = None
     power_w_mean: Number = None
@@ -147,21 +147,22 @@ class NodeSide(Part):
 
 
 class Validity(Part):
-    """A reason not to believe a level."""
+    """A reason to doubt a level."""
 
     code: Text
     message: Text
 
 
 class LevelResult(Part):
-    """What one target gave under one concurrency."""
+    """The result of one target at one concurrency and prompt length."""
 
     concurrency: Annotated[int, Field(ge=1, le=MOST_CONCURRENCY)]
     pp: Count | None = None
-    """Prompt tokens asked for, of each request; the plan's where None."""
+    """Prompt tokens requested; None means the plan's."""
     tg: Count | None = None
     error: Text | None = None
-    """Why it has no figures: the words of a server that refuses prompts of its length; else None."""
+    """Why there are no figures: the error message of a server that refuses prompts of this length; else None.
+    """
     runs: Count = 0
     duration_s: Number = None
     requests: Requests = Requests()
@@ -182,55 +183,56 @@ class LevelResult(Part):
     e2e_ms: Latency | None = None
     stream_tps: StreamRates | None = None
     served_by: dict[Text, Count] = Field(default_factory=dict)
-    """Requests by backend, all runs added up: a router that sends each run elsewhere looks even here."""
+    """Requests by backend, summed over runs. A router that sends each run to another backend appears even
+    here."""
     runs_split: tuple[dict[Text, Count], ...] = ()
-    """Requests by backend of each run; empty where nobody named who served, and in older files."""
+    """Requests by backend for each run; empty if no backend was named, and in files of older versions."""
     busy_batch: dict[Text, Value] = Field(default_factory=dict)
-    """Mean batch of each backend while it computed anything; without those where it is unknown."""
+    """Mean batch size of each backend while it computed; backends without this figure are left out."""
     router_overhead_ms: Number = None
-    """What a router adds to a request; `router_overhead_from` says how that is known."""
+    """Milliseconds that a router adds to a request; `router_overhead_from` is the source of the figure."""
     router_overhead_from: Literal["router", "direct"] | None = None
-    """`router`: the median of its own count, in a header of each answer. `direct`: at c = 1, its median TTFT
-    less that of its backends asked directly. None in an older file: there it was such a difference at any
-    concurrency, which holds uneven load as well."""
+    """`router`: median of what the router itself reports in a header of each answer. `direct`: only at c = 1,
+    its median TTFT minus that of its backends measured directly. None in files of older versions: there it
+    was this difference at any concurrency, which includes the effect of uneven load."""
     server: ServerSide | None = None
     backends: dict[Text, BackendSide] = Field(default_factory=dict)
-    """The servers one by one; empty in a file that is older than this part."""
+    """By server name; empty in files of older versions."""
     hardware: dict[Text, NodeSide] = Field(default_factory=dict)
     padding_percent: Number = None
     roofline_percent: Number = None
     validity: tuple[Validity, ...] = ()
     balance: Tree | None = None
-    """As in a snapshot."""
+    """In the format of a snapshot."""
     each: EachRequest | None = None
-    """None for a level with very many requests."""
+    """None for a level with more requests than are kept."""
     uncounted: UncountedRequests | None = None
-    """None where there is none, or very many."""
+    """None if there are none, or more than are kept."""
 
     @property
     def known_servers(self) -> tuple[str, ...]:
-        """The servers behind the target by name, those that answered nothing too."""
+        """Names of the servers behind the target, including those that answered no request."""
         return tuple(sorted({*self.backends, *self.served_by, *self.busy_batch}))
 
     @property
     def own_overhead_ms(self) -> float | None:
-        """What the router itself adds; None where the file's figure may hold uneven load as well."""
+        """Milliseconds added by the router itself; None where the stored figure may include uneven load."""
         is_own = self.router_overhead_from is not None or self.concurrency == 1
         return self.router_overhead_ms if is_own else None
 
     def rate(self, metric: str) -> Rate | None:
-        """Give one of `RATES`."""
+        """Return the rate of that name; None if unknown or not in `RATES`."""
         found = getattr(self, metric) if metric in RATES else None
         return found if isinstance(found, Rate) else None
 
     def latency(self, metric: str) -> Latency | None:
-        """Give one of `LATENCIES`."""
+        """Return the latency of that name; None if unknown or not in `LATENCIES`."""
         found = getattr(self, metric) if metric in LATENCIES else None
         return found if isinstance(found, Latency) else None
 
 
 class TargetResult(Part):
-    """What one target gave."""
+    """The results of one target."""
 
     name: Text
     url: Text
@@ -238,24 +240,23 @@ class TargetResult(Part):
     engine: Text | None = None
     model: Text | None = None
     error: Text | None = None
-    """Why it was not measured, or not to the end."""
+    """Why it was not measured, or not completely."""
     fresh_by: Literal["cache_salt", "nonce"] | None = None
-    """What kept prompts out of the prefix cache.
+    """How prompts were kept out of the prefix cache.
 
-    `cache_salt`: a salt for each request; the prompts follow from the plan's seed alone. `nonce`: the server
-    is not known to take a salt; the prompts follow from the seed and a word that only this sweep has.
-    """
+    `cache_salt`: a salt for each request; the prompts depend on the plan's seed alone. `nonce`: the server is
+    not known to accept a salt; the prompts depend on the seed and on a word unique to this sweep."""
     levels: tuple[LevelResult, ...] = ()
-    """In the order in which they were made; a search jumps."""
+    """In the order in which they were measured; a search does not go in order of concurrency."""
 
     def in_order(self) -> tuple[LevelResult, ...]:
-        """Return the levels by concurrency; of several prompt lengths, those of the first one first."""
+        """Return the levels by prompt length in order of first appearance, then by concurrency."""
         lengths = list(dict.fromkeys(level.pp for level in self.levels))
         return tuple(sorted(self.levels, key=lambda one: (lengths.index(one.pp), one.concurrency)))
 
 
 class PlanResult(Part):
-    """What the sweep was to do."""
+    """The plan of the sweep."""
 
     targets: tuple[Text, ...] = ()
     concurrency: tuple[int, ...] = ()
@@ -270,12 +271,12 @@ class PlanResult(Part):
     seed: int | None = None
     warmup: bool = True
     tokens_from: TokenSource | None = None
-    """The worst of all levels."""
+    """The least exact source among all levels."""
     preset: Text | None = None
 
 
 class LoopLag(Part):
-    """How late the generator's timers came, in milliseconds."""
+    """Delay of the generator's timers in milliseconds."""
 
     mean: Number = None
     p50: Number = None
@@ -284,7 +285,7 @@ class LoopLag(Part):
 
 
 class ClientResult(Part):
-    """How the generator itself fared."""
+    """The health of the load generator."""
 
     loop: Literal["uvloop", "asyncio"] | None = None
     cpu_percent: Number = None
@@ -295,7 +296,7 @@ class ClientResult(Part):
 
 
 class RanRun(Part):
-    """A run as it was made: the order of levels and targets is part of a result."""
+    """A run in the order of execution, because the order of levels and targets is part of a result."""
 
     target: Text
     concurrency: int
@@ -304,42 +305,44 @@ class RanRun(Part):
 
 
 class Holds(Part):
-    """The concurrencies under which all conditions hold for one target."""
+    """The range of concurrencies at which all conditions hold for one target."""
 
     concurrency: int | None
-    """The largest; None where they hold nowhere."""
+    """The largest concurrency at which they hold; None if they hold nowhere."""
     interval: tuple[int | None, int | None]
-    """The largest that surely holds and the largest that may; the second is None where no level failed."""
+    """(largest that certainly holds, largest that may hold); the second is None if no level failed."""
     from_concurrency: int | None = None
-    """The smallest; None without a condition that needs a least concurrency, or where they hold nowhere."""
+    """The smallest concurrency at which they hold; None without a condition that sets a minimum, or if they
+    hold nowhere."""
     from_interval: tuple[int | None, int | None] | None = None
-    """The smallest that may hold and the smallest that surely does; None without such a condition."""
+    """(smallest that may hold, smallest that certainly holds); None without such a condition."""
 
 
 class SloResult(Part):
-    """How many agents it can take."""
+    """The concurrency at which the SLO conditions hold, by target."""
 
     conditions: tuple[Text, ...]
     holds_to: dict[Text, Holds] = Field(default_factory=dict)
 
 
 class SweepResult(Part):
-    """A whole sweep, or as much of it as there is yet."""
+    """A complete sweep, or the part of it that is finished."""
 
     schema_: Annotated[Literal["sparktop.sweep/1"], Field(alias="schema", serialization_alias="schema")] = (
         SCHEMA
     )
     started_at: Time
     finished_at: Time | None = None
-    """None while it runs; a file without it is of a sweep that was killed."""
+    """None while it runs; a file without it belongs to a sweep that was killed."""
     sparktop: Text
     simulated: bool = False
     status: Literal["done", "cancelled", "stopped_by_guard", "failed"] | None = None
-    """None while it runs: nobody knows yet how it ends."""
+    """None while it runs."""
     stop_reason: Text | None = None
     plan: PlanResult
     guard: Text | None = None
-    """What stops the sweep on which machines, in a line; None in older files."""
+    """The limits that stop the sweep and the machines they apply to, in one line; None in files of older
+    versions."""
     client: ClientResult = ClientResult()
     targets: tuple[TargetResult, ...] = ()
     ran: tuple[RanRun, ...] = ()
@@ -349,23 +352,23 @@ class SweepResult(Part):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     def prompt_lengths(self) -> list[int]:
-        """Return the prompt lengths that were asked for, ascending: the plan's, or those of its levels."""
+        """Return the requested prompt lengths, ascending, from the plan and from the levels."""
         asked = {level.pp for target in self.targets for level in target.levels} | {self.plan.pp}
         return sorted(length for length in asked if length is not None)
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values, every key there."""
+        """Return the result as JSON values, with every key."""
         return self.model_dump(mode="json", by_alias=True)
 
     def target(self, name: str) -> TargetResult | None:
-        """Give a target by its name."""
+        """Return the target of that name; None if there is none."""
         return next((one for one in self.targets if one.name == name), None)
 
     def with_level(self, target: str, level: LevelResult) -> Self:
-        """Give this result with one more level of a target; one of the same load is replaced.
+        """Return a copy with another level of a target; replaces a level of the same load.
 
         Raises:
-            ValueError: it has no such target.
+            ValueError: the result has no such target.
         """
         found = self.target(target)
         if found is None:
@@ -375,7 +378,7 @@ class SweepResult(Part):
         return self.with_target(found.model_copy(update={"levels": (*others, level)}))
 
     def with_target(self, target: TargetResult) -> Self:
-        """Give this result with a target added, or replaced where one has its name."""
+        """Return a copy with a target added, or replaced if one has its name."""
         others = [one if one.name != target.name else target for one in self.targets]
         known = any(one.name == target.name for one in self.targets)
         return self.model_copy(update={"targets": tuple(others if known else [*others, target])})

@@ -1,7 +1,7 @@
-"""Which server answered how many requests of each run of a level.
+"""Requests by server for each run of a level.
 
-Totals over a level cannot show a router that sends a whole run to one server and the next run to another:
-they come out even. So a split is stated run by run.
+Totals over a level cannot reveal a router that sends one run to one server and the next run to another: they
+come out even. So a split is stated run by run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PAIR = 2
 
 
 def split_by_run(traces: Iterable[RequestTrace]) -> tuple[dict[str, int], ...]:
-    """Return the requests of each run by backend; empty where nobody named who served."""
+    """Return the requests of each run by backend; empty if no backend was named."""
     return _by_run((one.run, one.served_by) for one in traces)
 
 
 def level_split(level: LevelResult) -> tuple[Split, ...]:
-    """Return the requests of each run by backend, of a file older than `runs_split` from its requests."""
+    """Return the requests of each run by backend; for files without `runs_split`, from single requests."""
     if level.runs_split:
         return level.runs_split
     columns = [part for part in (level.each, level.uncounted) if part is not None]
@@ -33,20 +33,20 @@ def level_split(level: LevelResult) -> tuple[Split, ...]:
 
 
 def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
-    """Return the largest share of one backend in percent, of each run that has at least two requests."""
+    """Return the largest share of one backend in percent, for each run with at least two requests."""
     totals = [(max(one.values(), default=0), sum(one.values())) for one in runs]
     return tuple(_PERCENT * most / total for most, total in totals if total >= _PAIR)
 
 
 def largest_run_share(level: LevelResult) -> float | None:
-    """Return the largest share in percent that one backend had of any run; None where it is unknown."""
+    """Return the largest share in percent that one backend had in any run; None where it is unknown."""
     return max(run_shares(level_split(level)), default=None)
 
 
 def split_words(level: LevelResult) -> str | None:
-    """Return how one-sided the runs were: "50 to 100 % of each run on one server".
+    """Return how uneven the runs were, as text: "50 to 100 % of each run on one server".
 
-    None where there is one server, or one request a run, or nobody named who served.
+    None for a single server, for single requests per run, or if no backend was named.
     """
     runs = level_split(level)
     shares = run_shares(runs)

@@ -1,4 +1,4 @@
-"""Where results of sweeps are kept: one file a sweep, whole at any time, newest last."""
+"""Storage of sweep results: one file per sweep, always complete, sorted by start time."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _MOST_SAME_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoredSweep:
-    """One file of the store, as a list of sweeps shows it."""
+    """A file of the store, as a list of sweeps shows it."""
 
     path: Path
     result: SweepResult | None
     problem: str | None = None
-    """Why it cannot be read, in one clean line; set exactly when there is no result."""
+    """Why it cannot be read, as one clean line; set exactly when there is no result."""
 
 
 def sweeps_folder(env: Mapping[str, str]) -> Path:
-    """Give the store's place: `$XDG_DATA_HOME/sparktop/sweeps`, by default below ~/.local/share."""
+    """Return the store's folder: `$XDG_DATA_HOME/sparktop/sweeps`, by default below ~/.local/share."""
     base = env.get("XDG_DATA_HOME", "")
-    # The base directory specification wants relative paths ignored.
+    # The XDG base directory specification requires relative paths to be ignored.
     data = Path(base) if base.startswith("/") else Path(env.get("HOME") or "/", ".local", "share")
     return data / "sparktop" / "sweeps"
 
 
 def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
-    """Reserve a file of its own for a sweep that begins, so that two at the same moment never share one.
+    """Create an empty file for a new sweep, with a name that no other sweep uses.
 
     Raises:
-        OutputError: it cannot be made.
+        OutputError: the file cannot be created.
     """
     word = _NOT_IN_NAMES.sub("-", label).strip("-")[:40] or "sweep"
     stem = f"{started_at.astimezone(UTC):%Y%m%dT%H%M%SZ}-{word}"
@@ -62,10 +62,10 @@ def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
 
 
 def save(path: Path, result: SweepResult) -> None:
-    """Write a result in place of the last one: at every moment the file is one or the other, whole.
+    """Replace the file by a new result atomically: at any time it is either the old or the new one.
 
     Raises:
-        OutputError: it cannot be written; what was there before is still there.
+        OutputError: the file cannot be written; the old one is unchanged.
     """
     text = json.dumps(result.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -83,19 +83,19 @@ def save(path: Path, result: SweepResult) -> None:
 
 
 def load(path: Path) -> SweepResult:
-    """Read a result.
+    """Return the result in a file.
 
     Raises:
-        UsageError: it cannot be read, or is no result of a sweep; says what and where in one line.
+        UsageError: the file cannot be read, or is not a sweep result; the message is one line.
     """
     return parse(read_json(path), str(path))
 
 
 def parse(data: object, where: str) -> SweepResult:
-    """Take JSON values for a result; `where` names them in an error.
+    """Return JSON values as a result; `where` is their source for error messages.
 
     Raises:
-        UsageError: they are none.
+        UsageError: the values are not a sweep result of this version.
     """
     name = clean(where)
     schema = data.get("schema") if isinstance(data, dict) else None
@@ -115,7 +115,7 @@ def parse(data: object, where: str) -> SweepResult:
 
 
 def stored(folder: Path) -> list[StoredSweep]:
-    """Give all results of the store, oldest first; one that cannot be read is told, never left out."""
+    """Return all results of the store, oldest first; an unreadable file is listed with its problem."""
     try:
         paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
     except OSError:

@@ -1,4 +1,4 @@
-"""How long a sweep will still take, from the runs that it has made."""
+"""Estimate of the remaining time of a sweep, from the runs made so far."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import Plan
 
 _GROWTH = 0.6
-"""A run's time grows about as the concurrency to this power: batching servers from 1 to 64, gpt-oss-120b."""
+"""The time of a run grows about as the concurrency to this power (gpt-oss-120b on batching servers, 1 to 64).
+"""
 _STEEPEST = 1.0
-"""Twice the requests take twice the time at most: then the server is full."""
+"""Maximum exponent: twice the requests take twice the time when the server is saturated."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _MeanRun:
     load: Load
     seconds: float
 
 
 class Estimate:
-    """Learns from finished runs and foretells the others."""
+    """Learn from finished runs and estimate the time of the others."""
 
     def __init__(self, plan: Plan) -> None:
-        """Know nothing but the plan."""
+        """Start with the plan only."""
         self._plan = plan
         self._known: dict[tuple[str, Load], list[float]] = {}
         self._pauses: list[float] = []
 
     def learn_run(self, target: str, load: Load, seconds: float) -> None:
-        """Take the time of a run, of a warm-up too."""
+        """Add the time of a run in seconds, warm-up runs included."""
         self._known.setdefault((target, load), []).append(seconds)
 
     def learn_pause(self, seconds: float) -> None:
-        """Take the time between the runs of one stint and those of the next."""
+        """Add the time in seconds between the runs of one stint and those of the next."""
         self._pauses.append(seconds)
 
     def run_s(self, target: str, load: Load) -> float | None:
-        """Give what a run will take; None while nothing is known."""
+        """Return the expected seconds of a run; None while nothing is known."""
         if self._plan.mode is LoadMode.STEADY and self._plan.duration_s is not None:
             return self._plan.duration_s
         known = self._known.get((target, load))
@@ -54,7 +55,11 @@ class Estimate:
         return nearest.seconds * float(ratio ** self._growth(own))
 
     def left_s(self, left: Iterable[Stint], run_elapsed_s: float = 0.0) -> float | None:
-        """Give what is left of stints, the present one's remaining runs first; None while nobody knows."""
+        """Return the expected seconds of the remaining stints; None while nothing is known.
+
+        `left` starts with the remaining runs of the present stint; `run_elapsed_s` of the present run are
+        over.
+        """
         total, pause = -run_elapsed_s, self._pause_s()
         for stint in left:
             seconds = self.run_s(stint.target.name, stint.load)
@@ -67,15 +72,15 @@ class Estimate:
             total += pause + (seconds if stint.first and self._plan.warmup else 0.0)
         return max(0.0, total)
 
-    def _of(self, target: str | None) -> list[_Known]:
+    def _of(self, target: str | None) -> list[_MeanRun]:
         return [
-            _Known(load, sum(times) / len(times))
+            _MeanRun(load, sum(times) / len(times))
             for (name, load), times in self._known.items()
             if target in {None, name} and sum(times) > 0
         ]
 
-    def _growth(self, known: list[_Known]) -> float:
-        """Give the exponent between the two largest loads that are known."""
+    def _growth(self, known: list[_MeanRun]) -> float:
+        """Return the exponent of growth between the two largest known loads."""
         ordered = sorted(known, key=lambda one: _weight(one.load))[-2:]
         if len(ordered) < 2 or _weight(ordered[0].load) == _weight(ordered[1].load):  # noqa: PLR2004 - a line has two ends
             return _GROWTH
@@ -88,5 +93,5 @@ class Estimate:
 
 
 def _weight(load: Load) -> float:
-    """Take prompts in as part of the load: a long one is work, too."""
+    """Return the weight of a load: concurrency times the root of the prompt length."""
     return load.concurrency * math.sqrt(load.prompt_tokens)

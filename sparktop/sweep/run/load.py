@@ -1,4 +1,4 @@
-"""How a level's load lay on its servers: what ran at the same moment, in which batch, and what queued."""
+"""The load of a level on its servers: requests running at the same time, batch sizes, and queues."""
 
 from __future__ import annotations
 
@@ -10,51 +10,52 @@ from itertools import accumulate
 from sparktop.sweep.run.server_side import Counters, ServerPoint, Span
 
 SAME_MOMENT_S = 0.25
-"""Looks at several servers up to this far apart count as one moment, where hardly a request moved between."""
+"""Samples of several servers up to this many seconds apart count as simultaneous if hardly any request
+started or ended between them."""
 MOST_MOVED = 0.05
 """Share of the sum that may have started or ended between them."""
 FULL_PERCENT = 98.0
-"""KV cache usage from which on requests wait for memory."""
+"""KV cache usage in percent from which on requests wait for memory."""
 
 Of = Callable[[ServerPoint], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class BackendQueue:
-    """What shows whether requests of a level had to queue at one server."""
+    """Evidence whether requests of a level had to queue at one server."""
 
     name: str
     looks: int = 0
-    """Looks that reported how many requests wait."""
+    """Samples that reported the number of waiting requests."""
     looks_waiting: int = 0
-    """Of those, with at least one request that waited."""
+    """Of those, samples with at least one waiting request."""
     waiting_max: float | None = None
     running_max: float | None = None
     kv_fullest_percent: float | None = None
-    """Of its fullest lane."""
+    """KV cache usage of its fullest lane."""
     slots: int | None = None
     saturated: bool = False
-    """True where a look saw requests wait while every slot was taken."""
+    """True if a sample shows requests waiting while every slot was in use."""
     at_once: int | None = None
-    """Most requests of the level that were at this server at once; None where nobody named who served."""
+    """Maximum requests of the level at this server at the same time; None if no backend was named."""
 
 
 class InFlight:
-    """How many requests were in flight at any time, from their starts and ends."""
+    """The number of requests in flight at any time, computed from their starts and ends."""
 
     def __init__(self, requests: Iterable[Span]) -> None:
-        """Take the (start, end) of each request, in monotonic seconds."""
+        """Use the (start, end) of each request, in monotonic seconds."""
         changes = sorted((at, step) for start, end in requests for at, step in ((start, 1), (end, -1)))
         self._times = [at for at, _ in changes]
         self._counts = list(accumulate(step for _, step in changes))
 
     @property
     def most(self) -> int:
-        """The largest number in flight at once."""
+        """The maximum number in flight at the same time."""
         return max(self._counts, default=0)
 
     def most_between(self, begin: float, end: float) -> int:
-        """Return the largest number in flight from `begin` to `end`."""
+        """Return the maximum number in flight from `begin` to `end`."""
         first, last = bisect_right(self._times, begin), bisect_right(self._times, end)
         return max(self._counts[max(0, first - 1) : last], default=0) if last else 0
 
@@ -64,10 +65,10 @@ class InFlight:
 
 
 def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
-    """Return the sums of a figure over all servers, one for each moment at which all were looked at.
+    """Return the sums of a figure over all servers, for each moment at which all were sampled.
 
-    Looks at different moments would count a burst twice that was at one server first and then at another. Nor
-    can the servers together run more of ours than was in flight, which bounds each sum.
+    Samples of different moments would count a burst twice that was first at one server and then at another.
+    Each sum is also limited to the number of requests in flight.
     """
     known = {name: [one for one in points if of(one) is not None] for name, points in looks.items()}
     if not known or not all(known.values()):
@@ -88,14 +89,15 @@ def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: I
 
 
 def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float | None:
-    """Return the mean batch of a server while it computed anything; None where that is unknown.
+    """Return the mean batch size of a server while it computed; None where that is unknown.
 
-    Exact where the server counts its steps: each step brings every request of its batch one token, beside
-    those that speculative decoding adds. Else the mean of the looks that saw requests run.
+    Exact if the server counts its steps: each step yields a token per request of its batch, apart from those
+    added by speculative decoding. Otherwise the mean of the samples with running requests.
     """
     made = None if grown is None else grown.generation_tokens
     if grown is not None and grown.steps and made:
-        # A step that computes only a part of a long prompt brings no token, and is still one of a request.
+        # A step that only computes part of a long prompt yields no token, but still has a request in its
+        # batch.
         return max(1.0, (made - (grown.spec_accepted_tokens or 0.0)) / grown.steps)
     busy = [one.running for one in points if one.running]
     return sum(busy) / len(busy) if busy else None
@@ -104,11 +106,11 @@ def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float |
 def backend_queue(
     name: str, points: Sequence[ServerPoint], slots: int | None, at_once: int | None
 ) -> BackendQueue:
-    """Return what the looks at one server show of a queue."""
+    """Return the evidence of a queue in the samples of one server."""
     waiting = [one.waiting for one in points if one.waiting is not None]
     running_max = max((one.running for one in points if one.running is not None), default=None)
     if slots is not None and (running_max or 0.0) > slots:
-        slots = None  # it ran more: the number is not its limit
+        slots = None  # it ran more, so this number is not its limit
     kv = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
     return BackendQueue(
         name=name,
@@ -127,8 +129,8 @@ def backend_queue(
 def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
     """Return why requests queued at a server, for its slots or its KV cache; None where they did not.
 
-    Those of a burst wait for each other's prompts as well, on any server. That is not a queue where all of
-    them were seen running at once, or where the slots are known to suffice and the cache is not full.
+    Requests of a burst also wait for each other's prompts, on any server. That is not a queue if all of them
+    were seen running at the same time, or if the slots are known to suffice and the cache is not full.
     """
     slots, wanted = queue.slots, concurrency if queue.at_once is None else queue.at_once
     beyond = slots is not None and (queue.saturated or (queue.at_once is not None and wanted > slots))

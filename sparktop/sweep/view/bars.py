@@ -1,4 +1,4 @@
-"""The requests of each level as bars, put together while they run: starts, first tokens, ends, who served."""
+"""The requests of each level as bars, assembled while they run: start, first token, end and backend."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
 from sparktop.sweep.result.results import EachRequest, LevelResult, UncountedRequests
 
 MOST_BARS = 5000
-"""Of a run: more are no picture any more."""
+"""Maximum bars of a run: more are not legible."""
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """One request as far as it is told; monotonic seconds."""
+    """A request as far as it is known; times in monotonic seconds."""
 
     start: float
     first_token: float | None = None
@@ -27,14 +27,14 @@ class _Open:
 
 @dataclass(slots=True, eq=False)
 class BarLedger:
-    """Keeps the requests of measured runs by level and run."""
+    """Keep the requests of measured runs, by level and run."""
 
     _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)
 
     def take(self, key: LevelKey, event: LoadEvent, only: str | None) -> float | None:
-        """Take in an event; give the time to first token in milliseconds where it brings one.
+        """Add an event; return the time to first token in milliseconds if it is a first token, else None.
 
-        `only` is the server of requests of which nobody names another.
+        `only` is the backend of requests for which none is named.
         """
         runs = self._runs.setdefault(key, {})
         match event:
@@ -65,13 +65,13 @@ class BarLedger:
     def timelines(
         self, key: LevelKey, now: float | None, prefill_s: Mapping[str, float]
     ) -> tuple[Timeline, ...]:
-        """Give a timeline for each run of a level; requests that still run end at `now`.
+        """Return a timeline for each run of a level; requests that still run end at `now`.
 
-        `prefill_s` is the mean prefill of each server by its own word: what a time to first token has beyond
-        that is taken for waiting.
+        `prefill_s` is the mean prefill time of each server as it reports it. The part of a time to first
+        token beyond it is shown as waiting.
         """
         runs = self._runs.get(key, {})
-        # Of all runs, so that a server keeps its letter.
+        # All runs are used, so that a server keeps its letter.
         served = {one.backend for bars in runs.values() for one in bars.values() if one.backend is not None}
         named = tuple(sorted(served | set(prefill_s)))
         return tuple(
@@ -84,17 +84,17 @@ class BarLedger:
 def _timeline(
     key: LevelKey,
     run: int,
-    told: list[_Open],
+    requests: list[_Open],
     now: float | None,
     prefill_s: Mapping[str, float],
     named: tuple[str, ...],
 ) -> Timeline:
-    told.sort(key=lambda one: one.start)
-    began = told[0].start
-    running = any(one.end is None for one in told)
-    ends = [one.end for one in told if one.end is not None]
-    until = now if running and now is not None else max(ends, default=told[-1].start)
-    bars = tuple(_bar(one, began, prefill_s) for one in told)
+    requests.sort(key=lambda one: one.start)
+    began = requests[0].start
+    running = any(one.end is None for one in requests)
+    ends = [one.end for one in requests if one.end is not None]
+    until = now if running and now is not None else max(ends, default=requests[-1].start)
+    bars = tuple(_bar(one, began, prefill_s) for one in requests)
     notes = []
     if prefill_s:
         means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
@@ -104,7 +104,7 @@ def _timeline(
         )
     else:
         notes.append("no server tells its prefill time: waiting and prefill are one here")
-    if len(told) >= MOST_BARS:
+    if len(requests) >= MOST_BARS:
         notes.append(f"the first {MOST_BARS} requests of the run")
     return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))
 
@@ -125,7 +125,7 @@ def _bar(one: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar
 
 
 def stored_prefill_s(level: LevelResult) -> dict[str, float]:
-    """Give each server's mean prefill over a level, of those that tell."""
+    """Return each server's mean prefill time in seconds, of those that report it."""
     sides = level.backends.items()
     return {name: side.prefill_ms / 1000 for name, side in sides if side.prefill_ms is not None}
 
@@ -133,9 +133,9 @@ def stored_prefill_s(level: LevelResult) -> dict[str, float]:
 def stored_timelines(
     key: LevelKey, level: LevelResult, *, only: str | None = None, burst: bool = True
 ) -> tuple[Timeline, ...]:
-    """Give the timelines of a level from its file; none where it is older and the requests no burst.
+    """Return the timelines of a level from its file; empty if it lacks starts and is not a burst.
 
-    `only` is the server of requests of which nobody names another.
+    `only` is the backend of requests for which none is named.
     """
     runs: dict[int, list[_Open]] = {}
     for part in (level.each, level.uncounted):
@@ -144,17 +144,19 @@ def stored_timelines(
     if not runs:
         return _bursts(key, level.each) if burst and level.each is not None else ()
     prefill_s = stored_prefill_s(level)
-    served = {one.backend for told in runs.values() for one in told if one.backend is not None}
+    served = {one.backend for requests in runs.values() for one in requests if one.backend is not None}
     named = tuple(sorted(served | set(prefill_s)))
-    return tuple(_timeline(key, run, told, None, prefill_s, named) for run, told in sorted(runs.items()))
+    return tuple(
+        _timeline(key, run, requests, None, prefill_s, named) for run, requests in sorted(runs.items())
+    )
 
 
 def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator[tuple[int, _Open]]:
-    """Give the requests of a file with their runs, in seconds from the beginning of each."""
+    """Yield (run, request) for each request in a file; times in seconds from the start of its run."""
     oks = part.ok if isinstance(part, UncountedRequests) else (True,) * len(part.run)
     places = part.served_by or repeat(None)
-    told = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
-    for run, start_ms, ttft_ms, e2e_ms, place, ok in told:
+    requests = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
+    for run, start_ms, ttft_ms, e2e_ms, place, ok in requests:
         if start_ms is None:
             continue
         start = start_ms / 1000
@@ -164,7 +166,7 @@ def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator
 
 
 def _bursts(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
-    """Give the timelines of a burst from a file that keeps neither starts nor who served."""
+    """Return the timelines of a burst from a file without starts and backends."""
     note = "the file keeps no starts: every request is drawn from the burst's beginning"
     runs: dict[int, list[RequestBar]] = {}
     for run, ttft, e2e in zip(each.run, each.ttft_ms, each.e2e_ms, strict=False):

@@ -1,4 +1,4 @@
-"""Why a level is as it is: its figures in words, who did what, and its requests one by one."""
+"""The evidence behind a level: its figures in words, the share of each backend, and single requests."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from sparktop.sweep.view.rows import result_rows
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
 _LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
 _MOST_RUNS = 8
-"""Runs whose split is written out."""
+"""Maximum runs whose split is listed."""
 
 
 def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
-    """Give a level of a result."""
+    """Return the level of a result with that key; None if there is none."""
     target = result.target(key.target)
     levels = () if target is None else target.levels
     return next((one for one in levels if result_key(key.target, one, result.plan.pp) == key), None)
 
 
 def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
-    """Give what a file keeps of a level; None where it has no such level."""
+    """Return the evidence that a file holds of a level; None if it has no such level."""
     level = level_of(result, key)
     if level is None:
         return None
@@ -61,7 +61,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
 
 
 def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
-    """Give the one server that a level's load reached; None where there are several or none known."""
+    """Return the only server that received the level's load; None if there are several or none is known."""
     if level.backends:
         return next(iter(level.backends)) if len(level.backends) == 1 else None
     target = result.target(key.target)
@@ -69,7 +69,7 @@ def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
 
 
 def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
-    """Give what each server did, as far as the file tells."""
+    """Return the activity of each server, as far as the file holds it."""
     names = level.known_servers
     sides = {name: level.backends.get(name) or BackendSide() for name in names}
     return tuple(
@@ -86,7 +86,7 @@ def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
 
 
 def level_balance(level: LevelResult) -> Balance | None:
-    """Give what was judged of a level alone; None where nobody did, or by a word that is unknown here."""
+    """Return the balance verdict of a level; None if there is none, or if the verdict is unknown here."""
     kept = level.balance or {}
     word = next((one for one in BalanceWord if one.value == kept.get("verdict")), None)
     if word is None:
@@ -95,7 +95,7 @@ def level_balance(level: LevelResult) -> Balance | None:
     cause, hint = kept.get("cause"), kept.get("hint")
     return Balance(
         group=group if isinstance(group, str) else "",
-        # A sweep's level has a balance only where a router was its target.
+        # The balance of a sweep's level exists only if its target was a router.
         router=group if isinstance(group, str) else "",
         backends=tuple(one for one in backends if isinstance(one, str)) if isinstance(backends, list) else (),
         word=word,
@@ -107,12 +107,12 @@ def level_balance(level: LevelResult) -> Balance | None:
 
 
 def bare_row(key: LevelKey) -> ResultRow:
-    """Give the row of a level that has no figures yet."""
+    """Return the row of a level that has no figures yet."""
     return ResultRow(key, {}, complete=False)
 
 
 def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Return the figures of a level as name and words, the most telling first; none of a refused one."""
+    """Yield the figures of a level as (name, text), the most important first; nothing for a refused level."""
     if level.error is not None:
         return
     yield from _own_facts(level)
@@ -129,7 +129,7 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 
 def overhead_words(level: LevelResult) -> str | None:
-    """Return what the router adds and how that is known; None where it is not."""
+    """Return what the router adds and the source of that figure; None where it is unknown."""
     added_ms = level.own_overhead_ms
     if added_ms is None:
         return None
@@ -139,7 +139,7 @@ def overhead_words(level: LevelResult) -> str | None:
 
 
 def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Give what the load generator saw."""
+    """Yield the figures measured by the load generator."""
     for name in _RATES:
         if (rate := level.rate(name)) is not None:
             yield METRICS[name].title, _rate_words(name, rate)
@@ -156,7 +156,7 @@ def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 
 def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Return who served: in all, and run by run where that differs from the totals."""
+    """Yield the requests by backend, in total, and run by run where that differs from the totals."""
     if not level.served_by:
         return
     total = ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))

@@ -1,4 +1,4 @@
-"""What servers did while a level had load on it: the batches they really ran, and their balance."""
+"""What servers did while a level put load on them: the batches that they ran, and their balance."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NOT_YET = -1.0
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """One server in one level."""
+    """Samples of one server during one level."""
 
     running: list[float | None] = field(default_factory=list)
     newest: float = _NOT_YET
     waiting_max: float | None = None
     kv_max: float | None = None
     prefill_s: float | None = None
-    """Mean of the server's last minute, at the newest look."""
+    """Mean over the server's last minute, at the newest sample."""
 
     def take(self, view: BackendView) -> None:
-        """Take in a look, once."""
+        """Add the server's newest sample unless it was added before."""
         last_at = view.history.running.last_at
         if last_at is None or last_at <= self.newest:
             return
@@ -41,16 +41,16 @@ class _Seen:
 
 @dataclass(slots=True, eq=False)
 class LevelLooks:
-    """Keeps the looks at the servers of one level."""
+    """Keep the samples of the servers of one level."""
 
     _seen: dict[str, _Seen] = field(default_factory=dict)
     balance: Balance | None = None
-    """As it stood at the newest look."""
+    """As of the newest sample."""
     slot_s: float | None = None
-    """Between two looks."""
+    """Seconds between two samples."""
 
     def look(self, snapshot: Snapshot, names: Collection[str]) -> None:
-        """Take a look at the servers `names`."""
+        """Add a sample of the servers `names`."""
         self.slot_s = snapshot.interval_s
         for view in snapshot.backends:
             if view.name in names:
@@ -60,7 +60,7 @@ class LevelLooks:
             self.balance = next(found, self.balance)
 
     def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
-        """Return what each server did; a measured `level` adds its requests and its exact batches."""
+        """Return the activity of each server; a measured `level` adds its requests and its exact batches."""
         served, batches = ({}, {}) if level is None else (level.served_by, level.busy_batch)
         names = sorted({*self._seen, *served})
         return tuple(self._share(name, served.get(name), batches.get(name)) for name in names)
@@ -82,17 +82,17 @@ class LevelLooks:
         )
 
     def balance_of(self, target: str) -> Balance | None:
-        """Give the balance for a level of `target`; of another's group, only what is true of any router.
+        """Return the balance for a level of `target`; of another group, only what holds for any router.
 
-        Backends stand in one group: what is to be changed there is said of that group's router, and load on
-        another one before the same servers tells nothing of it.
+        Backends belong to a single group, and its strategy, cause and hint concern that group's router. They
+        do not apply to load that another router sends to the same servers.
         """
         if self.balance is None or self.balance.group == target:
             return self.balance
         return replace(self.balance, strategy=None, cause=None, hint=None)
 
     def prefill_s(self) -> dict[str, float]:
-        """Give each server's mean prefill, of those that tell."""
+        """Return each server's mean prefill time in seconds, of those that report it."""
         return {name: seen.prefill_s for name, seen in self._seen.items() if seen.prefill_s is not None}
 
 

@@ -1,4 +1,4 @@
-"""What is to be known of a level: the reasons not to believe it, and the reasons found why it is slow."""
+"""The marks of a level: reasons to doubt its figures, and known reasons why it is slow."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _ORDER = (
     TOO_SHORT,
     FEW_RUNS,
 )
-"""The gravest first: narrow tables show the first ones."""
+"""The most serious first: narrow tables show only the first ones."""
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
 def marks_of(level: LevelResult) -> tuple[Mark, ...]:
-    """Give all marks of a level, the gravest first, then why it is slow."""
+    """Return all marks of a level: doubts with the most serious first, then reasons why it is slow."""
     if level.error is not None:
         return (Mark(REFUSED, "refused", level.error),)
     doubts = [
@@ -91,7 +91,7 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
 
 
 def _bunched(level: LevelResult) -> str | None:
-    """Give the sentence of the test of the order of choices where that says that they were bunched."""
+    """Return the sentence of the runs test if it found bunching; None otherwise."""
     test = (level.balance or {}).get("runs_test")
     if not isinstance(test, dict) or test.get("word") != "bunched":
         return None
@@ -100,17 +100,17 @@ def _bunched(level: LevelResult) -> str | None:
 
 
 def balance_word(level: LevelResult) -> str | None:
-    """Give the word that the balance analysis had for a level; None where it was not asked."""
+    """Return the verdict of the balance analysis for a level; None if it was not made."""
     word = (level.balance or {}).get("verdict")
     return word if isinstance(word, str) else None
 
 
 def balance_reasons(level: LevelResult) -> tuple[str, ...]:
-    """Give the sentences behind that word, then what order requests were given out in."""
+    """Return the sentences behind that verdict, then that of the runs test."""
     kept = level.balance or {}
     reasons = kept.get("reasons")
-    told = [one for one in reasons if isinstance(one, str)] if isinstance(reasons, list) else []
+    sentences = [one for one in reasons if isinstance(one, str)] if isinstance(reasons, list) else []
     test = kept.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
-        told.append(f"order of choices: {sentence}")
-    return tuple(told)
+        sentences.append(f"order of choices: {sentence}")
+    return tuple(sentences)

@@ -1,4 +1,4 @@
-"""The result table of a sweep as rows of values, with what is best in each column and how sure that is."""
+"""The result table of a sweep as rows of values, with the best of each column and those on a par with it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import marks_of
 
 RANKED = ("prefill_tps", "decode_tps", "sustained_tps", "peak_tps", "ttft_ms")
-"""Columns that have a best one."""
+"""Columns of which the best value is marked."""
 
 
 def measured_rate(level: LevelResult, metric: str) -> Measured | None:
-    """Give a rate of a level with its interval."""
+    """Return a rate of a level with its 95 % interval; None if it was not measured."""
     rate = level.rate(metric)
     if rate is None:
         return None
@@ -30,7 +30,7 @@ def measured_rate(level: LevelResult, metric: str) -> Measured | None:
 
 
 def measured_latency(level: LevelResult, metric: str) -> Measured | None:
-    """Give a latency's mean over requests, its interval over the means of runs."""
+    """Return a latency's mean over requests with the interval over the means of runs; None if unknown."""
     latency = level.latency(metric)
     if latency is None:
         return None
@@ -39,7 +39,10 @@ def measured_latency(level: LevelResult, metric: str) -> Measured | None:
 
 
 def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tuple[ResultRow, ...]:
-    """Give a row for each level that has figures, target by target; `unfinished` ones get more runs."""
+    """Return a row per level, target by target; levels in `unfinished` are marked as incomplete.
+
+    Values are ranked among rows of the same prompt length.
+    """
     more = set(unfinished)
     pairs = [
         (_row(result_key(target.name, level, result.plan.pp), level, more), level)
@@ -77,7 +80,7 @@ def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> Result
 
 
 def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequence[int], metric: str) -> None:
-    """Enter which of the rows is the best by this figure, and which others cannot be told from it."""
+    """Mark the best of the rows in this figure, and those that do not differ from it significantly."""
     known = [index for index in indices if metric in rows[index].figures]
     if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
         return
@@ -92,21 +95,21 @@ def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequenc
 
 
 def _shown(row: ResultRow, metric: str) -> float:
-    """Give what stands in the table: of the time to first token the median."""
+    """Return the value shown in the table: the median for the time to first token, else the mean."""
     if metric == "ttft_ms" and row.ttft_p50_ms is not None:
         return row.ttft_p50_ms
     return row.figures[metric].mean
 
 
 def _same(one: LevelResult, best: LevelResult, metric: str) -> bool:
-    """Tell whether the runs do not show that one differs from the best."""
+    """Return whether the runs show no difference of a level from the best one; False if they are too few."""
     figure, other = figure_of(one, metric), figure_of(best, metric)
     ratio = None if figure is None or other is None else ratio_of(figure, other)
     return ratio is not None and ratio.significant(NOISE_FLOOR_PERCENT) is False
 
 
 def figure_of(level: LevelResult, metric: str) -> Figure | None:
-    """Give a figure with its values by run, as comparisons take it."""
+    """Return a figure with its values by run, as comparisons use it; None if it was not measured."""
     rate, latency = level.rate(metric), level.latency(metric)
     if rate is not None:
         return Figure(rate.mean, rate.values, rate.std)

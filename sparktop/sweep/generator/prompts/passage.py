@@ -1,8 +1,8 @@
-"""Prompts of an exact length for a server that counts whole prompts only.
+"""Prompts of an exact length for a server that only counts complete prompts.
 
-What a single word costs is unknown there. So one passage is cut and filled up until the server counts the
-length asked for, and every prompt is the same words in another order: nouns change places with nouns, verbs
-with verbs. The sum stays what it was, whatever a word costs.
+The cost of a single word is unknown there. So a passage is cut and filled up until the server counts the
+requested length, and every prompt has the same words in another order: nouns change places with nouns, verbs
+with verbs. The total stays the same, whatever a word costs.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from sparktop.sweep.generator.prompts.prompts import OPENING_WORD, Book, Kind, P
 from sparktop.sweep.generator.prompts.word_list import NOUNS
 
 MOST_REQUESTS = 16
-"""That a search takes at most; a tokenizer for which a word is a token takes four."""
+"""Maximum requests of a search; a tokenizer with one token per word takes four."""
 FILLERS = (" so", " a", " I", " to", " in", " it", " of", " up")
-"""Short words: one of them is a single token nearly everywhere."""
+"""Short words, each a single token in nearly every tokenizer."""
 _NAMES = (12, 8, 5, 3, 0)
-"""Words of the first line: 12 have 479 million orders. Fewer where the prompt is short."""
+"""Words of the first line: 12 have 479 million orders. Fewer if the prompt is short."""
 _NAMES_SHARE = 0.5
-"""Of a prompt that the first line may take."""
+"""Maximum share of the prompt for the first line."""
 _NEAR = 4
-"""Tokens that are filled up rather than looked for."""
+"""Missing tokens that are filled up rather than searched for."""
 _MOST_STEP = 7
 _FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
-"""Tokens; a server that tells anything beyond them does not count."""
+"""Tokens per piece; a server that reports values outside does not really count."""
 _CHECKS = 2
-"""Orders that must agree before a length counts as exact."""
+"""Orders that must have the same length before it counts as exact."""
 
 
 class Passage:
-    """Words of a known sum; `prompt` gives them in an order that no other prompt has."""
+    """A set of words of a known total; `prompt` returns them in an order that no other prompt has."""
 
     def __init__(self, names: Sequence[str], body: Sequence[Part], tail: str, tokens: int) -> None:
-        """Take the words of the first line, the text, what fills it up, and what all of it costs."""
+        """Use the words of the first line, the text, the filler after it, and the total tokens."""
         self._names = tuple(names)
-        # What stands last may melt into the template behind it: it is the same in every order.
+        # The last piece may merge with the template behind it, so it is the same in every order.
         parts = [*body[:-1], *((Kind.FIXED, piece) for _, piece in body[-1:])]
         self._kinds = [kind for kind, _ in parts]
         self._pools = {kind: [piece for one, piece in parts if one is kind] for kind in Kind}
@@ -47,9 +47,9 @@ class Passage:
         self.tokens = tokens
 
     def prompt(self, number: int, salt: str) -> tuple[str, int]:
-        """Give prompt `number` with that salt, and its length.
+        """Return prompt `number` for a salt, and its length in tokens.
 
-        The numbers of one salt differ within the first two words, as long as there are orders left.
+        Different numbers with the same salt differ within the first two words, until all orders are used.
         """
         random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
         text = [OPENING_WORD]
@@ -60,14 +60,14 @@ class Passage:
             kind: iter(words if kind is Kind.FIXED else _turned(words, random))
             for kind, words in self._pools.items()
         }
-        # A chain of maps: 50 ns a word, and a steady run writes its prompts while it measures.
+        # A chain of maps takes 50 ns per word, and a steady run writes prompts while it measures.
         text.extend(map(next, map(pools.__getitem__, self._kinds)))
         text.append(self._tail)
         return "".join(text), self.tokens
 
 
 def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
-    """Give the words in one of their orders; neighbouring ones differ in the first word."""
+    """Yield the words in the order of that index; neighbouring indices differ in the first word."""
     left = list(words)
     while left:
         index, at = divmod(index, len(left))
@@ -75,7 +75,7 @@ def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
 
 
 def _turned(words: list[str], random: Random) -> list[str]:
-    """Give the words from another beginning, and so many apart."""
+    """Return the words rotated by a random amount, and reordered with a random stride."""
     if not words:
         return words
     begin, step = random.randrange(len(words)), random.randint(1, _MOST_STEP)
@@ -84,12 +84,12 @@ def _turned(words: list[str], random: Random) -> list[str]:
 
 
 Count = Callable[[str], Awaitable[int | None]]
-"""Sends a prompt and gives its length as the server says; None where it says nothing."""
+"""Sends a prompt and returns its length in tokens as the server reports it; None if it does not."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """A passage that was counted."""
+    """A passage that the server counted."""
 
     pieces: int
     tail: str
@@ -97,26 +97,26 @@ class _Found:
 
 
 class PassageSearch:
-    """Looks for a passage of a length; `find` does all of it."""
+    """Search for a passage of a given length; `find` executes the search."""
 
     def __init__(self, book: Book, length: int, count: Count, known: tuple[int, int]) -> None:
-        """Take the length, how to count, and one prompt that was counted: its pieces and its tokens."""
+        """Search for `length` tokens; `count` counts a prompt, `known` is (pieces, tokens) of another."""
         self._length = length
         self._count_prompt = count
         self._known = known
         self._each = known[1] / max(1, known[0])
-        """Tokens of a piece, as far as known."""
+        """Tokens per piece, as far as known."""
         most = int(length / _FEWEST_A_PIECE)
         self._parts = list(zip(book.kinds[:most], book.pieces[:most], strict=True))
         self._names: tuple[str, ...] = ()
         self._counted = 0
         self._fillers: dict[str, int] = {}
-        """What each filler costs, as far as known."""
+        """Tokens of each filler, as far as known."""
 
     async def find(self) -> tuple[Passage | None, int | None, bool]:
-        """Give the passage nearest to the length, the length that was counted, and whether it is exact.
+        """Return the passage nearest to the length, its counted tokens, and whether that is exact.
 
-        Without a passage the server does not count.
+        The passage is None if the server does not count tokens.
         """
         best: _Found | None = None
         random = Random(str(self._parts[:1]))  # noqa: S311 - text, no secret
@@ -136,7 +136,7 @@ class PassageSearch:
         return passage, best.tokens, exact
 
     async def _fit(self) -> _Found | None:
-        """Bring the number of pieces as near as it goes and fill up; None: the first line is too long."""
+        """Approach the length with pieces, then fill up; return None if the first line is too long."""
         low: _Found | None = None
         high: _Found | None = None
         pieces = self._guess(low, high)
@@ -158,7 +158,7 @@ class PassageSearch:
         return low
 
     def _learn(self, pieces: int, tokens: int) -> None:
-        """Learn what a piece costs from two prompts that were counted."""
+        """Update the tokens per piece from two counted prompts."""
         whole = pieces + len(self._names) + bool(self._names)
         before, self._known = self._known, (whole, tokens)
         if whole != before[0] and tokens != before[1]:
@@ -166,7 +166,7 @@ class PassageSearch:
             self._each = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, each))
 
     def _guess(self, low: _Found | None, high: _Found | None) -> int:
-        """Give the number of pieces to try next."""
+        """Return the number of pieces to try next."""
         if low is not None and high is not None:
             share = (self._length - low.tokens) / (high.tokens - low.tokens)
             guess = low.pieces + round(share * (high.pieces - low.pieces))
@@ -178,7 +178,7 @@ class PassageSearch:
         return min(most, max(least, guess))
 
     async def _filled(self, low: _Found) -> _Found:
-        """Fill up what is missing with short words, or leave out a piece or two and fill up more."""
+        """Fill up with short words; if that fails, leave out pieces one by one and fill up more."""
         best, pieces = low, low.pieces
         while self._counted < MOST_REQUESTS and pieces >= 0:
             tokens = low.tokens if pieces == low.pieces else await self._count(pieces)
@@ -193,7 +193,7 @@ class PassageSearch:
                 if got == self._length:
                     return _Found(pieces, tail or filler * missing, got)
                 if tail or got is None:
-                    return best  # costs do not add up here
+                    return best  # the costs of fillers do not add up here
                 if abs(self._length - got) < abs(self._length - best.tokens):
                     best = _Found(pieces, filler * missing, got)
                 self._fillers[filler] = max(1, round((got - tokens) / missing))
@@ -201,7 +201,7 @@ class PassageSearch:
         return best
 
     def _tail(self, missing: int) -> str:
-        """Give fillers whose known costs add up to what is missing; "" where none do."""
+        """Return fillers whose known costs add up to `missing` tokens; "" if no two kinds do."""
         costs = list(self._fillers.items())
         for first, cost in costs:
             for second, other in costs:
@@ -212,7 +212,7 @@ class PassageSearch:
         return ""
 
     async def _count(self, pieces: int, tail: str = "") -> int | None:
-        """Count a passage, each time in another order."""
+        """Return the tokens of a passage, sent in a new order each time; None if the server reports none."""
         self._counted += 1
         prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")
         return await self._count_prompt(prompt)

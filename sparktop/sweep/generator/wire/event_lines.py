@@ -1,4 +1,4 @@
-"""Load events as short JSON arrays: a run of a thousand requests is a few thousand of them."""
+"""Encoding of load events as short JSON arrays: a run of a thousand requests has a few thousand of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sparktop.sweep.terms.request_errors import RequestFailure, error_word
 
 
 def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each kind of event
-    """Give an event as an array that begins with its letter.
+    """Return an event as an array that starts with the letter of its type.
 
     Raises:
-        TypeError: the generator does not speak of levels.
+        TypeError: the event is not one of a run (the generator sends no level events).
     """
     match event:
         case RequestStarted():
@@ -46,10 +46,10 @@ def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each
 
 
 def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
-    """Read what `encode_event` wrote.
+    """Return the event that `encode_event` encoded.
 
     Raises:
-        ValueError: no such letter.
+        ValueError: unknown letter.
     """
     letter, rest = found[0], found[1:]
     match letter:
@@ -72,12 +72,12 @@ def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
 
 
 def encode_failure(failure: RequestFailure) -> list[Any]:
-    """Give a failure as an array."""
+    """Return a failure as an array."""
     return [failure.kind.value, failure.message, failure.at, failure.word, failure.status]
 
 
 def decode_failure(found: list[Any]) -> RequestFailure:
-    """Read what `encode_failure` wrote."""
+    """Return the failure that `encode_failure` encoded."""
     return RequestFailure(FailureKind(found[0]), *found[1:])
 
 

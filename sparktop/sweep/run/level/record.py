@@ -1,4 +1,4 @@
-"""One level of one target while it is made: its runs, what the servers counted, and in the end its result."""
+"""The record of one level of one target during the sweep: runs, the servers' counters, then its result."""
 
 from __future__ import annotations
 
@@ -33,39 +33,40 @@ _PERCENT = 100.0
 
 @dataclass(slots=True, eq=False)
 class LevelRecord:
-    """Collects; `result` may be asked for at any time."""
+    """Collect everything about a level; `result` can be called at any time."""
 
     plan: Plan
     prepared: PreparedTarget
     level: Level
     events: list[LoadEvent] = field(default_factory=list)
-    """Of measured runs, with every token's time."""
+    """Events of completed measured runs, with the time of every token."""
     partial: list[LoadEvent] = field(default_factory=list)
-    """Of a measured run that was called off or broke off."""
+    """Events of a measured run that was cancelled or interrupted."""
     spans: list[Span] = field(default_factory=list)
-    """Of measured runs, whole or not."""
+    """Times of measured runs, complete or not."""
     run_s: list[float] = field(default_factory=list)
     health: list[ClientHealth] = field(default_factory=list)
     health_entered: int = 0
-    """Of those, how many the result knows already."""
+    """Number of these that the result already contains."""
     asked: Asked = field(default_factory=Asked)
     growth: dict[str, Counters] = field(default_factory=dict)
-    """Of each server, the stints added up, the warm-up included: what is held against everything asked."""
+    """Growth of each server's counters over all stints, warm-up included, to compare with everything
+    requested."""
     measured: dict[str, Counters] = field(default_factory=dict)
-    """The same of the measured runs alone: what figures of the level are made of."""
+    """The same for measured runs only, from which figures of the level are computed."""
     run_finished: list[dict[str, int]] = field(default_factory=list)
-    """The same run by run, of runs after which the servers came to rest."""
+    """Finished requests by server for each measured run after which the servers came to rest."""
     fell: bool = False
     unsettled: str | None = None
     cut_short: str | None = None
 
     @property
     def runs(self) -> int:
-        """Measured runs that were made to their end."""
+        """Number of measured runs that were completed."""
         return len(self.run_s)
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
-        """Take in a run, whole or not; `events` are its own with backends by their names."""
+        """Add a run, complete or not; `events` are its events with the backends' watched names."""
         self.asked = self.asked.plus(asked_of(events, self.level.output_tokens))
         if warm_up:
             return
@@ -85,7 +86,7 @@ class LevelRecord:
         warm: Mapping[str, ServerPoint],
         after: Mapping[str, ServerPoint],
     ) -> None:
-        """Take in how the servers' counters grew over a stint; `warm` is how they stood after its warm-up."""
+        """Add the growth of the servers' counters over a stint; `warm` is their state after its warm-up."""
         for name in self.prepared.backends:
             first, middle, last = before.get(name), warm.get(name), after.get(name)
             if first is None or middle is None or last is None:
@@ -98,7 +99,7 @@ class LevelRecord:
             _add(self.measured, name, measured)
 
     def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
-        """Take in how many requests each server finished in one measured run."""
+        """Add how many requests each server finished in one measured run."""
         grown = {
             name: after[name].counters.since(before[name].counters).finished
             for name in self.prepared.backends
@@ -109,8 +110,8 @@ class LevelRecord:
             self.run_finished.append({name: count for name, count in known.items() if count})
 
     def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
-        """Give the level's figures with everything that was seen beside them."""
-        # A run that was broken off counts only where there is no whole one: its windows are cut.
+        """Return the level's figures together with what servers and machines reported."""
+        # An interrupted run is used only if there is no complete one: its time windows are cut short.
         events = self.events if self.runs else self.partial
         made = level_result(self.level, events)
         if self.runs and self.partial:
@@ -138,11 +139,11 @@ class LevelRecord:
         return made.model_copy(update={"validity": judge(self.plan, made, facts)})
 
     def traces(self) -> list[RequestTrace]:
-        """Give the requests of whole runs."""
+        """Return the requests of completed runs."""
         return collect(self.events)
 
     def facts(self, log: ServerLog) -> LevelFacts:
-        """Give what is known beside the figures."""
+        """Return what is known beside the figures, for the judgement of validity."""
         loaded = in_flight((one.start, one.end) for one in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         return LevelFacts(
@@ -160,11 +161,11 @@ class LevelRecord:
         )
 
     def _requests(self) -> list[RequestTrace]:
-        """Return every measured request, those of broken-off runs included."""
+        """Return every measured request, including those of interrupted runs."""
         return collect([*self.events, *self.partial])
 
     def _queues(self, log: ServerLog) -> tuple[BackendQueue, ...]:
-        """Return what shows of each server whether requests queued there."""
+        """Return for each server the evidence whether requests queued there."""
         names, slots = self.prepared.backends, self.prepared.slots
         spans: dict[str, list[Span]] = {}
         for one in self._requests():
@@ -178,7 +179,7 @@ class LevelRecord:
         )
 
     def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
-        """Return the growth over all servers; None where one of them does not tell."""
+        """Return the growth summed over all servers; None if it is unknown for one of them."""
         names = self.prepared.backends
         if not names or any(name not in growth for name in names):
             return None
@@ -191,7 +192,7 @@ class LevelRecord:
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         if not looks:
             return None
-        points = [point for told in looks.values() for point in told]
+        points = [point for reported in looks.values() for point in reported]
         fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
         flying = InFlight((one.start, one.end) for one in self._requests())
         grown = (None if self.fell else self._sum(self.measured)) or Counters()
@@ -207,7 +208,7 @@ class LevelRecord:
         )
 
     def _backends(self, log: ServerLog) -> dict[str, BackendSide]:
-        """Give what each server did, of those that told something."""
+        """Return the activity of each server that reported anything."""
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         return {name: self._backend(name, points) for name, points in looks.items() if points}
 
@@ -226,7 +227,7 @@ class LevelRecord:
         )
 
     def _busy_batches(self, log: ServerLog) -> dict[str, float]:
-        """Return the mean batch of each server while it computed anything, where that is known."""
+        """Return the mean batch size of each server while it computed, where it is known."""
         found = {
             name: busy_batch(log.servers(name, self.spans), None if self.fell else self.measured.get(name))
             for name in self.prepared.backends
@@ -234,15 +235,16 @@ class LevelRecord:
         return {name: batch for name, batch in found.items() if batch is not None}
 
     def _uncounted(self) -> UncountedRequests | None:
-        """Give what no latency counts: failures of whole runs, and all of a run that was broken off."""
+        """Return the requests outside the latencies: failures of completed runs, all of interrupted ones."""
         whole, cut = collect(self.events), collect(self.partial)
         return uncounted([*(one for one in whole if not one.ok), *cut], run_starts([*whole, *cut]))
 
     def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
         """Return the padding of a batch of c in percent; None where the captured graphs are unknown.
 
-        A batch runs in the smallest graph that holds it, one beyond the largest in none. What is known of the
-        server itself goes before what is known of its model: two recipes of one model capture other batches.
+        A batch runs in the smallest graph that holds it, and without a graph if it is larger than all. Sizes
+        known for the server itself take precedence over those of its model, because two recipes of one model
+        may capture other batches.
         """
         facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
         if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):
@@ -256,7 +258,7 @@ class LevelRecord:
         return None if graph is None else _PERCENT * (graph - wanted) / graph
 
     def _roofline(self, made: LevelResult) -> float | None:
-        """Decode of one request alone over what the memory bandwidth allows it."""
+        """Return the decode rate of a single request in percent of what the memory bandwidth allows."""
         limit = self.prepared.roofline_tps
         if self.level.concurrency != 1 or made.decode_tps is None or not limit:
             return None
@@ -282,20 +284,20 @@ class LevelRecord:
         )
 
     def _routed_failures(self, log: ServerLog) -> dict[str, float] | None:
-        """Return the failed answers of each server as its router counted them; None where it does not."""
+        """Return the failed answers of each server as its router counts them; None if it does not."""
         names = self.prepared.names
-        told = log.router_failures(self.prepared.target.name, self.spans[0][0]) if self.spans else None
-        if told is None or names is None:
+        reported = log.router_failures(self.prepared.target.name, self.spans[0][0]) if self.spans else None
+        if reported is None or names is None:
             return None
         counts: dict[str, float] = {}
-        for deployment, count in told.items():
+        for deployment, count in reported.items():
             name = names.name(deployment) or deployment
             counts[name] = counts.get(name, 0.0) + count
         return counts
 
 
 def asked_of(events: list[LoadEvent], output_tokens: int) -> Asked:
-    """Give what the requests of a run asked for and got."""
+    """Return the tokens that the requests of a run asked for and received."""
     traces = collect(events)
     whole = [trace for trace in traces if trace.ok]
     broken = [trace for trace in traces if not trace.ok]
@@ -312,7 +314,7 @@ def asked_of(events: list[LoadEvent], output_tokens: int) -> Asked:
 
 
 def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
-    """Give events with the backends' watched names in place of the router's words."""
+    """Return the events with the backends' watched names in place of the router's identifiers."""
     names = prepared.names
     if names is None:
         return events
@@ -325,7 +327,7 @@ def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
 
 
 def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
-    """Add the requests of a run that was broken off to those that are counted, apart."""
+    """Add the failed and cancelled requests of an interrupted run to the counts of a level."""
     mine, other = made.requests, partial.requests
     errors = dict(mine.errors)
     for word, count in other.errors.items():
