@@ -1,8 +1,8 @@
-"""Which levels of several series stand in one row: the same concurrency, and lengths that are alike.
+"""Which levels of several series share a row: the same concurrency, and similar lengths.
 
-Prompt and output lengths count only where a series has several levels of one concurrency. Then lengths up to
-10 % apart are alike (a published 19,570 tokens and a preset's 20,000), and a level of unknown lengths, as
-published tables have, stands beside the shortest prompts of its concurrency.
+Prompt and output lengths matter only if a series has several levels of one concurrency. Then lengths up to 10
+% apart count as similar (a published 19,570 tokens and a preset's 20,000), and a level of unknown lengths, as
+in published tables, is placed in the row of the shortest prompts of its concurrency.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def aligned(series: Sequence[Series]) -> _Aligned:
 
 
 def length_notes(series: Sequence[Series]) -> Iterator[str]:
-    """Return what a reader must know of rows whose lengths are not the same."""
+    """Yield notes on rows whose levels do not have the same lengths."""
     if not _several(series):
         return
     unknown: dict[str, None] = {}
@@ -36,7 +36,7 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
         members = [
             (one.name, by_row[row].load) for one, by_row in zip(series, rows, strict=True) if row in by_row
         ]
-        if len(members) < 2:  # noqa: PLR2004 - nothing stands beside it
+        if len(members) < 2:  # noqa: PLR2004 - a single level has nothing to differ from
             continue
         unknown |= dict.fromkeys(name for name, load in members if load.pp is None and row.pp is not None)
         lengths: dict[int, str] = {}
@@ -52,12 +52,12 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
 
 
 def order(load: Load) -> tuple[int, int, int]:
-    """Return the place of a load: by concurrency, then prompt, then output."""
+    """Return the sort key of a load: concurrency, then prompt tokens, then output tokens."""
     return load.concurrency, load.pp or 0, load.tg or 0
 
 
 def same_row(load: Load, other: Load) -> bool:
-    """Return whether two loads have the same concurrency and prompts of lengths that are alike."""
+    """Return whether two loads have the same concurrency and similar prompt lengths."""
     if load.concurrency != other.concurrency:
         return False
     if load.pp is None or other.pp is None:
@@ -70,7 +70,7 @@ def _several(series: Sequence[Series]) -> bool:
 
 
 def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
-    """Return the row's load for each load of each series."""
+    """Return for each series the load of the row of each of its loads."""
     keys: list[dict[Load, Load]] = [{} for _ in loads]
     pairs = sorted(
         ((load.concurrency, index, load) for index, one in enumerate(loads) for load in one),
@@ -83,7 +83,7 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
             taken = [(index, rows[load]) for index, load in members]
             if len(set(taken)) == len(taken):
                 break
-        else:  # a series has a level of unknown lengths beside others: nothing can be joined
+        else:  # a series has a level of unknown lengths beside others: no levels can share a row
             rows = {load: load for _, load in members}
         for index, load in members:
             keys[index][load] = rows[load]
@@ -91,7 +91,7 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
 
 
 def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
-    """Return the row of each load of one concurrency: lengths as the first series with them has them."""
+    """Return the row of each load of one concurrency, with the lengths of the first series that has it."""
     prompts = _classes([load.pp for load in loads], within_percent)
     rows: dict[Load, Load] = {}
     for prompt in dict.fromkeys(prompts.values()):
@@ -102,7 +102,7 @@ def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
 
 
 def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
-    """Return the length that stands for each: the first that is alike; for unknown ones the shortest."""
+    """Return the representative of each length: the first similar one; for unknown lengths the shortest."""
     found: dict[int | None, int | None] = {}
     firsts: list[int] = []
     for length in dict.fromkeys(lengths):

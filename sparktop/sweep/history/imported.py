@@ -1,4 +1,4 @@
-"""Files of other tools, copied beside our own results so that they stay when the original goes."""
+"""Copies of other tools' result files, kept beside our own results in case the originals are deleted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST_SAME_NAME = 1000
 
 
 def copy_in(path: Path, folder: Path) -> Path:
-    """Copy a file into `folder` under a name of its own; one that is there already is not copied again.
+    """Copy a file into `folder` under an unused name; return the copy, or an identical one that exists.
 
     Raises:
-        OutputError: it cannot be copied; nothing is left of it.
+        OutputError: the file cannot be copied; no partial copy remains.
     """
     stem = _NOT_IN_NAMES.sub("-", path.stem).strip("-.")[:80] or "result"
     try:

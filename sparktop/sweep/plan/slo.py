@@ -1,7 +1,7 @@
-"""Conditions on a level's figures: how they are written, and how many runs it takes to judge them.
+"""Conditions on a level's figures (SLO): their syntax, and the number of runs to judge them.
 
-Latencies and `stream_tps`, the rate of one stream, get worse as concurrency grows: they bound it from above.
-Rates of the whole server grow with concurrency: a least value of one bounds it from below.
+Latencies and `stream_tps`, the rate of one stream, get worse as concurrency grows: they limit it from above.
+Rates of the whole server grow with concurrency: a minimum of such a rate limits it from below.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM
 
 MOST_CONCURRENCY = 4096
 LEAST_RUNS = 3
-"""Runs that a level of a search has at least: two leave an interval of ± 9 standard deviations."""
+"""Minimum runs of a level in a search: two leave an interval of ± 9 standard deviations."""
 STREAM = "stream_tps"
 SHARES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _REQUESTS = {"p10": P90_FROM, "p50": 12, "p90": P90_FROM, "p95": P95_FROM, "p99": P99_FROM}
-"""Requests that a level needs for a quantile."""
+"""Minimum requests of a level for each quantile."""
 _LATENCY = re.compile(r"([a-z0-9_]+)_(mean|p50|p90|p95|p99)_ms")
 
 
 def parse_slo(text: str) -> tuple[SloCondition, ...]:
-    """Parse `ttft_p90_ms=2000,stream_tps=15`: at most for latencies, at least for rates.
+    """Parse `ttft_p90_ms=2000,stream_tps=15`: maxima for latencies, minima for rates.
 
     Raises:
-        UsageError: a condition cannot be used.
+        UsageError: a condition is invalid.
     """
     found = tuple(_parse_one(part) for part in text.split(",") if part.strip())
     if not found:
@@ -55,7 +55,7 @@ def _parse_one(part: str) -> SloCondition:
 
 
 def figures() -> tuple[str, ...]:
-    """Return the names of all figures that a condition may be on; bare `stream_tps` is its p10."""
+    """Return the names of all figures that a condition can use; `stream_tps` alone means its p10."""
     latencies = [name.removesuffix("_ms") for name in LATENCIES if name != "itl_ms"]
     return (
         *(f"{name}_{word}_ms" for name in latencies for word in ("mean", "p50", "p90", "p95", "p99")),
@@ -67,10 +67,10 @@ def figures() -> tuple[str, ...]:
 
 
 def parts_of(figure: str) -> tuple[str, str]:
-    """Split a figure's name into what is measured and the statistic: ("ttft", "p90").
+    """Split the name of a figure into metric and statistic: ("ttft", "p90").
 
     Raises:
-        UsageError: there is no such figure.
+        UsageError: no figure has that name.
     """
     if figure in RATES:
         return figure, "mean"
@@ -83,32 +83,32 @@ def parts_of(figure: str) -> tuple[str, str]:
 
 
 def words_of(condition: SloCondition) -> str:
-    """Return a condition as a person writes it: `ttft_p90_ms ≤ 2000`."""
+    """Return a condition as text: `ttft_p90_ms ≤ 2000`."""
     return f"{condition.figure} {'≥' if condition.at_least else '≤'} {condition.limit:g}"
 
 
 def rises(condition: SloCondition) -> bool:
-    """Return True for a least value of a figure that grows with concurrency."""
+    """Return True for a minimum of a figure that grows with concurrency."""
     return condition.figure in RATES
 
 
 def any_rises(conditions: Iterable[SloCondition]) -> bool:
-    """Return True if some condition bounds the concurrency from below."""
+    """Return True if a condition limits the concurrency from below."""
     return any(rises(one) for one in conditions)
 
 
 def any_falls(conditions: Iterable[SloCondition]) -> bool:
-    """Return True if some condition bounds the concurrency from above."""
+    """Return True if a condition limits the concurrency from above."""
     return any(not rises(one) for one in conditions)
 
 
 def requests_needed(conditions: Iterable[SloCondition]) -> int:
-    """Return how many requests a level needs for the highest quantile among the conditions."""
+    """Return the minimum requests of a level for the highest quantile among the conditions."""
     return max((_REQUESTS.get(parts_of(one.figure)[1], 1) for one in conditions), default=1)
 
 
 def runs_needed(plan: Plan, concurrency: int) -> int:
-    """Return how many runs a level of a search makes: the plan's, or as many as its conditions need."""
+    """Return the number of runs of a level in a search: the plan's, or more if its conditions need them."""
     if plan.mode is LoadMode.STEADY:
         return max(plan.runs, LEAST_RUNS)
     return max(plan.runs, LEAST_RUNS, -(-requests_needed(plan.slo) // concurrency))

@@ -1,4 +1,4 @@
-"""What a sweep can load of all that is watched, and which of it a panel means."""
+"""The targets that a sweep can load among all that is watched, and those that a panel stands for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TYPED = "arguments"
-"""`Watch.source` of what was typed: it stands in no configuration."""
+"""Value of `Watch.source` for typed targets, which are not in the configuration."""
 _GROUPS = frozenset({"balance", "evidence"})
 _NODES = frozenset({"node", "processes"})
 
@@ -23,11 +23,11 @@ _NODES = frozenset({"node", "processes"})
 def watched_targets(
     watch: Watch, snapshot: Snapshot, *, configured: Collection[str] | None = None
 ) -> tuple[SweepTarget, ...]:
-    """Give all that is watched as targets: routers first, then backends, each in the order of the board.
+    """Return everything watched as targets: routers first, then backends, each in the order of the board.
 
-    Routers that only sweeps load come after the watched ones; beside typed targets there are none of these.
-    `watch` holds what was known at the start, with its keys; `snapshot` what was found since. `configured`
-    are the names that stand in the configuration: with None all of `watch`, unless that came from arguments.
+    Routers that are configured for sweeps only follow the watched ones, unless targets were typed. `watch`
+    holds what was known at the start, with its keys; `snapshot` what was found since. `configured` are the
+    names in the configuration; None means all names of `watch`, or none if the targets were typed.
     """
     typed = watch.source == _TYPED
     asked = (*watch.routers, *(() if typed else watch.sweep_routers))
@@ -49,12 +49,12 @@ def watched_targets(
 
 
 def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, name: str) -> tuple[str, ...]:
-    """Give the names of the targets that a selected panel means; `kind` and `name` are of its `PanelKey`.
+    """Return the names of the targets that a selected panel stands for, by its `PanelKey`.
 
-    A backend or router means itself; a group its router, else its backends; a machine the backends on it. All
-    else, and what is no target, means all watched routers, or all backends where there are none.
+    A backend or router stands for itself, a group for its router or else its backends, a machine for the
+    backends on it. Any other panel stands for all watched routers, or for all backends if there are none.
     """
-    # A router that nobody watches is meant only where it is named.
+    # A router that is not watched is only chosen by name.
     shown = {view.name for view in snapshot.routers}
     routers = [one.name for one in targets if one.kind is TargetKind.ROUTER and one.name in shown]
     engines = [one.name for one in targets if one.kind is TargetKind.ENGINE]
@@ -73,21 +73,21 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
 
 
 def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
-    """Give the backends of a group; a group of one server's lanes is called by that server's name."""
+    """Return the backends of a group; a group of one server's lanes has that server's name."""
     members = {view.name for view in snapshot.backends if view.group == group}
     members |= {name for one in snapshot.balance if one.group == group for name in one.backends}
     return [one for one in engines if one in members] or [one for one in engines if one == group]
 
 
 def _backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
-    """Give every backend that is watched, by name: those on the board, then those not shown yet."""
+    """Return every watched backend by name: those on the board, then those not shown yet."""
     asked = {one.name: one for one in watch.backends}
     shown = {view.name: _backend(asked.get(view.name), view) for view in snapshot.backends}
     return shown | {name: one for name, one in asked.items() if name not in shown}
 
 
 def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
-    """Give a backend as it was asked for, or as it was found: nothing that wants a key is ever found."""
+    """Return a backend as configured, or as discovered; discovery never finds servers that require a key."""
     if asked is not None and asked.nodes:
         return asked
     key = asked.api_key if asked is not None else None
@@ -99,8 +99,8 @@ def _router(
 ) -> SweepTarget:
     names = (*(asked.backends if asked else ()), *(view.backends if view else ()))
     behind = [backends[name] for name in dict.fromkeys(names) if name in backends]
-    told = (view.deployments if view else None) or {}
-    deployments = {id_: name for id_, name in told.items() if name is not None}
+    reported = (view.deployments if view else None) or {}
+    deployments = {id_: name for id_, name in reported.items() if name is not None}
     return router_target(
         asked or RouterTarget(view.name if view else "", view.url if view else ""),
         behind,
@@ -117,9 +117,9 @@ def router_target(
     model: str | None = None,
     known: bool,
 ) -> SweepTarget:
-    """Give a router as a target, with the watched backends `behind` it and the machines that these run on.
+    """Return a router as a target, with the watched backends `behind` it and the machines they run on.
 
-    `deployments` are those that it told of itself; what the configuration says of one goes before that.
+    `deployments` are those that the router reports; entries of the configuration take precedence.
     """
     servers = list(behind)
     return SweepTarget(
@@ -137,15 +137,15 @@ def router_target(
 
 
 def own_hosts() -> frozenset[str]:
-    """Give every host that is this machine, as URLs write it."""
+    """Return every host name and address of this machine, as URLs write them."""
     return _LOOPBACK | {clean(socket.gethostname(), 64).lower() or "localhost"} | set(read_addresses())
 
 
 def is_here(url: str, own: frozenset[str]) -> bool:
-    """Tell whether a URL is of this machine."""
+    """Return whether a URL points to this machine."""
     return (urlsplit(url).hostname or "").lower() in own
 
 
 def strangers(targets: Iterable[SweepTarget]) -> list[SweepTarget]:
-    """Give the targets that are neither on this machine nor in the configuration."""
+    """Return the targets that are neither on this machine nor in the configuration."""
     return [one for one in targets if not one.known]

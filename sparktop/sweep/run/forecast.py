@@ -1,4 +1,4 @@
-"""What a sweep will send and how long it will take, as far as earlier sweeps of the same targets tell."""
+"""The forecast of a plan: what a sweep will send and how long it will take, from earlier sweeps."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.terms.doubts import CUT_SHORT
 
 _GROWTH = 0.6
-"""A run's time grows about as the concurrency to this power, where two levels do not tell it (`estimate`)."""
+"""The time of a run grows about as the concurrency to this power, if only one level is known (`estimate`)."""
 _STEEPEST = 1.0
 _PAUSE_S = 1.0
-"""Between two levels, where no earlier sweep tells: servers come to rest."""
+"""Seconds between two levels, in which servers come to rest, if no earlier sweep provides them."""
 _BEGIN_S = 3.0
-"""Until the first level: the load generator starts, and each prompt length is tried."""
+"""Seconds until the first level: the load generator starts, and each prompt length is calibrated."""
 _FINE_S, _COARSE_S = 30.0, 120.0
-"""Below the first an estimate is told to the second, below the other to 5 s, above to 10 s."""
+"""Estimates below the first are rounded to 1 s, below the second to 5 s, above to 10 s."""
 _HOUR_S, _MINUTE_S = 3600, 60
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is to be expected of a plan."""
+    """What a plan is expected to send and to take."""
 
     requests: int | None
-    """That are measured; None where only the time bounds them."""
+    """Measured requests; None if only the duration limits them."""
     warm_ups: int
-    """Requests ahead of the levels, beside `requests`."""
+    """Requests of warm-up runs, not included in `requests`."""
     prompt_tokens: int | None
-    """Of the measured requests."""
+    """Prompt tokens of the measured requests."""
     output_tokens: int | None
     seconds: float | None
-    """None where nobody knows."""
+    """Duration of the sweep in seconds; None if unknown."""
     why: str
-    """From what `seconds` follows and how sure that is, or why it is unknown."""
+    """The source of `seconds` and how reliable it is, or why it is unknown."""
     at_least: bool = False
-    """The sweep goes on from there: it looks for a limit."""
+    """True for a search, which may go on beyond the levels of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A level that was made: what a run of it took, and the part of that until the first tokens."""
+    """A measured level: the duration of a run, and the part of it until the first tokens."""
 
     load: Load
     output_tokens: int
@@ -58,7 +58,7 @@ class _Point:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """What one earlier sweep tells of a target."""
+    """The times of one earlier sweep of a target."""
 
     result: SweepResult
     points: tuple[_Point, ...]
@@ -66,7 +66,7 @@ class _Earlier:
     pause_s: float
 
     def run_s(self, load: Load, output_tokens: int) -> float:
-        """Give what a burst of this load takes: between the levels that were made, in logarithms of both."""
+        """Return the seconds of a burst of this load, interpolated between measured levels (log-log)."""
         nearest = min(self.points, key=lambda one: _distance(one, load.prompt_tokens, output_tokens))
         same = {
             one.load.concurrency: _scaled(one, load.prompt_tokens, output_tokens)
@@ -77,7 +77,10 @@ class _Earlier:
         return _between(sorted(same.items()), load.concurrency)
 
     def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
-        """Tell how near it comes: 0 each load was made, 1 other concurrencies, 2 other lengths."""
+        """Return how close the loads were measured: 0 all of them, 1 other concurrencies, 2 other lengths.
+
+        Smaller is better.
+        """
         made = {(one.load, one.output_tokens) for one in self.points}
         lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
         asked = list(wanted)
@@ -87,11 +90,12 @@ class _Earlier:
 
 
 def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
-    """Foretell a plan from `known` results, oldest first or in any order: the nearest and newest one counts.
+    """Return the forecast of a plan from `known` results in any order; the nearest and newest one is used.
 
-    A run's time is that of the same target under the same load; else between the two nearest concurrencies on
-    a line of the logarithms; other lengths stretch the time to the first tokens by the prompts and the rest
-    by the answers. What lay between the runs of that sweep is added for each level.
+    The time of a run is that of the same target under the same load; otherwise it is interpolated between the
+    two nearest concurrencies on logarithmic scales. For other lengths, the time to the first tokens is scaled
+    by the prompt length and the rest by the output length. The time between the runs of the earlier sweep is
+    added for each level.
     """
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
@@ -110,12 +114,12 @@ def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
 
 def _measured(plan: Plan) -> int | None:
     each = [_requests(plan, load) for load in loads(plan)]
-    told = [count for count in each if count is not None]
-    return sum(told) * len(plan.targets) if len(told) == len(each) else None
+    known_values = [count for count in each if count is not None]
+    return sum(known_values) * len(plan.targets) if len(known_values) == len(each) else None
 
 
 def _requests(plan: Plan, load: Load) -> int | None:
-    """Give the requests of a level; None where only the time bounds them."""
+    """Return the measured requests of a level; None if only the duration limits them."""
     if plan.mode is LoadMode.STEADY:
         return None if plan.requests is None else plan.requests * (_runs(plan, load) or plan.runs)
     runs = _runs(plan, load)
@@ -148,7 +152,7 @@ def _seconds(plan: Plan, known: Sequence[SweepResult]) -> tuple[float | None, st
 
 
 def _exact_s(plan: Plan) -> float | None:
-    """Give the time that the plan itself sets, warm-ups apart."""
+    """Return the seconds that the plan itself fixes, without warm-ups; None if it fixes none."""
     if plan.duration_s is None or plan.slo:
         return None
     runs = plan.runs if plan.mode is LoadMode.STEADY else 1
@@ -156,16 +160,16 @@ def _exact_s(plan: Plan) -> float | None:
 
 
 def _level_s(plan: Plan, load: Load, earlier: _Earlier) -> float:
-    """Give what a level takes, its warm-up included."""
+    """Return the seconds of a level, warm-up included."""
     run_s = earlier.run_s(load, plan.tg)
     total = run_s if plan.warmup else 0.0
     if plan.mode is LoadMode.STEADY:
-        told = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
-        return total + (_runs(plan, load) or plan.runs) * min(told, default=0.0)
+        known_values = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
+        return total + (_runs(plan, load) or plan.runs) * min(known_values, default=0.0)
     runs = _runs(plan, load)
     if runs is not None:
         return total + runs * run_s
-    # No run begins after the time is up; on the average the last one is half done then.
+    # No run begins after the time is up; on average the last one is half done by then.
     return total + max(run_s, (plan.duration_s or 0.0) + run_s / 2)
 
 
@@ -174,13 +178,13 @@ def _steady_s(plan: Plan, load: Load, run_s: float) -> float | None:
 
 
 def _stints(plan: Plan) -> int:
-    """Give how often a target's servers come to rest: after each of its turns."""
+    """Return how often a target's servers have to come to rest: once after each of its stints."""
     each = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
     return len(loads(plan)) * each
 
 
 def _earlier(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> _Earlier | None:
-    """Give the sweep that tells most of a target: the nearest to the plan, of those the newest."""
+    """Return the best earlier sweep of a target: the nearest to the plan, the newest of equals; or None."""
     asked = loads(plan)
     found = []
     for result in known:
@@ -195,7 +199,7 @@ def _earlier(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> _
 
 
 def _point(level: LevelResult, result: SweepResult) -> _Point | None:
-    """Give what a level tells of a burst's time; None for one that failed, in part or whole."""
+    """Return the times of a burst of a level; None for a level with failures or that was cut short."""
     prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
     cut = any(mark.code == CUT_SHORT for mark in level.validity)
     if not prompt or not output or cut or level.requests.failed or not level.requests.ok:
@@ -211,7 +215,7 @@ def _point(level: LevelResult, result: SweepResult) -> _Point | None:
 
 
 def _between_runs(result: SweepResult) -> tuple[float, float]:
-    """Give the seconds until the first level of a sweep and those after each turn, but its runs' own."""
+    """Return the seconds before the first level of a sweep, and those after each stint, without its runs."""
     if result.status != "done" or result.finished_at is None or not result.ran:
         return _BEGIN_S, _PAUSE_S
     first = next((one.started_at for one in result.ran if one.started_at is not None), None)
@@ -220,7 +224,7 @@ def _between_runs(result: SweepResult) -> tuple[float, float]:
     levels = [(one.name, level) for one in result.targets for level in one.levels]
     made = {(name, level.concurrency) for name, level in levels}
     if any((one.target, one.concurrency) not in made for one in result.ran):
-        return _BEGIN_S, _PAUSE_S  # what such a level took would look like a pause
+        return _BEGIN_S, _PAUSE_S  # the duration of an unmeasured level would look like a pause
     warm_ups = {
         (name, level.concurrency, level.pp): (level.duration_s or 0.0) / level.runs
         for name, level in levels
@@ -240,13 +244,13 @@ def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
 
 
 def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
-    """Stretch a run to other lengths: prefill by the prompts, the rest by the answers."""
+    """Scale a run to other lengths: its prefill by the prompt length, the rest by the output length."""
     prefill = point.first_s * prompt_tokens / point.load.prompt_tokens
     return prefill + (point.run_s - point.first_s) * output_tokens / point.output_tokens
 
 
 def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
-    """Give the time at a concurrency, on lines through the points in logarithms of both."""
+    """Return the seconds at a concurrency, by lines through the points on logarithmic scales."""
     for at, seconds in points:
         if at == concurrency:
             return seconds
@@ -266,7 +270,7 @@ def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
 
 
 def _told(earlier: Sequence[_Earlier], plan: Plan) -> str:
-    """Say which sweeps tell it, and how near they come."""
+    """Return which sweeps the forecast is based on, and how near they are to the plan."""
     times = dict.fromkeys(
         one.result.started_at for one in sorted(earlier, key=lambda one: one.result.started_at)
     )
@@ -281,7 +285,7 @@ def _told(earlier: Sequence[_Earlier], plan: Plan) -> str:
 
 
 def time_words(seconds: float) -> str:
-    """Give a time as exactly as an estimate is told."""
+    """Return a time as text, rounded to the precision of an estimate."""
     step = 1 if seconds < _FINE_S else 5 if seconds < _COARSE_S else 10
     whole = max(1, round(seconds / step) * step)
     if whole < _MINUTE_S:
@@ -294,7 +298,7 @@ def time_words(seconds: float) -> str:
 
 
 def pieces(found: Forecast) -> tuple[str, str, str]:
-    """Give a forecast in words: requests, tokens, time; each piece stands by itself."""
+    """Return a forecast as three texts: requests, tokens, time."""
     least = "at least " if found.at_least else ""
     warm = f" + {found.warm_ups:,} warm-up" if found.warm_ups else ""
     noun = "request" if found.requests == 1 else "requests"

@@ -1,4 +1,4 @@
-"""Where a running sweep stops itself: memory, heat, failures, and servers that no longer answer."""
+"""The limits at which a running sweep stops itself: memory, heat, failures, and unresponsive servers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from sparktop.sweep.terms.request_errors import (
 )
 
 ENOUGH_ENDED = 10
-"""Requests of a level that must have ended before their failures are a share."""
+"""Ended requests of a level from which on their share of failures is judged."""
 SILENT_S = 15.0
-"""A server whose page does not come and that sends no token for so long is gone. A full server may be slow
-with its page, and a long prompt may be silent; both together are not seen on one that lives."""
+"""Seconds without an answer to polls and without a token after which a server is regarded as gone. A full
+server may be slow to answer polls, and a long prompt may delay tokens, but both at the same time were not
+observed on a working server."""
 LEAST_HEADROOM_GIB = 8.0
 """Headroom of unified memory below which a sweep stops, unless another limit is set. Below it the kernel was
-seen to kill processes, or the machine to stop."""
+observed to kill processes, or the machine to hang."""
 MOST_GPU_C = 92.0
-"""Temperature of a GPU beside unified memory above which a sweep stops, unless another limit is set."""
+"""GPU temperature on machines with unified memory above which a sweep stops, unless another limit is set."""
 _GIB = 2**30
 _GONE = frozenset(
     {
@@ -42,19 +43,19 @@ _GONE = frozenset(
         TRUNCATED,
     }
 )
-"""Words of failures that a server makes which is no longer there."""
+"""Error codes of failures that are typical of a server that is no longer running."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
-    """Where a sweep stops itself for the sake of one machine; None: not for that."""
+    """The limits for one machine; None means no limit."""
 
     min_headroom_gib: float | None = None
     max_gpu_c: float | None = None
 
     @property
     def words(self) -> str | None:
-        """The limits in words; None where there is none."""
+        """The limits as text; None if there are none."""
         parts = []
         if self.min_headroom_gib is not None:
             parts.append(f"below {self.min_headroom_gib:g} GiB of headroom")
@@ -64,7 +65,7 @@ class NodeLimits:
 
 
 def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
-    """Return the limits for a machine: those set, else the usual ones on unified memory. 0 is off."""
+    """Return the limits for a machine: those configured, else defaults for unified memory; 0 means none."""
     least, most = guard.min_headroom_gib, guard.max_gpu_c
     if unified:
         least = LEAST_HEADROOM_GIB if least is None else least
@@ -73,9 +74,9 @@ def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
 
 
 def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Iterable[NodeView]) -> str:
-    """Return in one line what stops a sweep, on which machines, and what nothing guards.
+    """Return in one line what stops a sweep, on which machines, and what is not guarded.
 
-    `targets` holds the watched machines below each target.
+    `targets` holds the names of the watched machines of each target.
     """
     if guard.min_headroom_gib == 0 and guard.max_gpu_c == 0:
         return "no guard: it is switched off"
@@ -105,16 +106,16 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
 
 
 class GuardWatch:
-    """Holds the limits; each look gives the reason to stop, or None."""
+    """Check readings against the limits; each check returns the reason to stop, or None."""
 
     def __init__(self, guard: Guard) -> None:
-        """Take the limits."""
+        """Use the limits of `guard`."""
         self._guard = guard
         self._silent: set[str] = set()
         """Machines that do not answer at present."""
 
     def look_at_node(self, name: str, point: NodePoint) -> str | None:
-        """Look at a machine that the load reaches."""
+        """Check memory and temperature of a machine that the load reaches."""
         self._silent.discard(name)
         limits = limits_of(self._guard, unified=point.unified)
         least = limits.min_headroom_gib
@@ -127,30 +128,30 @@ class GuardWatch:
         return None
 
     def look_at_failure(self, name: str, failure: Failure) -> str | None:
-        """Return once that a machine which the load reaches does not answer: until then nothing guards it."""
+        """Return a notice that a machine does not answer and is not guarded, once per outage; else None."""
         if name in self._silent:
             return None
         self._silent.add(name)
         return f"{clean(name, 64)} is not guarded until it answers again: {failure.message}"
 
     def look_at_requests(self, target: str, ended: int, failed: int, reason: str) -> str | None:
-        """Look at how the requests of the present level ended; `reason` is the newest failure's."""
+        """Check the failures of the present level's requests; `reason` is the newest failure's message."""
         limit = self._guard.max_error_share
         if ended < ENOUGH_ENDED or failed <= limit * ended:
             return None
         return f"{failed} of {ended} requests to {target} failed, the limit is {limit:.0%}: {reason}"
 
     def look_at_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
-        """Look at a finished run: one without a single answer, for want of a server, is the last one."""
-        told = list(words)
-        if ok or not told or not _GONE.issuperset(told):
+        """Check a finished run: stop if it had no answer at all because the server is gone."""
+        codes = list(words)
+        if ok or not codes or not _GONE.issuperset(codes):
             return None
         return f"{target} stopped answering: {reason}"
 
     def look_at_silence(
         self, target: str, silence: tuple[float, Failure] | None, heard_at: float, now: float
     ) -> str | None:
-        """Look at a server whose page does not come; `heard_at` is when its stream last gave a sign."""
+        """Check a server that does not answer polls; `heard_at` is the time of the newest stream data."""
         if silence is None:
             return None
         since, failure = silence

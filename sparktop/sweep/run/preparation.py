@@ -1,4 +1,4 @@
-"""Before load is put on a target: is it there, which model, how long prompts come out, what may go wrong."""
+"""What is found out about a target before load is put on it: model, prompt lengths, possible problems."""
 
 from __future__ import annotations
 
@@ -35,63 +35,63 @@ _SALTED_ENGINE = "vllm"
 
 
 class WorkerGoneError(Exception):
-    """The load generator's process ended by itself; holds what is known of it."""
+    """The load generator's process exited unexpectedly."""
 
     def __init__(self, failure: RequestFailure | None) -> None:
-        """Take the failure."""
+        """Use the message of `failure`, if it is known."""
         super().__init__(failure.message if failure else "the load generator's process is gone")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTarget:
-    """A target with all that is known before the first level."""
+    """A target with everything that is known before the first level."""
 
     target: SweepTarget
     asks: WorkerTarget
-    """How the load generator asks it."""
+    """The target as the load generator addresses it."""
     model: str | None = None
-    """Clean, for people."""
+    """Name of the model, cleaned for display."""
     engine: str | None = None
     version: str | None = None
     backends: tuple[str, ...] = ()
-    """Watched servers that the load reaches."""
+    """Names of the watched servers that the load reaches."""
     nodes: tuple[str, ...] = ()
-    """Watched machines that it reaches."""
+    """Names of the watched machines that the load reaches."""
     slots: Mapping[str, int] = field(default_factory=dict)
-    """Requests that each of them runs at once, of those where that is known."""
+    """Maximum concurrent requests of each of these servers, where it is known."""
     capture_sizes: tuple[int, ...] | None = None
-    """Batches for which its one server captured a CUDA graph, where that is known of this server."""
+    """Batch sizes for which its only server captured a CUDA graph; None if unknown for this server."""
     roofline_tps: float | None = None
-    """What the memory bandwidth allows one request alone."""
+    """Tokens per second that the memory bandwidth allows a single request."""
     names: BackendNames | None = None
-    """Of a router: who answered."""
+    """For a router: names of the backends in its answers."""
     token_source: TokenSource | None = None
     mdns: bool = False
     takes_salt: bool = False
-    """A salt of its own keeps each run's prompts apart from what was cached before."""
+    """True if a salt keeps the prompts of each run apart from what was cached before."""
     notes: tuple[str, ...] = ()
-    """What a person should know before the first level, a line each."""
+    """What a user should know before the first level, one line each."""
     error: str | None = None
-    """Why no load can be put on it."""
+    """Why no load can be put on it; None if it can."""
     lengths: Mapping[int, Calibrated] = field(default_factory=dict)
-    """What each prompt length gave."""
+    """Calibration result of each prompt length that fits."""
     refused: Mapping[int, str] = field(default_factory=dict)
-    """Prompt lengths of the plan that it does not take, with its words."""
+    """Prompt lengths of the plan that it refuses, with the reason."""
     extra_lengths: tuple[int, ...] = ()
-    """Prompt lengths that are measured beside those of the plan."""
+    """Prompt lengths that are measured in addition to those of the plan."""
 
 
 @dataclass(slots=True)
 class _Lengths:
-    """What a target says to each prompt length of a plan."""
+    """The result of each prompt length of a plan on one target."""
 
     found: dict[int, Calibrated] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    """Why it does not take them."""
+    """Why it refuses these lengths."""
     model: str | None = None
-    """As the server calls it: unclean."""
+    """Name of the model as the server writes it, not cleaned."""
     error: str | None = None
-    """Why it cannot be asked at all."""
+    """Why requests fail altogether; None if they do not."""
 
 
 async def prepare(
@@ -101,12 +101,15 @@ async def prepare(
     snapshot: Callable[[], Snapshot],
     busy: Collection[str] = (),
 ) -> PreparedTarget:
-    """Ask a target one request for each prompt length and look at what its servers tell.
+    """Calibrate a target for each prompt length, and collect what is known of its servers.
+
+    `snapshot` returns their newest state; `busy` are servers that ran requests before the first one of this
+    sweep.
 
     `snapshot` gives the newest picture of them; `busy` are those that ran requests before our first one.
 
     Raises:
-        WorkerGoneError: the load generator ended.
+        WorkerGoneError: the load generator's process exited.
     """
     asks = WorkerTarget(
         target.url, target.model, plan.api, target.api_key, router=target.kind is TargetKind.ROUTER
@@ -115,7 +118,7 @@ async def prepare(
     await _ask_lengths(plan, asks, asked, _views(target, snapshot()), worker)
     if asked.error is not None:
         return PreparedTarget(target, asks, model=_shown(asked.model), error=asked.error)
-    # Servers may have reported their context since the first question.
+    # Servers may have reported their context since the first calibration.
     views = _views(target, snapshot())
     for length in list(asked.found):
         if (why := beyond_context(length, plan.tg, views)) is not None:
@@ -140,7 +143,7 @@ async def prepare(
 async def _ask_lengths(
     plan: Plan, asks: WorkerTarget, asked: _Lengths, views: Sequence[BackendView], worker: SweepWorker
 ) -> None:
-    """Ask for a prompt of each length, but for those that servers are known not to take."""
+    """Calibrate each prompt length, except those that exceed a known context."""
     for length in plan.lengths:
         if (why := beyond_context(length, plan.tg, views)) is not None:
             asked.refused[length] = why
@@ -212,14 +215,14 @@ def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
     deployments = dict(target.deployments)
     for view in snapshot.routers:
         if view.url == target.url:
-            told = view.deployments or {}
-            deployments = {id_: name for id_, name in told.items() if name is not None} | deployments
+            reported = view.deployments or {}
+            deployments = {id_: name for id_, name in reported.items() if name is not None} | deployments
     urls = {view.name: view.url for view in snapshot.backends}
     return BackendNames(router_url=target.url, backends=urls | dict(target.backends), deployments=deployments)
 
 
 def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
-    """Tell whether cache_salt works: vLLM knows it, others may take it for a field to pass over."""
+    """Return whether cache_salt takes effect: vLLM supports it, other engines may ignore an unknown field."""
     refused = any(CACHE_SALT in one.dropped_fields for one in found.values())
     return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
 
@@ -227,7 +230,7 @@ def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bo
 def _with_refused(
     prepared: PreparedTarget, plan: Plan, refused: Mapping[int, str], longest: LongestPrompt | None
 ) -> PreparedTarget:
-    """Enter the lengths that were refused, and the largest that fits where it was looked for."""
+    """Add the refused lengths, and the largest that fits if it was searched for."""
     if not refused:
         return prepared
     more = ""
@@ -249,10 +252,10 @@ async def _longest(
     views: Sequence[BackendView],
     worker: SweepWorker,
 ) -> LongestPrompt | None:
-    """Look for the largest prompt that fits beside an answer of the plan's length."""
+    """Search for the largest prompt that fits together with an answer of the plan's length."""
     high = min(asked.refused)
     low = max((length for length in asked.found if length < high), default=0)
-    # A calibration asks for fewer tokens than a level does: the prompt makes up for them.
+    # A calibration requests fewer output tokens than a level: a longer prompt makes up for them.
     missing = max(0, plan.tg - TRIED_TOKENS)
 
     async def ask(length: int) -> Calibrated | RequestFailure:

@@ -1,4 +1,4 @@
-"""What a running sweep tells, event by event, and the figures of the moment made of them."""
+"""The events of a running sweep, and the live figures derived from them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sparktop.sweep.plan.order import Load
 from sparktop.sweep.result.results import LevelResult, SweepResult
 
 RATE_WINDOW_S = 2.0
-"""The window of the live token rate."""
+"""Length in seconds of the window for the live token rate."""
 
 
 class Phase(StrEnum):
-    """What a sweep is doing."""
+    """What a sweep is doing at present."""
 
     STARTING = "starting"
     PREPARING = "preparing"
-    """Asks a target one request."""
+    """Sends trial requests to a target."""
     SETTLING = "settling"
-    """Waits until the servers are idle and their counters agree."""
+    """Waits until the servers are idle and their counters no longer change."""
     WARMING_UP = "warming up"
     RUNNING = "running"
     ENDED = "ended"
@@ -32,24 +32,24 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PhaseChanged:
-    """The sweep does something else now."""
+    """The sweep has entered another phase."""
 
     phase: Phase
     target: str | None = None
     load: Load | None = None
     run: int | None = None
     runs: int | None = None
-    """Of the level; None where the time decides."""
+    """Runs of the level; None if its duration decides."""
     eta_s: float | None = None
-    """Until the sweep's end, as far as known."""
+    """Seconds to the end of the sweep; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTold:
-    """What the load generator told since the last time, at most 20 times a second.
+    """The load events since the previous batch, at most 20 batches per second.
 
-    Tokens come in bins of a tenth of a second; backends are told by their watched names. In `abba` order a
-    level comes in pieces: each begins with `LevelStarted` of the same level and ends with `LevelEnded`.
+    Tokens are summed in bins of a tenth of a second; backends have their watched names. In `abba` order a
+    level is divided into parts: each begins with `LevelStarted` of the same level and ends with `LevelEnded`.
     """
 
     target: str
@@ -75,42 +75,42 @@ class RunTold:
 
 @dataclass(frozen=True, slots=True)
 class LevelMeasured:
-    """A level is done and judged."""
+    """A level is complete and judged."""
 
     target: str
     level: LevelResult
     result: SweepResult
-    """The whole sweep so far."""
+    """The result of the sweep so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A line for a person."""
+    """A line for the user."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class GuardSet:
-    """What stops the sweep on which machines is known, before the first level."""
+    """The guard is set before the first level: what stops the sweep, on which machines."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class SweepEnded:
-    """The last event."""
+    """The sweep is over; no event follows."""
 
     result: SweepResult
 
 
 SweepEvent = PhaseChanged | LoadTold | RunTold | LevelMeasured | Notice | GuardSet | SweepEnded
-"""Everything that a sweep tells."""
+"""Every event of a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The sweep at one moment."""
+    """The state of a sweep at one moment."""
 
     phase: Phase = Phase.STARTING
     target: str | None = None
@@ -119,21 +119,21 @@ class Progress:
     runs: int | None = None
     in_flight: int = 0
     tps: float | None = None
-    """Tokens per second of the last two seconds."""
+    """Tokens per second over the last two seconds."""
     ttft_p50_ms: float | None = None
-    """Of the present level so far."""
+    """Median TTFT of the present level so far."""
     ended: int = 0
-    """Requests of the present level."""
+    """Ended requests of the present level."""
     failed: int = 0
     tokens: int = 0
-    """Of the present level."""
+    """Tokens of the present level."""
     eta_s: float | None = None
     levels_done: int = 0
 
 
 @dataclass(slots=True)
 class ProgressFold:
-    """Takes events in and keeps the newest `Progress`."""
+    """Keep the newest `Progress`, updated from events."""
 
     now: Progress = field(default_factory=Progress)
     _starts: dict[str, float] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class ProgressFold:
     _bins: deque[tuple[float, int]] = field(default_factory=deque)
 
     def take(self, event: SweepEvent) -> Progress:
-        """Take in an event; give what holds now."""
+        """Apply an event; return the new state."""
         match event:
             case PhaseChanged():
                 self._change(event)
@@ -200,7 +200,7 @@ class ProgressFold:
         )
 
     def _tps(self, at: float | None) -> float | None:
-        """Give the rate of the last two seconds; of the time since the first token where that is less."""
+        """Return the tokens per second of the last two seconds, or since the first token if that is less."""
         if at is None or not self._bins:
             return self.now.tps
         while self._bins and self._bins[0][0] < at - RATE_WINDOW_S:

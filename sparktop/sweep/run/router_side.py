@@ -1,4 +1,4 @@
-"""What a router did with a level: the order in which it chose backends, and how evenly they were loaded."""
+"""What a router did with a level: its order of choices, the balance of its backends, and its overhead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparktop.sweep.run.server_side import Counters, ServerPoint
 
 
 def assignments(events: Iterable[LoadEvent]) -> list[str]:
-    """Give the backends that answered, in the order in which requests started."""
+    """Return the backends that answered, in the order in which the requests started."""
     starts: list[tuple[float, str]] = []
     served: dict[str, str] = {}
     for event in events:
@@ -31,7 +31,7 @@ def assignments(events: Iterable[LoadEvent]) -> list[str]:
             starts.append((event.at, event.request_id))
         elif isinstance(event, RequestEnded) and event.served_by is not None:
             served[event.request_id] = event.served_by
-    # Sorting keeps the order of those that started in the same moment.
+    # A stable sort keeps the order of requests that started at the same time.
     starts.sort(key=lambda start: start[0])
     return [served[request_id] for _, request_id in starts if request_id in served]
 
@@ -46,10 +46,10 @@ def router_side(
     strategy: str | None = None,
     errors: Mapping[str, float | None] | None = None,
 ) -> dict[str, JsonValue]:
-    """Give a level's balance as a snapshot has it, with the test of the order of choices beside it.
+    """Return a level's balance in the format of a snapshot, with the runs test of the router's choices.
 
-    `looks` are those at the backends; `e2e_s` is the life of a request, `until` the end of the last run,
-    `strategy` how the router says that it chooses, `errors` what failed at each backend.
+    `looks` are the samples of the backends, `e2e_s` is the duration of a request, `until` the end of the last
+    run, `strategy` the router's strategy as it reports it, `errors` the failures at each backend.
     """
     order = assignments(events)
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
@@ -66,11 +66,11 @@ def router_side(
 def direct_overhead_ms(
     target: SweepTarget, level: LevelResult, others: Mapping[str, TargetResult], urls: Mapping[str, str]
 ) -> float | None:
-    """Return a router's median TTFT at c = 1 less that of its backends at c = 1 in the same sweep.
+    """Return the router's median TTFT at c = 1 minus that of its backends at c = 1, in milliseconds.
 
-    With more requests at once the difference is mostly how evenly the router spreads them, not what it takes
-    itself: None there, and where no backend was measured at c = 1. `others` are the targets by name, `urls`
-    where each stands.
+    With several requests at once the difference would mostly show how evenly the router distributes them. So
+    it is None there, and if no backend was measured at c = 1. `others` are the target results by name, `urls`
+    the address of each.
     """
     behind = set(target.backends.values())
     if target.kind is not TargetKind.ROUTER or level.concurrency != 1:
@@ -95,10 +95,11 @@ def backend_errors(
     grown: Mapping[str, Counters],
     routed: Mapping[str, float] | None,
 ) -> dict[str, float | None]:
-    """Return the failed requests of each backend in a level: the largest of all counts of them.
+    """Return the failed requests of each backend in a level: the largest of the available counts.
 
-    Those counts are the server's own, ours of answers that name it, and the router's (`routed`). A router
-    retries elsewhere what failed, so where it does not count, no failure seen is not the same as none: None.
+    The counts are the server's own, ours of answers that name the backend, and the router's (`routed`). A
+    router retries elsewhere what failed, so unless it counts failures itself, not seeing any does not mean
+    that there were none: the result is None.
     """
     ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
     ours = Counter(end.served_by for end in ends)
@@ -111,7 +112,7 @@ def backend_errors(
 
 
 def _own_errors(grown: Counters | None) -> float:
-    """Return the failures that a server counts; aborted requests are among them where they are many."""
+    """Return the failures that a server counts, including aborted requests if they are a large share."""
     if grown is None:
         return 0.0
     aborted = grown.aborted or 0.0
@@ -133,7 +134,7 @@ def _track(name: str, points: Sequence[ServerPoint], errors: float | None) -> Lo
 
 
 def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
-    """Give what ended and what is there at each look; None where the server does not count what ended."""
+    """Return finished plus present requests at each sample; None if the server does not count the former."""
     ended = [_number(one.counters.finished) for one in points]
     if all(map(math.isnan, ended)):
         return None
@@ -144,7 +145,7 @@ def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
 
 
 def _rates(points: Sequence[ServerPoint]) -> list[float]:
-    """Give tokens per second since the look before; NaN for the first."""
+    """Return the tokens per second since the previous sample; NaN for the first one."""
     rates = [math.nan] if points else []
     for before, now in pairwise(points):
         made = now.counters.since(before.counters).generation_tokens

@@ -1,7 +1,7 @@
-"""The sweep: targets are prepared, levels made one after the other, judged, and kept as they come.
+"""The sweep: prepares targets, measures one level after the other, judges and stores the results.
 
-It reads nothing itself: samples of servers and machines come from whoever watches them anyway. It knows no
-screen: whoever wants to see it listens to its events.
+It polls nothing itself: samples of servers and machines come from a feed that exists anyway. It does not know
+any screen: observers receive its events.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from sparktop.sweep.run.slo.search import SloSearch
 from sparktop.sweep.run.worker_process import SweepWorker
 
 FIRST_WORD_S = 5.0
-"""How long watched servers and machines get to tell something before the first request."""
+"""Maximum seconds to wait for a first sample of the watched servers and machines before the first request."""
 _VERDICT_WORDS = {Verdict.HOLDS: "holds", Verdict.UNSURE: "may hold", Verdict.FAILS: "does not hold"}
 
 
 class SweepRunner:
-    """One sweep; `run` makes it, once."""
+    """A sweep; `run` executes it, once."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class SweepRunner:
         clock: Callable[[], float] = monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Take the plan and whoever watches; nothing happens before `run`.
+        """Prepare a sweep of `plan` with samples from `feed`; nothing is sent before `run`.
 
-        `save` is called with the result after each level and at the end. What it raises as a `SparktopError`
-        becomes a notice, and the sweep goes on.
+        `save` is called with the result after each level and at the end. A `SparktopError` that it raises
+        becomes a notice, and the sweep continues.
         """
         self._plan = plan
         self._feed = feed
@@ -86,7 +86,7 @@ class SweepRunner:
         self._maker: LevelMaker | None = None
         self._listeners: list[Callable[[SweepEvent], None]] = []
         self._todo: list[Stint] = []
-        """The present stint and all that follow."""
+        """The present stint and all that follow it."""
         self._calling_off: asyncio.Task[None] | None = None
 
     @property
@@ -95,29 +95,28 @@ class SweepRunner:
         return self._book.result
 
     def listen(self, hear: Callable[[SweepEvent], None]) -> None:
-        """Have `hear` called with each event, on the event loop; it must not raise or take long."""
+        """Call `hear` with each event, on the event loop; it must not raise or block."""
         self._listeners.append(hear)
 
     async def events(self) -> AsyncIterator[SweepEvent]:
-        """Give each event from now on; the last one is `SweepEnded`."""
-        told: asyncio.Queue[SweepEvent] = asyncio.Queue()
-        self.listen(told.put_nowait)
+        """Yield each event from now on; the last one is `SweepEnded`."""
+        queue: asyncio.Queue[SweepEvent] = asyncio.Queue()
+        self.listen(queue.put_nowait)
         while True:
-            event = await told.get()
+            event = await queue.get()
             yield event
             if isinstance(event, SweepEnded):
                 return
 
     def cancel(self, reason: str = "called off") -> None:
-        """Call off the sweep: requests in flight end within half a second, and what is done is kept."""
+        """Cancel the sweep: requests in flight end within half a second, and completed results are kept."""
         self._brake.pull("cancelled", reason)
 
     async def run(self) -> SweepResult:
-        """Make the sweep; whatever goes wrong outside is in the result.
+        """Execute the sweep; failures of targets and of the load generator are part of the result.
 
         Raises:
-            UsageError: this machine's limits do not allow as many connections.
-            SparktopError: the load generator did not start.
+            UsageError: the limit of open files does not allow the connections of the plan.
         """
         end_listening = self._feed.listen(self._hear)
         try:
@@ -137,7 +136,7 @@ class SweepRunner:
         return self._finish()
 
     def _check_limits(self, worker: SweepWorker) -> None:
-        """Refuse what would fail at its last level: the limit of open files is known before the first."""
+        """Raise early if the last level could not open its connections: the limit of open files is known."""
         most = max(self._plan.concurrency, default=1)
         fit = worker.ready.most_connections if worker.ready is not None else None
         if fit is not None and most > fit:
@@ -171,7 +170,7 @@ class SweepRunner:
             found = await prepare(self._plan, target, worker, self._feed.snapshot, busy)
             if self._stopped():
                 break
-            busy -= set(found.backends)  # what is waited for is said once
+            busy -= set(found.backends)  # so that several targets do not announce the same wait
             self._book.prepared(found)
             for note in found.notes:
                 self._tell(Notice(note))
@@ -197,7 +196,7 @@ class SweepRunner:
             estimate=self._estimate,
             tell=self._tell,
             note_run=lambda target, load, run: self._book.ran(target, load, run, self._now()),
-            # Prompts are made from it: two sweeps never send the same.
+            # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
             eta_s=self._eta_s,
@@ -232,7 +231,7 @@ class SweepRunner:
                 )
 
     def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
-        """Return all that is to be done: the plan's, then the lengths that were found to fit instead."""
+        """Yield the stints of the plan, then those of prompt lengths that were found to fit instead."""
         plan = self._plan
         yield from stints(plan, [one.target for one in targets.values()])
         for one in targets.values():
@@ -241,7 +240,7 @@ class SweepRunner:
                     yield Stint(one.target, load, numbers(plan, load))
 
     async def _refused(self, stint: Stint, words: str) -> None:
-        """Enter a level that the server refuses to serve, and go on with the next one."""
+        """Enter a level that the server refuses to serve, and continue with the next one."""
         name, load = stint.target.name, stint.load
         made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
         level = self._book.level(name, made, ())
@@ -250,7 +249,7 @@ class SweepRunner:
         self._tell(LevelMeasured(name, level, self.result))
 
     async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
-        """Look for the most concurrency under which the conditions hold."""
+        """Search for the range of concurrencies in which the SLO conditions hold."""
         plan, name = self._plan, prepared.target.name
         fit = worker.ready.most_connections if worker.ready is not None else None
         most = min(MOST_CONCURRENCY, fit or MOST_CONCURRENCY)
@@ -280,7 +279,7 @@ class SweepRunner:
             self._tell(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
 
     async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
-        """Make a stint, enter its level as far as it is made, and save."""
+        """Execute a stint, enter its level as far as it is measured, and save."""
         try:
             await maker.make(stint, record)
         except WorkerGoneError as error:
@@ -289,7 +288,7 @@ class SweepRunner:
             record.cut_short = f"the sweep ended within this level: {self._brake.reason}"
         if not (record.runs or record.partial):
             return None
-        # In a thread: a hundred thousand tokens take a while, and somebody may be looking at a screen.
+        # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         made = await asyncio.to_thread(record.result, self._log, self._models)
         health, record.health_entered = record.health[record.health_entered :], len(record.health)
         level = self._book.level(stint.target.name, made, health)
@@ -348,7 +347,7 @@ class SweepRunner:
             hear(event)
 
     def _hear(self, key: SourceKey, reading: Reading) -> None:
-        """Take a reading of whoever watches, and stop where it says so."""
+        """Record a reading, and stop the sweep if the guard requires it."""
         self._log.hear(key, reading)
         maker = self._maker
         if maker is None or maker.present is None or self._brake.pulled:
@@ -366,18 +365,19 @@ class SweepRunner:
             self._brake.pull("stopped_by_guard", reason)
 
     def _look_at_silence(self, maker: LevelMaker, present: PreparedTarget) -> str | None:
-        """Stop where none of the servers behind a target answers any more, and no token comes."""
+        """Return why to stop if no server behind a target answers polls and no token arrives; else None."""
         silences = [self._log.silence(name) for name in present.backends]
-        told = [one for one in silences if one is not None]
-        if not told or len(told) < len(silences):
+        silent = [one for one in silences if one is not None]
+        if not silent or len(silent) < len(silences):
             return None
-        newest = max(told, key=lambda one: one[0])
+        newest = max(silent, key=lambda one: one[0])
         return self._guard.look_at_silence(present.target.name, newest, maker.heard_at, self._clock())
 
     def _have_told(self) -> bool:
-        """Tell whether all that the load will reach has told something, or failed.
+        """Return whether every server and machine that the load will reach has been sampled or has failed.
 
-        A server must have told this sweep: what it counts from are looks that it has heard itself.
+        A server must have been sampled since the sweep began, because counters are compared with samples of
+        this log.
         """
         snapshot = self._feed.snapshot()
         backends, nodes = set(), set()

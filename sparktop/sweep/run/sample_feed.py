@@ -1,6 +1,6 @@
-"""What a sweep needs of whoever watches: snapshots, and each reading as it came.
+"""The source of samples that a sweep needs: snapshots, and each reading as it arrives.
 
-It counts with the raw counters of the samples that are taken anyway, so that nothing is read twice.
+A sweep uses the counters of samples that are taken anyway, so that nothing is polled twice.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from sparktop.store import Hear
 
 
 class SampleFeed(Protocol):
-    """Whoever watches servers and machines while a sweep runs: a `sparktop.store.Store`."""
+    """A source of samples during a sweep: a `sparktop.store.Store`."""
 
     def snapshot(self) -> Snapshot:
-        """Give one picture of everything, as it stands now."""
+        """Return the present state of everything that is watched."""
         ...
 
     def listen(self, hear: Hear) -> Callable[[], None]:
-        """Have `hear` called with each reading from now on; give what ends that."""
+        """Call `hear` with each reading from now on; return a function that ends this."""
         ...

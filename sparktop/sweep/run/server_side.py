@@ -1,4 +1,4 @@
-"""What servers and machines tell while a sweep runs: their counters, gauges and readings, level by level."""
+"""What servers and machines report during a sweep: counters, gauges and readings, by level."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
 
 Span = tuple[float, float]
-"""Beginning and end on the monotonic clock, which on Linux is also the load generator's."""
+"""Start and end in monotonic seconds, which on Linux is also the clock of the load generator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of a server, over its lanes; None where it has no such counter."""
+    """Counters of a server, summed over its lanes; None for a counter that it does not have."""
 
     generation_tokens: float | None = None
     prompt_tokens: float | None = None
@@ -38,31 +38,31 @@ class Counters:
     """Tokens found in the prefix cache."""
     cache_queries: float | None = None
     finished: float | None = None
-    """Requests, whatever their end."""
+    """Finished requests, with any finish reason."""
     prefill_s: float | None = None
-    """Time that requests spent in their prefill, all together."""
+    """Seconds that requests spent in prefill, summed."""
     prefills: float | None = None
-    """Requests whose prefill that time holds."""
+    """Number of requests in `prefill_s`."""
     steps: float | None = None
-    """Engine steps; None also for a server of several lanes, whose steps are not one batch."""
+    """Engine steps; None also for a server with several lanes, whose steps are not those of one batch."""
     spec_accepted_tokens: float | None = None
     failed: float | None = None
-    """Finished requests that the server says failed."""
+    """Finished requests that the server counts as failed."""
     aborted: float | None = None
-    """Finished requests whose client went away, or gave up."""
+    """Finished requests that the client aborted."""
 
     def since(self, before: Counters) -> Counters:
-        """Give how much each grew; below 0 where the server began anew."""
+        """Return the growth of each counter; negative if the server was restarted."""
         return Counters(
             *(_minus(now, then) for now, then in zip(self._values(), before._values(), strict=True))
         )
 
     def plus(self, other: Counters) -> Counters:
-        """Give the sum of each; unknown where one is."""
+        """Return the sum of each counter; None where either is unknown."""
         return Counters(*(_plus(one, two) for one, two in zip(self._values(), other._values(), strict=True)))
 
     def fell(self) -> bool:
-        """Tell whether a growth shows that the server began to count anew."""
+        """Return whether any growth is negative, that is whether the server was restarted."""
         return any(value is not None and value < 0 for value in self._values())
 
     def _values(self) -> list[float | None]:
@@ -71,7 +71,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class ServerPoint:
-    """One look at a server."""
+    """A sample of a server."""
 
     at: float
     running: float | None
@@ -80,11 +80,11 @@ class ServerPoint:
     counters: Counters
     start_time: float | None
     kv_fullest_percent: float | None = None
-    """Of the lane whose KV cache is fullest."""
+    """KV cache usage of its fullest lane."""
 
     @property
     def idle(self) -> bool | None:
-        """True when nothing runs or waits; None where it does not tell."""
+        """True if no request is running or waiting; None if unknown."""
         if self.running is None:
             return None
         return self.running == 0 and not self.waiting
@@ -92,26 +92,26 @@ class ServerPoint:
 
 @dataclass(frozen=True, slots=True)
 class NodePoint:
-    """One look at a machine, over its GPUs."""
+    """A sample of a machine, summarised over its GPUs."""
 
     at: float
     gpu_c: float | None
-    """Of the hottest."""
+    """Of the hottest GPU."""
     power_w: float | None
-    """Of all together."""
+    """Sum over GPUs."""
     sm_clock_mhz: float | None
-    """Mean."""
+    """Mean over GPUs."""
     throttled_percent: float | None
-    """Of the reason and GPU with most, since the look before."""
+    """Maximum over GPUs and reasons, since the previous sample."""
     headroom_bytes: int | None
     unified: bool = False
-    """Its GPUs live in the machine's memory: what they take, everything else lacks."""
+    """True if its GPUs use the machine's memory, so that both compete for it."""
     is_idle: bool = False
-    """Its GPUs say that they did nothing: such a clock or power is no word about the load."""
+    """True if all GPUs report 0 % utilisation: clock and power then say nothing about the load."""
 
 
 def server_point(sample: EngineSample) -> ServerPoint:
-    """Take from a sample what a sweep needs."""
+    """Return the parts of an engine's sample that a sweep needs."""
     lanes = sample.lanes
     return ServerPoint(
         at=sample.at,
@@ -138,7 +138,7 @@ def server_point(sample: EngineSample) -> ServerPoint:
 
 
 def node_point(sample: NodeSample) -> NodePoint:
-    """Take from a sample what a sweep needs."""
+    """Return the parts of a machine's sample that a sweep needs."""
     gpus = sample.gpus
     temperatures = _known(gpu.temperature_c for gpu in gpus)
     powers = _known(gpu.power_w for gpu in gpus)
@@ -157,21 +157,21 @@ def node_point(sample: NodeSample) -> NodePoint:
 
 
 def watched_backends(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
-    """Give the watched servers that load on a target reaches: itself, or those behind a router."""
+    """Return the names of the watched servers that a load reaches: the target, or those behind a router."""
     by_url = {view.url: view.name for view in snapshot.backends}
     names = {view.name for view in snapshot.backends}
     if target.kind is TargetKind.ENGINE:
         found = by_url.get(target.url) or (target.name if target.name in names else None)
         return (found,) if found else ()
-    told = [by_url.get(url) or (name if name in names else None) for name, url in target.backends.items()]
-    if not told:
+    reported = [by_url.get(url) or (name if name in names else None) for name, url in target.backends.items()]
+    if not reported:
         views = [view for view in snapshot.routers if view.url == target.url]
-        told = [name for view in views for name in view.backends if name in names]
-    return tuple(dict.fromkeys(name for name in told if name is not None))
+        reported = [name for view in views for name in view.backends if name in names]
+    return tuple(dict.fromkeys(name for name in reported if name is not None))
 
 
 def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
-    """Give the watched machines that a target's servers run on."""
+    """Return the names of the watched machines that a target's servers run on."""
     backends = watched_backends(target, snapshot)
     placed = [node for view in snapshot.backends if view.name in backends for node in view.nodes]
     known = {view.name for view in snapshot.nodes}
@@ -179,26 +179,26 @@ def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def is_mdns(url: str) -> bool:
-    """Tell whether a target is found by multicast, which loses names for seconds at a time."""
+    """Return whether a target's name is resolved by multicast DNS, which fails for seconds at a time."""
     return (urlsplit(url).hostname or "").removesuffix(".").endswith(".local")
 
 
 class ServerLog:
-    """Keeps what was heard since the sweep began, as far back as `forget` leaves it."""
+    """Keep the samples since the sweep began, except those dropped by `forget`."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
-        """Know nothing yet."""
+        """Start without samples."""
         self._clock = clock
         self._servers: dict[str, list[ServerPoint]] = {}
         self._nodes: dict[str, list[NodePoint]] = {}
         self._routers: dict[str, list[RouterSample]] = {}
         """Samples of routers that count failures."""
         self._silent: dict[str, tuple[float, Failure]] = {}
-        """Of servers that do not answer: since when, and the newest failure."""
+        """(time of the first failure in a row, newest failure) of each server that does not answer."""
         self._news = asyncio.Event()
 
     def hear(self, key: SourceKey, reading: Reading) -> None:
-        """Take a reading."""
+        """Record a reading."""
         if key.kind is SourceKind.BACKEND:
             if isinstance(reading, EngineSample):
                 self._servers.setdefault(key.name, []).append(server_point(reading))
@@ -213,30 +213,31 @@ class ServerLog:
         self.wake()
 
     def wake(self) -> None:
-        """Have whoever waits look again."""
+        """Wake up those who wait, so that they check their condition again."""
         self._news.set()
 
     def newest(self, name: str) -> ServerPoint | None:
-        """Give the newest look at a server."""
+        """Return the newest sample of a server; None if there is none."""
         points = self._servers.get(name)
         return points[-1] if points else None
 
     def silence(self, name: str) -> tuple[float, Failure] | None:
-        """Give since when a server does not answer, and why; None while it does."""
+        """Return (since when, newest failure) for a server that does not answer; None if it does."""
         return self._silent.get(name)
 
     def servers(self, name: str, spans: Sequence[Span]) -> list[ServerPoint]:
-        """Give the looks at a server in any of the spans."""
+        """Return the samples of a server within any of the spans."""
         return [one for one in self._servers.get(name, ()) if _inside(one.at, spans)]
 
     def nodes(self, name: str, spans: Sequence[Span]) -> list[NodePoint]:
-        """Give the looks at a machine in any of the spans."""
+        """Return the samples of a machine within any of the spans."""
         return [one for one in self._nodes.get(name, ()) if _inside(one.at, spans)]
 
     def router_failures(self, name: str, since: float) -> dict[str, float] | None:
         """Return the failed answers by deployment that a router counted from `since` on.
 
-        From its last sample before `since` to its newest one. None where it does not count, or began anew.
+        This is the difference between its last sample before `since` and its newest one. None if it does not
+        count failures, or was restarted.
         """
         samples = self._routers.get(name, [])
         first = max(0, bisect_right([one.at for one in samples], since) - 1)
@@ -247,13 +248,13 @@ class ServerLog:
         return None if any(count < 0 for count in grown.values()) else grown
 
     def forget(self, before: float) -> None:
-        """Drop what is older, but for the newest look at each."""
+        """Drop samples before a time, except the newest one of each source."""
         kept: list[list[Any]] = [*self._servers.values(), *self._nodes.values(), *self._routers.values()]
         for points in kept:
             del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until `done`, for so long at most; tell whether it is."""
+        """Wait until `done` returns True, for at most `limit_s` seconds; return its last value."""
         end = self._clock() + limit_s
         while not done():
             self._news.clear()
@@ -267,9 +268,9 @@ class ServerLog:
     async def settled(
         self, names: Iterable[str], after: float, limit_s: float, stopping: Callable[[], bool]
     ) -> Mapping[str, ServerPoint] | None:
-        """Wait until each server is idle and two looks after `after` agree; give the newer of each.
+        """Wait until each server is idle and its last two samples after `after` agree; return the newer ones.
 
-        None when that did not come to pass. Servers that do not tell what they run are left out.
+        None if that did not happen in time. Servers that do not report running requests are left out.
         """
         telling = [name for name in names if self._tells(name)]
         await self.wait_for(
@@ -293,9 +294,9 @@ class ServerLog:
 
 
 def node_side(points: Sequence[NodePoint]) -> NodeSide:
-    """Give what a machine did, from the looks at it while requests were in flight.
+    """Return the activity of a machine from the samples taken while requests were in flight.
 
-    Means leave out looks at which it idled: between two bursts, or beside a router that sent it nothing.
+    Means leave out idle samples: between two bursts, or while a router sent the machine nothing.
     """
     busy = [one for one in points if not one.is_idle]
     powers = _known(one.power_w for one in busy)
@@ -311,7 +312,7 @@ def node_side(points: Sequence[NodePoint]) -> NodeSide:
 
 
 def in_flight(requests: Iterable[Span]) -> list[Span]:
-    """Give the spans in which at least one of these requests was in flight."""
+    """Return the spans in which at least one of these requests was in flight, in order."""
     spans: list[Span] = []
     for begin, end in sorted(requests):
         if spans and begin <= spans[-1][1]:
@@ -334,13 +335,13 @@ def _inside(at: float, spans: Sequence[Span]) -> bool:
 
 
 def _finished(lane: LaneSample, reasons: frozenset[str]) -> float | None:
-    """Return the requests that ended for one of these reasons; None where the lane names none of them."""
-    told = [count for reason, count in lane.finished.items() if reason in reasons]
-    return sum(told) if told else None
+    """Return the requests that ended for one of these reasons; None if the lane reports none of them."""
+    reported = [count for reason, count in lane.finished.items() if reason in reasons]
+    return sum(reported) if reported else None
 
 
 def _steps(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the steps of a server that is one lane."""
+    """Return the number of engine steps of a server with a single lane; None otherwise."""
     steps = lanes[0].step_tokens if len(lanes) == 1 else None
     return None if steps is None else steps.count
 

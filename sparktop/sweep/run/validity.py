@@ -1,4 +1,4 @@
-"""The reasons not to believe a level, each with a code that scripts match and a sentence with its figures."""
+"""The reasons to doubt a level: each has a code for scripts and a sentence with its figures."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from sparktop.sweep.terms.doubts import (
 )
 
 MOST_LAG_MS = 10.0
-"""p99 of the generator's own event loop."""
+"""Maximum p99 lag of the generator's event loop."""
 MOST_LAG_SHARE = 0.05
-"""Mean lag over the median TPOT."""
+"""Maximum mean lag as a share of the median TPOT."""
 MOST_CPU_PERCENT = 80.0
 MOST_HIT_SHARE = 0.01
 MOST_MISMATCH = 0.01
@@ -52,20 +52,20 @@ _BY_TOKEN = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Tokens that requests asked for and gave, the warm-up's too."""
+    """Tokens that requests asked for and received, warm-up included."""
 
     generated: int = 0
-    """Tokens that came."""
+    """Generated tokens that were received."""
     prompt: int | None = 0
-    """Prompt tokens of the requests that gave a token; None when one of them does not tell."""
+    """Prompt tokens of the requests that received a token; None if one of them lacks a count."""
     most: int = 0
-    """Tokens that all requests together may have made the server generate."""
+    """Maximum tokens that all requests together can have made the server generate."""
     open: int = 0
-    """Tokens that requests which were called off or broke off may have made beyond those that came."""
+    """Tokens that cancelled and interrupted requests may have generated beyond those received."""
     open_requests: int = 0
 
     def plus(self, other: Asked) -> Asked:
-        """Give the sum."""
+        """Return the sum of both."""
         prompt = None if self.prompt is None or other.prompt is None else self.prompt + other.prompt
         return Asked(
             self.generated + other.generated,
@@ -82,26 +82,26 @@ class LevelFacts:
 
     asked: Asked = Asked()
     growth: Counters | None = None
-    """Of the servers' counters from rest to rest, the warm-up included; None where nobody counts."""
+    """Growth of the servers' counters from rest to rest, warm-up included; None if there are no counters."""
     measured: Counters | None = None
-    """The same of the measured runs alone."""
+    """The same for measured runs only."""
     unsettled: str | None = None
-    """Why the counters were not read at rest."""
+    """Why the counters were not read at rest; None if they were."""
     fell: bool = False
-    """A server's counters went back, or it started anew."""
+    """True if a server's counters went back, or the server was restarted."""
     queues: Sequence[BackendQueue] = ()
-    """Of each server behind the target, what shows whether requests queued there."""
+    """For each server behind the target, the evidence whether requests queued there."""
     health: Sequence[ClientHealth] = ()
     hardware: Mapping[str, NodeSide] = field(default_factory=dict)
     mdns: bool = False
     run_s: Sequence[float] = ()
-    """Length of each measured run."""
+    """Duration of each measured run in seconds."""
     cut_short: str | None = None
-    """Why the level was not made to its end."""
+    """Why the level was not completed; None if it was."""
 
 
 def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
-    """Give every reason that holds, in the order of measuring."""
+    """Return every doubt that applies, in the order of the checks."""
     found = (
         *_client(level, facts),
         *_queue(facts, level),
@@ -138,12 +138,12 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
-    """Mark requests that waited for a slot or for KV cache at any of the servers."""
+    """Yield a doubt if requests waited for a slot or for KV cache at any of the servers."""
     several = len(facts.queues) > 1
     found = [(one.name, queue_reason(one, level.concurrency)) for one in facts.queues]
-    told = [f"{name}: {why}" if several else why for name, why in found if why is not None]
-    if told:
-        yield Validity(code=QUEUE_LIMITED, message=f"{'; '.join(told)}; latencies include queueing")
+    reasons = [f"{name}: {why}" if several else why for name, why in found if why is not None]
+    if reasons:
+        yield Validity(code=QUEUE_LIMITED, message=f"{'; '.join(reasons)}; latencies include queueing")
 
 
 def _cache(facts: LevelFacts) -> Iterator[Validity]:
@@ -159,7 +159,7 @@ def _cache(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _counts(facts: LevelFacts) -> Iterator[Validity]:
-    """Hold our tokens against the servers' counters; what was called off counts as "may be"."""
+    """Compare our token counts with the servers' counters; cancelled requests give a range."""
     if facts.fell:
         yield Validity(
             code=RESTARTED, message="a server's counters went back: it started anew during the level"
@@ -194,9 +194,10 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
-    """Tokens that the server counted and that no chunk shows.
+    """Yield a doubt about tokens that the server counted and that no chunk shows.
 
-    A few requests that are left out of latencies, as with half a character at the wrong place, are no reason.
+    A few such requests that are left out of latencies, as with a character split between chunks, are
+    acceptable.
     """
     hidden, requests = level.tokens.hidden, level.tokens.hidden_requests
     if not hidden or not requests:
@@ -213,13 +214,13 @@ def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
 
 
 def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
-    told = level.tokens.generated
+    generated = level.tokens.generated
     each = level.each.generated_tokens if level.each is not None else ()
     known = [count for count in each if count is not None]
     if known:
         mean = sum(known) / len(known)
-    elif told is not None and level.requests.ok and not level.requests.failed + level.requests.cancelled:
-        mean = told / level.requests.ok
+    elif generated is not None and level.requests.ok and not level.requests.failed + level.requests.cancelled:
+        mean = generated / level.requests.ok
     else:
         return
     asked = level.tg or plan.tg
@@ -263,17 +264,17 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Mark the levels under one load whose machines ran at clocks that differ."""
-    told = list(targets)
+    """Mark levels of the same load during which machines ran at different clocks."""
+    listed = list(targets)
     clocks: dict[tuple[int, int | None, int | None], list[float]] = {}
-    for target in told:
+    for target in listed:
         for level in target.levels:
             clock = _clock(level)
             if clock is not None:
                 clocks.setdefault((level.concurrency, level.pp, level.tg), []).append(clock)
     return tuple(
         target.model_copy(update={"levels": tuple(_with_shift(level, clocks) for level in target.levels)})
-        for target in told
+        for target in listed
     )
 
 

@@ -1,6 +1,6 @@
-"""aiperf's JSON export: one level a file.
+"""Import of aiperf's JSON export: one level per file.
 
-Its "inter_token_latency" is one value a request, the TPOT here; the gaps between chunks are the ITL.
+Its "inter_token_latency" has one value per request, which is TPOT here; the gaps between chunks are the ITL.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _DEFINITIONS = {
 
 
 def is_it(data: object) -> bool:
-    """Tell whether this is a result of aiperf."""
+    """Return whether this is a result of aiperf."""
     return part(data, "aiperf_version") is not None
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Give its level as a series.
+    """Return its level as a series.
 
     Raises:
-        ImportFormatError: it does not tell its concurrency.
+        ImportFormatError: its concurrency is missing.
     """
     concurrency, phase = _concurrency(data)
     figures = {ours: single(_mean(data, theirs)) for theirs, ours in _FIGURES.items()}
     figures["total_tps"] = single(_total_tps(data))
-    told = known(figures)
+    available = known(figures)
     requests = whole(phase, "requests")
     failed = listed(data, "error_summary") or part(data, "was_cancelled") is True
     level = SeriesLevel(
         load=Load(concurrency, _tokens(data, "input"), _tokens(data, "output")),
-        figures=told,
+        figures=available,
         runs=1,
         validity=("errors",) if failed else (),
     )
@@ -68,7 +68,7 @@ def read(data: object, name: str, source: str) -> list[Series]:
             tool=f"aiperf {words(data, 'aiperf_version') or '?'}",
             model=words(models[0], "name") if models else None,
             shape=LoadShape.BURST if requests == concurrency else LoadShape.CLOSED_LOOP,
-            definitions={key: text for key, text in _DEFINITIONS.items() if key in told},
+            definitions={key: text for key, text in _DEFINITIONS.items() if key in available},
         )
     ]
 
@@ -82,7 +82,7 @@ def _concurrency(data: object) -> tuple[int, object]:
 
 
 def _mean(data: object, metric: str) -> float | None:
-    """Give a mean in milliseconds or per second: older versions write seconds or nanoseconds."""
+    """Return a mean in milliseconds or per second; some versions write seconds, micro- or nanoseconds."""
     value = number(data, metric, "avg")
     scale = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}.get(words(data, metric, "unit") or "", 1.0)
     return None if value is None else value * scale

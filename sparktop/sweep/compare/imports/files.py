@@ -1,4 +1,4 @@
-"""Any file that `compare` takes: finds out which tool wrote it; words of the command line to series."""
+"""Result files of any known tool, read as series, and the arguments of `compare` as series."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _KNOWN = "a sparktop sweep, or a result of llama-benchy, vllm bench serve, aiper
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What the words of a command line name."""
+    """The series and references that command-line arguments name."""
 
     series: tuple[Series, ...]
-    """Each name is there once."""
+    """The series, with unique names."""
     rule: TableRule | None
-    """Of a reference that stands alone."""
+    """The rule of a reference that is the only argument; else None."""
     facts: Mapping[str, Mapping[str, JsonValue]]
-    """What references say beside their tables, by their names."""
+    """Facts that references state beside their tables, by reference name."""
 
 
 def read_file(path: Path) -> list[Series]:
-    """Give the series of a file.
+    """Return the series of a result file.
 
     Raises:
-        UsageError: it cannot be read or is of no known tool; one line with what, where and what to do.
+        UsageError: the file cannot be read or is of no known tool; one line with fault and remedy.
     """
     name, data = clean(path), read_json(path)
     if _is_progress(data):
@@ -62,23 +62,26 @@ def read_file(path: Path) -> list[Series]:
 
 
 def is_sweep(path: Path) -> bool:
-    """Return True for a file that names a schema of sparktop, whether or not it can be used.
+    """Return True for a file that names a schema of sparktop, whether or not it is valid.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     data = read_json(path)
     return isinstance(part(data, "schema"), str) and not _is_progress(data)
 
 
 def choose(words: Sequence[str]) -> Chosen:
-    """Give what files, references ("ref:…") and named files ("NAME=FILE") hold.
+    """Return the series of files, references ("ref:…") and named files ("NAME=FILE").
+
+    Files with the same NAME become one series: several levels, or several runs of one. Series with equal
+    names get the name of their file added.
 
     Files of the same NAME become one series: several levels, or several runs of one. Series that would have
     the same name get their file's beside it.
 
     Raises:
-        UsageError: one of them cannot be used.
+        UsageError: an argument cannot be used.
     """
     parts: list[Series] = []
     named: dict[str, list[Series]] = {}
@@ -118,7 +121,7 @@ def _name_and_path(word: str) -> tuple[str | None, Path]:
 
 
 def _distinct(series: Iterable[Series]) -> list[Series]:
-    """Give each a name of its own: that of its file beside it, then a number."""
+    """Return the series with unique names: the name of the file is added, then a number."""
     listed = list(series)
     names = [one.name for one in listed]
     taken: set[str] = set()

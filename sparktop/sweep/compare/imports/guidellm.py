@@ -1,7 +1,7 @@
-"""guidellm's JSON report: one level a benchmark.
+"""Import of guidellm's JSON report: one level per benchmark.
 
-Its "inter_token_latency_ms" is one value a request, the TPOT here; its "time_per_output_token_ms" counts the
-wait for the first token in and has no counterpart here.
+Its "inter_token_latency_ms" has one value per request, which is TPOT here; its "time_per_output_token_ms"
+includes the wait for the first token and has no counterpart here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STREAMS = {"concurrent", "throughput"}
 
 
 def is_it(data: object) -> bool:
-    """Tell whether this is a report of guidellm."""
+    """Return whether this is a report of guidellm."""
     return isinstance(part(data, "benchmarks"), list) and (
         part(data, "metadata", "guidellm_version") is not None
         or words(data, "benchmarks", 0, "type_") == "generative_benchmark"
@@ -47,10 +47,11 @@ def is_it(data: object) -> bool:
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Give its benchmarks of a fixed concurrency as one series.
+    """Return its benchmarks of a fixed concurrency as one series.
 
     Raises:
-        ImportFormatError: there is none: a rate of requests a second is no concurrency.
+        ImportFormatError: it has no such benchmark; a rate of requests per second does not define a
+        concurrency.
     """
     levels = tuple(_levels(data))
     if not levels:

@@ -1,8 +1,8 @@
-"""llama-benchy's JSON (0.3 and 0.4): a list of levels, rates with one value a run, bursts.
+"""Import of llama-benchy's JSON (0.3 and 0.4): a list of levels, rates with one value per run, bursts.
 
-Latencies have one value a request there, run after run: with as many as there were requests each run has its
-own mean, else (some failed) only the mean of all is taken. At a concurrency of 1 its rates are means over
-requests, and its probe's latency is taken off the prompt's time.
+Its latencies have one value per request, run after run. If their number is a multiple of the concurrency, the
+mean of each run is computed; else (some requests failed) only the overall mean is used. At a concurrency of 1
+its rates are means over requests, and the latency of its probe is subtracted from the prompt's time.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _DEFINITIONS = {
 
 
 def is_it(data: object) -> bool:
-    """Tell whether this is a result of llama-benchy."""
+    """Return whether this is a result of llama-benchy."""
     return part(data, "latency_mode") is not None and isinstance(part(data, "benchmarks"), list)
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Give its levels as one series.
+    """Return its levels as one series.
 
     Raises:
-        ImportFormatError: there is no level in it.
+        ImportFormatError: it has no level.
     """
     levels = tuple(_levels(data))
     if not levels:

@@ -1,4 +1,4 @@
-"""Values out of somebody else's JSON: each may be missing or of another type, and then it is unknown."""
+"""Access to values in other tools' JSON: a value that is missing or of another type is unknown."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sparktop.sweep.result.parts import LARGEST, MOST_CONCURRENCY
 
 
 class ImportFormatError(Exception):
-    """A file of a tool that lacks what makes it one; says in a few clean words what is wrong."""
+    """A result file lacks something essential; the message states what, in a few clean words."""
 
 
 Json = Mapping[str, object]
 
 
 def part(data: object, *path: str | int) -> object:
-    """Give what stands at a path; None where there is nothing."""
+    """Return the value at a path of keys and indices; None if there is none."""
     for step in path:
         if isinstance(step, str):
             data = data.get(step) if isinstance(data, Mapping) else None
@@ -28,24 +28,24 @@ def part(data: object, *path: str | int) -> object:
 
 
 def table(data: object, *path: str | int) -> Json:
-    """Give an object at a path; an empty one where there is none."""
+    """Return the object at a path; an empty one if there is none."""
     found = part(data, *path)
     return found if isinstance(found, Mapping) else {}
 
 
 def listed(data: object, *path: str | int) -> Sequence[object]:
-    """Give a list at a path; an empty one where there is none."""
+    """Return the list at a path; an empty one if there is none."""
     found = part(data, *path)
     return found if isinstance(found, list) else ()
 
 
 def number(data: object, *path: str | int) -> float | None:
-    """Give a finite number at a path."""
+    """Return the finite number at a path; None if there is none."""
     return finite(part(data, *path))
 
 
 def finite(value: object) -> float | None:
-    """Give a value as a finite number; one that is too large for a reading is none."""
+    """Return a value as a finite number; None if it is not one, or too large to be a measurement."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -56,33 +56,33 @@ def finite(value: object) -> float | None:
 
 
 def whole(data: object, *path: str | int) -> int | None:
-    """Give a count at a path: a whole number, not below 0."""
+    """Return the non-negative integer at a path; None if there is none."""
     found = number(data, *path)
     return int(found) if found is not None and found == int(found) and found >= 0 else None
 
 
 def concurrency_at(data: object, *path: str | int) -> int | None:
-    """Give a number of requests in flight at a path; None for what can be none."""
+    """Return the concurrency at a path; None if the value is not a valid one."""
     found = whole(data, *path)
     return found if found is not None and 1 <= found <= MOST_CONCURRENCY else None
 
 
 def words(data: object, *path: str | int) -> str | None:
-    """Give clean text at a path."""
+    """Return the text at a path, cleaned; None if there is none."""
     found = part(data, *path)
     return clean(found) or None if isinstance(found, str) else None
 
 
 def numbers(data: object, *path: str | int) -> tuple[float, ...]:
-    """Give the finite numbers of a list at a path."""
+    """Return the finite numbers in the list at a path."""
     return tuple(value for one in listed(data, *path) if (value := finite(one)) is not None)
 
 
 def single(value: float | None, scale: float = 1.0) -> Figure | None:
-    """Give a figure of a single run."""
+    """Return a figure of a single run, its value multiplied by `scale`; None for None."""
     return None if value is None else Figure(value * scale, (value * scale,))
 
 
 def known(figures: Mapping[str, Figure | None]) -> dict[str, Figure]:
-    """Give the figures that there are."""
+    """Return the figures that are not None."""
     return {name: figure for name, figure in figures.items() if figure is not None}

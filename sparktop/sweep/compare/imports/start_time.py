@@ -1,4 +1,4 @@
-"""When another tool's run began, by its own file."""
+"""The start time of another tool's run, from its result file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from sparktop.sweep.compare.imports.reading import number, part, words
 
 _TEXTS = (("start_time",), ("timestamp",), ("date",))
-"""Where aiperf, llama-benchy and `vllm bench serve` write it."""
+"""Where llama-benchy, `vllm bench serve` and aiperf write it."""
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
 
 
 def started_at(data: object) -> datetime | None:
-    """Give when the run began; None where the file does not tell. A time without a zone is this machine's."""
+    """Return the start of the run; None if the file has none. A time without a zone is local."""
     first = part(data, 0) if isinstance(data, list) else data
     for path in _TEXTS:
         text = words(first, *path)

@@ -1,7 +1,8 @@
-"""`vllm bench serve`'s JSON: one level a file; with --save-detailed every figure is made anew.
+"""Import of `vllm bench serve`'s JSON: one level per result; with --save-detailed all figures are recomputed.
 
-Its first gap is that between the role-only first event and the first token: with as many gaps as tokens, its
-"TTFT" ends at that event, which is TTFR here. The recomputed figures are sparktop's own, from its stamps.
+Its first gap is the one between the role-only first event and the first token. If there are as many gaps as
+tokens, its "TTFT" ends at that event, which is TTFR here. Recomputed figures follow sparktop's definitions,
+with the time stamps in the file.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _ANEW = "made anew from its detailed stamps, with sparktop's definitions"
 
 
 def is_it(data: object) -> bool:
-    """Tell whether this is a result of `vllm bench serve`."""
+    """Return whether this is a result of `vllm bench serve`."""
     first = part(data, 0) if isinstance(data, list) else data
     return (
         part(first, "request_throughput") is not None and number(first, "total_token_throughput") is not None
@@ -67,10 +68,10 @@ def is_it(data: object) -> bool:
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Give its levels as one series: a file written with --append-result holds several.
+    """Return its levels as one series; a file written with --append-result holds several.
 
     Raises:
-        ImportFormatError: a level does not tell its concurrency.
+        ImportFormatError: the concurrency of a level is missing.
     """
     results = data if isinstance(data, list) else [data]
     detailed = [_detailed(result) for result in results]
@@ -124,7 +125,7 @@ def _validity(result: object) -> tuple[str, ...]:
 
 
 def _detailed(result: object) -> SeriesLevel | None:
-    """Give the level from each request's stamps; None where the file has none."""
+    """Return the level recomputed from the time stamps of its requests; None if the file has none."""
     events = list(_events(result))
     if not events:
         return None
@@ -145,14 +146,14 @@ def _events(result: object) -> Iterator[LoadEvent]:
     latencies = listed(result, "latencies")
     for index in range(len(starts)):
         start, first = finite(starts[index]), finite(firsts[index])
-        told = errors[index] if index < len(errors) else ""
+        error = errors[index] if index < len(errors) else ""
         if start is None:
             continue
         name = str(index)
         prompt, output = whole(prompts, index), whole(outputs, index)
         yield RequestStarted(name, start, 0, prompt)
-        if told or first is None or not output:
-            failure = Failure(FailureKind.INTERNAL, "as its tool told", start)
+        if error or first is None or not output:
+            failure = Failure(FailureKind.INTERNAL, "as its tool error", start)
             yield RequestEnded(name, start, EndReason.ERROR, error=failure)
             continue
         times = list(accumulate(numbers(gaps, index), initial=start + first))

@@ -1,4 +1,4 @@
-"""Makes the runs of levels: rest, warm-up, runs, rest again, with an eye on the guard's limits."""
+"""Execution of the runs of levels: rest, warm-up, runs, rest again, while the guard's limits are observed."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, error_w
 
 LEAST_REST_S = 5.0
 REST_INTERVALS = 6.0
-"""Servers get this long to come to rest, counted in the intervals at which they are looked at."""
+"""Poll intervals that servers get to come to rest, but at least `LEAST_REST_S` seconds."""
 
 
 class TargetFailedError(Exception):
-    """No run of this target can begin."""
+    """Requests to this target fail altogether, so that none of its runs can begin."""
 
 
 class LevelRefusedError(Exception):
-    """The server refuses the requests of this level for what they ask: others may go well."""
+    """The server refuses what the requests of this level ask for; other levels may succeed."""
 
 
 @dataclass(slots=True, eq=False)
 class LevelMaker:
-    """Makes one stint after the other with one load generator."""
+    """Execute stints one after the other with one load generator."""
 
     plan: Plan
     worker: SweepWorker
@@ -57,36 +57,34 @@ class LevelMaker:
     estimate: Estimate
     tell: Callable[[SweepEvent], None]
     note_run: Callable[[str, Load, int], None]
-    """Called as a measured run begins."""
+    """Called at the start of each measured run with target, load and run number."""
     sweep_id: str
     interval_s: float = 1.0
-    """At which servers are looked at."""
+    """Seconds between two polls of a server."""
     eta_s: Callable[[int], float | None] = lambda _: None
-    """Tells what is left when so many runs of the present stint are done."""
+    """Returns the remaining seconds of the sweep after the given number of runs of the present stint."""
     clock: Callable[[], float] = monotonic
     present: PreparedTarget | None = None
-    """The target that has load on it now."""
+    """Target under load now."""
     heard_at: float = 0.0
-    """When a stream last gave a sign of life."""
+    """Time when the newest data of any stream arrived."""
     rest: dict[str, ServerPoint] = field(default_factory=dict)
-    """The newest look at each server at rest: what the next level counts from."""
+    """Newest sample of each server at rest, from which the growth during the next level is counted."""
     _ended: int = 0
     _failed: int = 0
     _refused: int = 0
-    """Requests of the present level that the server refused for what they ask."""
+    """Requests of the present level that the server refused because of what they ask for."""
     _newest_failure: str = ""
     _made: int = 0
-    """Runs of the present stint."""
+    """Completed runs of the present stint."""
     _run_from: dict[str, ServerPoint] = field(default_factory=dict)
-    """The servers at rest ahead of the present run, where their counters tell who served it."""
+    """Servers at rest before the present run, to find out from their counters which of them served it."""
 
     async def make(self, stint: Stint, record: LevelRecord) -> None:
-        """Make a stint and enter it into the record of its level.
+        """Execute a stint and enter it into the record of its level.
 
         Raises:
-            TargetFailedError: the target cannot be asked at all.
-            LevelRefusedError: it refused every request of a level's first run for what they ask.
-            WorkerGoneError: the load generator ended by itself.
+            TargetFailedError: requests to the target fail altogether.
         """
         names = record.prepared.backends
         before = self._at_rest(names)
@@ -99,7 +97,8 @@ class LevelMaker:
         try:
             if stint.first and self.plan.warmup:
                 await self._run(stint, record, 0, warm_up=True)
-                # Counters are read at rest: what the warm-up added to them is no part of the level's figures.
+                # Counters are read at rest, so that the growth by the warm-up is not part of the level's
+                # figures.
                 paused_s = await self._pause(names)
                 measured_from = self._run_from = self._at_rest(names)
             for run in self._numbers(stint):
@@ -119,16 +118,16 @@ class LevelMaker:
             record.add_growth(before, measured_from, self.rest)
 
     async def _pause(self, names: tuple[str, ...]) -> float:
-        """Let the servers come to rest after a warm-up; return the seconds that took."""
+        """Let the servers come to rest after a warm-up; return the seconds that this took."""
         began = self.clock()
         if not self.brake.pulled:
             await self.settle(names)
         return self.clock() - began
 
     async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
-        """Count by the servers' own counters who served a run, since the router does not name them.
+        """Count the requests of a run by the servers' own counters, because the router names no backends.
 
-        Not between runs that a time bounds: the wait would be taken from them.
+        Not done between runs that are limited by a duration, which the wait would use up.
         """
         names = record.prepared.backends
         if stint.runs is None or len(names) <= 1 or self.brake.pulled:
@@ -141,7 +140,7 @@ class LevelMaker:
         return {name: self.rest[name] for name in names if name in self.rest}
 
     async def settle(self, names: tuple[str, ...]) -> str | None:
-        """Wait until servers are at rest and keep how they stand; give why they are not, or None."""
+        """Wait until servers are at rest and keep their samples; return why they are not at rest, or None."""
         limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
         found = await self.log.settled(names, self.clock(), limit_s, lambda: self.brake.pulled)
         if found is not None:
@@ -169,17 +168,17 @@ class LevelMaker:
             run += 1
 
     async def _run(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> bool:
-        """Make one run; tell whether somebody named who served."""
+        """Execute one run; return whether any answer named its backend."""
         command = self._command(stint, record, run, warm_up=warm_up)
         self.tell(self._phase(Phase.WARMING_UP if warm_up else Phase.RUNNING, stint, run))
         if not warm_up:
             self.note_run(stint.target.name, stint.load, run)
-        told = RunRecord(command.id)
+        run_record = RunRecord(command.id)
         self.present, self.heard_at = record.prepared, self.clock()
         gone: WorkerEnded | None = None
         refused: Refused | None = None
         async for message in self.worker.run(command):
-            told.add(message)
+            run_record.add(message)
             match message:
                 case Batch() if message.id == command.id:
                     self._take(stint, record.prepared, message, warm_up=warm_up)
@@ -191,16 +190,16 @@ class LevelMaker:
                     gone = message
                 case _:
                     pass
-        events = named(told.events(), record.prepared)
-        record.add_run(told, events, warm_up=warm_up)
+        events = named(run_record.events(), record.prepared)
+        record.add_run(run_record, events, warm_up=warm_up)
         self.tell(RunTold(stint.target.name, stint.load, run, events, warm_up))
         if gone is not None:
             raise WorkerGoneError(gone.failure)
         if refused is not None and refused.failure.word != CANCELLED:
             raise TargetFailedError(refused.failure.message)
-        if told.finished is not None and not told.finished.cancelled:
+        if run_record.finished is not None and not run_record.finished.cancelled:
             self._made += not warm_up
-            took_s = told.finished.ended_at - told.finished.started_at
+            took_s = run_record.finished.ended_at - run_record.finished.started_at
             self.estimate.learn_run(stint.target.name, stint.load, took_s)
             self._look_at_run(stint.target.name, events)
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
@@ -210,7 +209,7 @@ class LevelMaker:
         number = [one.name for one in plan.targets].index(stint.target.name)
         which = "w" if warm_up else str(run)
         run_id = f"{self.sweep_id}-{number}-{load.prompt_tokens}x{load.concurrency}-{which}"
-        # The same seed gives the same prompts; where no salt keeps them from the cache, only their likes.
+        # The same seed gives the same prompts; without a cache salt, only prompts of the same kind.
         fresh = "" if record.prepared.takes_salt else f"/{run_id}"
         steady = plan.mode is LoadMode.STEADY and not warm_up
         return RunLoad(
@@ -233,7 +232,7 @@ class LevelMaker:
     def _phase(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
         runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)
         if stint.runs is not None and stint.first and stint.last:
-            runs = len(stint.runs)  # a search makes more than the plan has
+            runs = len(stint.runs)  # a search makes more runs than the plan has
         return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.eta_s(self._made))
 
     def _tell_load(self, stint: Stint, event: LoadEvent) -> None:
@@ -256,7 +255,7 @@ class LevelMaker:
             self.heard_at = self.clock()
         target = stint.target.name
         self.tell(LoadTold(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
-        if self._refused < self._ended:  # else it is the level that cannot be, and not the server
+        if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
             self._stop(self.guard.look_at_requests(target, self._ended, self._failed, self._newest_failure))
 
     def _look_at_run(self, target: str, events: list[LoadEvent]) -> None:
@@ -266,7 +265,7 @@ class LevelMaker:
         ok = sum(end.ok for end in ends)
         own = (end.error for end in ends if end.error is not None)
         if any(error.kind is FailureKind.UNSUPPORTED for error in own):
-            return  # descriptors of our own: no word about the server
+            return  # our own limit of open files says nothing about the server
         self._stop(self.guard.look_at_run(target, ok, count_errors(events), self._newest_failure))
 
     def _stop(self, reason: str | None) -> None:
@@ -275,7 +274,7 @@ class LevelMaker:
 
 
 def calibration_asked(found: Calibrated) -> Asked:
-    """Give what a calibration asked for and got."""
+    """Return the tokens that a calibration requested and received."""
     return Asked(
         generated=found.generated_tokens_used,
         prompt=found.prompt_tokens_used,

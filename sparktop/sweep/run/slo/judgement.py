@@ -1,10 +1,10 @@
-"""Whether a level of a search meets its conditions, judged by 95 % intervals with runs as replicates.
+"""Judgement whether a level meets SLO conditions, by 95 % intervals with runs as replicates.
 
 Requests of one run share batch, heat and clock: ten thousand of them say little about the next run. So each
-figure has one value a run, and its interval is Student's t over runs. A quantile is taken within each run, or
-within groups of consecutive runs where one run has too few requests for it; its values are compared on a
-logarithmic scale, where their spread is even. The interval assumes that runs are independent and alike; it
-holds for any distribution of the requests within a run.
+figure has one value per run, and its interval is Student's t over runs. A quantile is taken within each run,
+or within groups of consecutive runs if a single run has too few requests for it; its values are compared on a
+logarithmic scale, on which their spread is even. The interval assumes that runs are independent and
+identically distributed; it holds for any distribution of requests within a run.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ _BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
 
 
 class Verdict(IntEnum):
-    """What a level's intervals say of conditions."""
+    """The verdict of a level's intervals about conditions."""
 
     FAILS = 0
-    """The optimistic end of some interval misses its limit, or too many requests failed."""
+    """The optimistic end of an interval misses its limit, or too many requests failed."""
     UNSURE = 1
-    """Some limit lies inside its interval, or there is no interval."""
+    """A limit lies inside its interval, or there is no interval."""
     HOLDS = 2
     """The pessimistic end of every interval meets its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a level says of conditions."""
+    """The judgement of a level."""
 
     falling: Verdict
-    """Of those that get worse as concurrency grows; HOLDS where there is none."""
+    """Verdict on conditions that get worse as concurrency grows; HOLDS if there are none."""
     rising: Verdict
-    """Of those that get better as concurrency grows; HOLDS where there is none."""
+    """Verdict on conditions that get better as concurrency grows; HOLDS if there are none."""
     why: str = ""
-    """Each condition with its interval."""
+    """Each condition with its interval, as text."""
     reached: float | None = None
-    """Least share of a rising condition's limit that the mean reached; None without such a condition."""
+    """Minimum over rising conditions of mean / limit; None without such a condition."""
 
     @property
     def both(self) -> Verdict:
-        """The worse of the two."""
+        """The worse of the two verdicts."""
         return min(self.falling, self.rising)
 
 
@@ -67,7 +67,7 @@ def judge_level(
     traces: Sequence[RequestTrace],
     max_error_share: float,
 ) -> Judgement:
-    """Judge a level by its requests and rates."""
+    """Judge a level by the share of failed requests, its rates, and the figures of its requests."""
     ended = level.requests.ok + level.requests.failed
     falling = rising = Verdict.HOLDS
     words = []
@@ -115,7 +115,7 @@ def _words(
 def condition_interval(
     condition: SloCondition, level: LevelResult, traces: Sequence[RequestTrace]
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval of a condition's figure over runs; None for fewer than two runs."""
+    """Return the 95 % interval of a condition's figure over runs; None for too few runs or requests."""
     name, word = parts_of(condition.figure)
     if name in RATES:
         rate = level.rate(name)
@@ -137,8 +137,8 @@ def condition_interval(
 def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[float, float] | None:
     """Return the 95 % interval of a quantile from the values of each run.
 
-    None for fewer than `LEAST_RUNS` groups of runs that are large enough for the quantile, and for values
-    of 0 and below.
+    None for fewer than `LEAST_RUNS` groups of runs that are large enough for the quantile, and if any value
+    is 0 or negative.
     """
     least, groups = least_values(share), []
     group: list[float] = []

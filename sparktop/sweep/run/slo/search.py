@@ -1,9 +1,9 @@
-"""The search for the concurrencies under which conditions hold: a range, each end with its interval.
+"""The search for the range of concurrencies in which SLO conditions hold, with an interval for each end.
 
-Conditions that get worse with concurrency bound the range from above. Their end is looked for by way of the
-given levels, then by doubling, then by halving what lies between. Conditions that get better with concurrency
-bound the range from below. Their end is looked for in the same way from the other side; doubling stops where
-the figure no longer grows.
+Conditions that get worse with concurrency limit the range from above. This end is searched for with the given
+levels, then by doubling, then by bisection. Conditions that get better with concurrency limit the range from
+below. That end is searched for in the same way from the other side; doubling stops when the figure no longer
+grows.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from sparktop.sweep.plan.slo import MOST_CONCURRENCY
 from sparktop.sweep.run.slo.judgement import Judgement, Verdict
 
 _FINE_SHARE = 1 / 16
-"""An end is found when what is left between two levels is this share of the lower, or one request."""
+"""An end is found when its neighbouring levels differ by this share of the lower one, or by one request."""
 _OUTER_SHARE = 1 / 4
-"""The same for the outer end of its interval: it costs levels and decides less."""
+"""The same for the outer end of its interval, which costs levels and matters less."""
 _FARTHEST = 4
-"""So many times the concurrency that holds, levels that are not sure end the search for one that fails."""
+"""The search for a level that fails ends at this multiple of the concurrency that holds."""
 _PLATEAU_GROWTH = 1.05
-"""A figure that grows less than this when concurrency doubles has reached its most."""
+"""A figure that grows less than this factor when concurrency doubles has reached its maximum."""
 
 Bounds = tuple[int | None, int | None]
 
 
 class SloSearch:
-    """Chooses one level after the other, and keeps what each says."""
+    """Choose one level after the other, and keep the judgement of each."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class SloSearch:
         falls: bool = True,
         rises: bool = False,
     ) -> None:
-        """Begin with `levels` and never go beyond `most`.
+        """Begin with `levels`, and never exceed `most`.
 
-        `falls`, `rises`: some condition gets worse, or better, as concurrency grows.
+        `falls`, `rises`: there are conditions that get worse, or better, as concurrency grows.
         """
         self._levels = sorted({level for level in levels if level <= most}) or [1]
         self._most = most
@@ -46,22 +46,22 @@ class SloSearch:
         self._judged: dict[int, Judgement] = {}
 
     def add(self, concurrency: int, judgement: Judgement) -> None:
-        """Enter what a level says."""
+        """Enter the judgement of a level."""
         self._judged[concurrency] = judgement
 
     @property
     def holds_from(self) -> int | None:
-        """The smallest concurrency at which all hold; None if nowhere, or if no condition rises."""
+        """The smallest concurrency at which all hold; None if there is none, or if no condition rises."""
         return min(self._range(), default=None) if self._rises else None
 
     @property
     def holds_to(self) -> int | None:
-        """The largest concurrency up to which all hold without a gap; None where they hold nowhere."""
+        """The largest concurrency up to which all hold without a gap; None if there is none."""
         return max(self._range(), default=None)
 
     @property
     def interval(self) -> Bounds:
-        """The upper end: from where conditions surely hold to where they may; None: not found."""
+        """The upper end as (largest that certainly holds, largest that may hold); None where not found."""
         falling = self._falling()
         is_searched = self._falls or bool(self._range())
         low = max(_run_up(falling), default=None) if is_searched else None
@@ -70,7 +70,7 @@ class SloSearch:
 
     @property
     def from_interval(self) -> Bounds | None:
-        """The lower end: the smallest that may hold and the smallest that surely does; None: not searched."""
+        """The lower end as (smallest that may hold, smallest that certainly holds); None: not searched."""
         if not self._rises:
             return None
         surely = self._surely_from()
@@ -83,7 +83,7 @@ class SloSearch:
         return max(failing, default=0) + 1, surely
 
     def next(self) -> int | None:
-        """Return the next level to make; None when the search is over."""
+        """Return the next level to measure; None when the search is over."""
         for level in self._levels:
             if level not in self._judged and not self._is_beyond(level):
                 return level
@@ -93,12 +93,12 @@ class SloSearch:
         return found
 
     def _is_beyond(self, level: int) -> bool:
-        """Return True for a level above one that bounds the search for the upper end."""
+        """Return True for a level above one that already limits the search for the upper end."""
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
         return any(one.falling <= worst and level > below for below, one in self._judged.items())
 
     def _next_above(self) -> int | None:
-        """Return the next level for the upper end."""
+        """Return the next level in the search for the upper end; None when it is over."""
         judged = {level: one.falling for level, one in self._judged.items()}
         holding, bad = max(_run_up(judged), default=None), min(_not_holding(judged), default=None)
         if bad is None:
@@ -117,7 +117,7 @@ class SloSearch:
         return _between(unsure, fails, _OUTER_SHARE)
 
     def _next_below(self) -> int | None:
-        """Return the next level for the lower end."""
+        """Return the next level in the search for the lower end; None when it is over."""
         rising = self._rising()
         surely = self._surely_from()
         if surely is None:
@@ -133,7 +133,7 @@ class SloSearch:
         return _between(fails, unsure, _OUTER_SHARE)
 
     def _climb(self) -> int | None:
-        """Return the next level up while rising conditions hold nowhere; None where it leads nowhere."""
+        """Return the next higher level while rising conditions hold nowhere; None after the figure's peak."""
         top = max(self._judged)
         if top >= self._most or self._judged[top].falling is not Verdict.HOLDS:
             return None
@@ -145,31 +145,31 @@ class SloSearch:
         return min(2 * top, self._most)
 
     def _peak(self) -> int:
-        """Return the level at which rising conditions were met best."""
+        """Return the level that met the rising conditions best."""
         return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
 
     def _rising(self) -> dict[int, Verdict]:
-        """Return what levels up to the peak say of rising conditions."""
+        """Return the verdicts on rising conditions for levels up to the peak."""
         if not self._judged:
             return {}
         peak = self._peak()
         return {level: one.rising for level, one in self._judged.items() if level <= peak}
 
     def _falling(self) -> dict[int, Verdict]:
-        """Return what levels say of the upper end: beyond the peak, rising conditions bound it as well."""
+        """Return the verdicts for the upper end: above the peak, rising conditions limit it as well."""
         if not self._rises or not self._judged:
             return {level: one.falling for level, one in self._judged.items()}
         peak = self._peak()
         return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
 
     def _surely_from(self) -> int | None:
-        """Return the smallest level from which rising conditions hold up to the peak."""
+        """Return the smallest level from which rising conditions hold up to the peak; None without one."""
         rising = self._rising()
         bad = max(_not_holding(rising), default=0)
         return min((level for level in rising if level > bad), default=None)
 
     def _range(self) -> list[int]:
-        """Return the levels at which everything holds, without a gap between them."""
+        """Return the levels at which all conditions hold, without a gap between them."""
         surely = self._surely_from() if self._rises else 0
         if surely is None:
             return []
@@ -181,12 +181,12 @@ def _not_holding(verdicts: dict[int, Verdict]) -> list[int]:
 
 
 def _run_up(verdicts: dict[int, Verdict]) -> list[int]:
-    """Return the levels that hold below the first that does not."""
+    """Return the levels below the first one that does not hold."""
     first_bad = min(_not_holding(verdicts), default=None)
     return [level for level in verdicts if first_bad is None or level < first_bad]
 
 
 def _between(low: int, high: int, share: float) -> int | None:
-    """Return the level in the middle; None where the two are near enough."""
+    """Return the level halfway between; None if the two are close enough."""
     middle = (low + high) // 2
     return None if high - low <= max(1.0, low * share) or middle in {low, high} else middle
