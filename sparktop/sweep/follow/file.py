@@ -1,7 +1,7 @@
-"""A file or named pipe that another program writes, read from its beginning on as it grows.
+"""A file or named pipe written by another program, read from its beginning as it grows.
 
-Reading never waits: what is there is given, in pieces of bounded length. A file that was cut, replaced or
-written anew is read from its beginning again, and the piece says so.
+Reading never blocks: it returns what is available, in pieces of limited size. A file that was truncated,
+replaced or rewritten is read from its beginning again, and the piece reports that.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from pathlib import Path
 from sparktop.model.text import clean
 
 MOST_AT_ONCE = 1 << 17
-"""Bytes of a piece: a thousand lines."""
+"""Maximum bytes of a piece: about a thousand lines."""
 _HEAD = 256
-"""Bytes by which a file is known again: the first line of a stream holds the time of its beginning."""
+"""Bytes by which a file is recognised: the first line of a stream contains the time of its start."""
 _PIPE_BYTES = 1 << 20
-"""Asked for, so that a writer of 10,000 lines a second never waits for us; 64 KiB is a pipe's usual size."""
+"""Requested size of the pipe's buffer, so that a writer of 10,000 lines per second never blocks; the default
+is 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one look at the file gave."""
+    """The result of one poll of the file."""
 
     data: bytes = b""
     anew: str | None = None
-    """Why all that came before `data` counts no more."""
+    """Why everything before `data` is void; None if it is not."""
     waits: str | None = None
-    """Why there is nothing to read, in words; None once something could be read."""
+    """Why there is nothing to read, as text; None once something could be read."""
 
 
 class FileTail:
-    """Reads one path; not more than one `read` at a time."""
+    """Read one path; `read` must not be called concurrently."""
 
     def __init__(self, path: Path) -> None:
-        """Open nothing yet."""
+        """Start without opening the file."""
         self.path = path
         self._fd: int | None = None
         self._is_pipe = False
@@ -46,7 +47,7 @@ class FileTail:
         self._head = b""
 
     def read(self) -> Piece:
-        """Give what is new, `MOST_AT_ONCE` bytes of it at most; whatever goes wrong is in the piece."""
+        """Return up to `MOST_AT_ONCE` new bytes; errors are reported in the piece."""
         try:
             if self._fd is None:
                 waits = self._open()
@@ -58,7 +59,7 @@ class FileTail:
             return Piece(waits=f"it cannot be read: {clean(error.strerror or error)}")
 
     def close(self) -> None:
-        """Let go of the file; the next `read` opens it anew, from its beginning."""
+        """Close the file; the next `read` opens it again, from its beginning."""
         fd, self._fd = self._fd, None
         self._place = 0
         if fd is not None:
@@ -66,9 +67,9 @@ class FileTail:
                 os.close(fd)
 
     def _open(self) -> str | None:
-        """Open the path; give why that cannot be done just now."""
+        """Open the path; return why that is not possible at present, or None."""
         try:
-            # A pipe without a writer must not be waited for.
+            # Non-blocking, because a pipe may not have a writer.
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return "there is no such file yet"
@@ -79,7 +80,7 @@ class FileTail:
             self.close()
             return "it is neither a file nor a pipe"
         if self._is_pipe:
-            with suppress(OSError, AttributeError):  # as large as this system allows
+            with suppress(OSError, AttributeError):  # as large as the system allows
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         return None
 
@@ -108,12 +109,12 @@ class FileTail:
 
     def _why_anew(self) -> str | None:
         assert self._fd is not None  # noqa: S101 - as above
-        mine = os.fstat(self._fd)
-        with suppress(FileNotFoundError):  # somebody took it away: what is open can still be read
+        opened = os.fstat(self._fd)
+        with suppress(FileNotFoundError):  # deleted by another program: the open file can still be read
             there = self.path.stat()
-            if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+            if (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino):
                 return "another file stands in its place"
-        if mine.st_size < self._place:
+        if opened.st_size < self._place:
             return "it was cut"
         if self._head and os.pread(self._fd, len(self._head), 0) != self._head:
             return "it was written anew"

@@ -1,4 +1,4 @@
-"""A run that somebody else makes, line by line: what a sweep of our own would have told, and its result."""
+"""Conversion of another tool's run, line by line, to the events of a sweep and to its result."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from sparktop.sweep.view.live import LiveView
 
 MOST_LEVELS = 1000
 MOST_REQUESTS = 200_000
-"""Of a level: what comes beyond is passed over, so that no file can fill the memory."""
+"""Maximum requests of a level; further ones are ignored, so that a file cannot exhaust the memory."""
 MOST_READS = 4_000_000
-"""Of tokens in a level, as above."""
+"""Maximum reads with tokens in a level, for the same reason."""
 LONGEST_S = 31 * 86400.0
-"""A time that lies further from the first one is none."""
+"""Times further from the first one are invalid."""
 CUT = "the run ended within this level"
 _STATUSES: dict[str, Literal["done", "cancelled", "failed"]] = {"ok": "done", "interrupted": "cancelled"}
 _BINS_PER_S = round(1 / BIN_S)
@@ -57,43 +57,43 @@ _BINS_PER_S = round(1 / BIN_S)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToMeasure:
-    """A level whose figures are to be made: that takes a while, so whoever folds does it elsewhere."""
+    """A completed level without figures; computing them takes long, so the caller does it in a thread."""
 
     level: FollowedLevel
     plan: Plan
     cut_short: str | None
 
     def measure(self) -> LevelResult:
-        """Make them."""
+        """Return the figures of the level."""
         return self.level.result(self.plan, self.cut_short)
 
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """What is to be told together: some milliseconds of one level."""
+    """Events of one level that are passed on together, at the next `flush`."""
 
     events: list[LoadEvent] = field(default_factory=list)
     bins: Counter[int] = field(default_factory=Counter)
 
 
 class FollowedFold:
-    """Takes lines in; `live` is the picture, `to_measure` the levels that are over."""
+    """Process lines; `live` is the view, `to_measure` holds the levels that are over."""
 
     def __init__(self, begun: Begun, offset_s: float, snapshot: Callable[[], Snapshot | None]) -> None:
-        """Begin a run; `offset_s` takes its times to this machine's monotonic clock."""
+        """Start a run; adding `offset_s` converts its times to this machine's monotonic clock."""
         self.tool = begun.tool
         self._offset_s = offset_s
         self._first_at = begun.at
         self._snapshot = snapshot
         self.at = begun.at + offset_s
-        """The newest time that was told, on this machine's monotonic clock."""
-        # How many runs a level gets is told nowhere: as many as a time without end allows.
+        """The latest time in any line, on this machine's monotonic clock."""
+        # The number of runs per level is unknown: a plan without a time limit allows any number.
         self.plan = Plan((), (), tg=0, duration_s=math.inf, preset=begun.tool)
         self.live = LiveView(self.plan, clock=lambda: self.at)
         self.over = False
-        """True once the end was told; `finish` gives the result."""
+        """True after the line about the end; `finish` then completes the result."""
         self.passed_over: Counter[str] = Counter()
-        """Lines that fit nothing told before, by why."""
+        """Lines that do not fit those before, by reason."""
         self.to_measure: deque[ToMeasure] = deque()
         self._targets = FollowedTargets()
         self._levels: dict[tuple[str, Asked], FollowedLevel] = {}
@@ -114,7 +114,7 @@ class FollowedFold:
         )
 
     def take(self, line: Line) -> None:
-        """Take in a line; those of tokens are shown by the next `flush`."""
+        """Process a line; token lines reach the view with the next `flush`."""
         at = line.at + self._offset_s
         if abs(line.at - self._first_at) > LONGEST_S:
             self.passed_over["of another month"] += 1
@@ -135,7 +135,7 @@ class FollowedFold:
                 pass
 
     def flush(self) -> None:
-        """Show what was told since the last time."""
+        """Pass on the events since the last call to the view."""
         told, level = self._told, self._present
         if level is None or not (told.events or told.bins):
             return
@@ -144,24 +144,24 @@ class FollowedFold:
         self._tell(LoadTold(level.target, level.load, tuple(told.events), bins, level.in_flight, at=self.at))
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take over what servers and machines told."""
+        """Apply what servers and machines reported."""
         if self._targets.place(snapshot):
             self._grow(self._present)
         reached = {name for one in self.plan.targets for name in watched_backends(one, snapshot)}
-        told = {one.version for one in snapshot.backends if one.name in reached}
-        if snapshot.simulated or any("simulated" in (version or "") for version in told):
+        versions = {one.version for one in snapshot.backends if one.name in reached}
+        if snapshot.simulated or any("simulated" in (version or "") for version in versions):
             self.result = self.result.model_copy(update={"simulated": True})
         self.live.look(snapshot)
 
     def measure_present(self) -> None:
-        """Have the figures of the present level made although it is not over."""
+        """Queue the present level for measurement although it is not over."""
         level = self._present
         if level is not None and level.runs:
             self.flush()
             self.to_measure.append(ToMeasure(level, self.plan, CUT))
 
     def measured(self, done: ToMeasure, made: LevelResult) -> None:
-        """Take in the figures of a level."""
+        """Enter the figures of a level."""
         name = done.level.target
         target = self._targets.by_name[name]
         known = self.result.target(name) or TargetResult(name=name, url=target.url)
@@ -170,11 +170,12 @@ class FollowedFold:
         self.result = self.result.model_copy(update={"plan": self._plan_result()})
         self._tell(LevelMeasured(name, made, self.result))
         if done.level is not self._present:
-            # Its tokens are as much memory as all else together. Should its load come again, it begins anew.
+            # Its tokens take as much memory as everything else. If the same load comes again, it is a new
+            # level.
             self._levels.pop((name, done.level.asked), None)
 
     def finish(self) -> None:
-        """Make the end known; every level must have been measured."""
+        """Complete the result and report the end; requires that every level is measured."""
         status = _STATUSES.get(self._status, "failed")
         series = [one for one in series_of(self.result) if one.levels]
         self.result = self.result.model_copy(
@@ -216,7 +217,7 @@ class FollowedFold:
             request.responded(at, line.after_s)
         elif request.token_s is None:
             request.token_s = line.after_s
-            # By the tool's own stamps of start and token, as its own tables have it.
+            # From the tool's own stamps of start and token, as in its own tables.
             self._told.events.append(FirstToken(request.request_id, request.told_at + line.after_s))
 
     def _tokens(self, line: GaveTokens, at: float) -> None:
@@ -280,7 +281,7 @@ class FollowedFold:
         self._present = None
 
     def _end_run(self) -> None:
-        """Tell that the newest run is over, once."""
+        """Report the end of the newest run, once."""
         self.flush()
         level = self._present
         if not self._run_told and level is not None:
@@ -288,11 +289,11 @@ class FollowedFold:
             self._tell(RunTold(level.target, level.load, len(level.runs) - 1, ()))
 
     def _phase(self, level: FollowedLevel, run: int) -> None:
-        # Levels have as many runs as those before, though nobody promises it.
+        # Assume that a level has as many runs as the ones before it.
         self._tell(PhaseChanged(Phase.RUNNING, level.target, level.load, run, self._usual_runs))
 
     def _grow(self, level: FollowedLevel | None) -> None:
-        """Let the plan hold what is known to be in it by now."""
+        """Extend the plan by what is known of the run so far."""
         plan = self.plan
         lengths, concurrency = list(plan.prompt_lengths), list(plan.concurrency)
         tokens = plan.tg
@@ -329,5 +330,5 @@ class FollowedFold:
 
 
 def stamps_note(tool: str) -> str:
-    """Say whose clock readings the figures are made of."""
+    """Return the note that the figures depend on the other tool's time stamps."""
     return f"figures by {tool}'s own stamps: latencies hold its delays, most where many are in flight"

@@ -1,8 +1,8 @@
-"""`--follow FILE`: the picture of a run that llama-benchy makes, from its progress stream as it grows.
+"""`--follow FILE`: the view of a running llama-benchy, from its progress stream.
 
-Its lines carry the wall clock of the machine that it runs on. One offset, taken as the first line is read,
-places them on this machine's monotonic clock beside what servers and machines tell: as exact as the two wall
-clocks agree. Where its clock is ahead of ours the newest line read then is taken for now.
+Its lines have the wall clock of the machine that it runs on. A single offset, determined when the first line
+is read, converts them to this machine's monotonic clock, with the accuracy at which the two wall clocks
+agree. If its clock is ahead of ours, the first line is assumed to have been written just now.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ from sparktop.sweep.result.results import SweepResult
 
 POLL_S = 0.05
 SLICE_S = 0.004
-"""What is read holds the screen up for no longer at a time."""
+"""Maximum seconds of parsing before the event loop gets its turn."""
 _LINES_A_LOOK = 32
-"""Lines between two looks at the clock."""
+"""Lines parsed between two checks of that limit."""
 FIRST_LOOK_S = 2.0
-"""How long names of watched servers are waited for before the first line is read."""
+"""Maximum seconds to wait for a first snapshot, with the names of watched servers, before reading."""
 QUIET_S = 300.0
-"""Without a line for so long a run counts as broken off, until one comes: long prompts take minutes."""
+"""Seconds without a line after which a run counts as interrupted, until a line arrives: long prompts take
+minutes."""
 LOOK_ON_S = 3.0
-"""After the end servers and machines are looked at for so long, for what they tell late."""
+"""Seconds after the end during which snapshots are still used, because samples arrive late."""
 LATE_S = 2.0
-"""Lines that come later than this after their time were not written just now, or by another clock."""
+"""Lines with a larger delay in seconds were not written just now, or by another clock."""
 _REST = 10
-"""A file whose run is over is looked at so many times more seldom."""
+"""Factor by which a file is polled less often when its run is over."""
 _AHEAD_S = 0.05
-"""What a writer's clock may be ahead of ours without a word."""
+"""Seconds that a writer's clock may be ahead of ours without a notice."""
 
 
 class FollowedRun:
-    """One file; `run` follows it, the rest gives the picture of it at any time."""
+    """A followed file: `run` follows it, the other methods return its view at any time."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class FollowedRun:
         poll_s: float = POLL_S,
         first_look_s: float = FIRST_LOOK_S,
     ) -> None:
-        """Open nothing yet; `clock` is the snapshots' monotonic clock, `wall` gives Unix seconds."""
+        """Prepare to follow `path`; `clock` is the monotonic clock of snapshots, `wall` the Unix time."""
         self.path = path
         self._clock = clock
         self._wall = wall
@@ -70,13 +71,13 @@ class FollowedRun:
         self._looked = asyncio.Event()
         self._stop = asyncio.Event()
         self._stopped: str | None = None
-        """Why it is followed no longer."""
+        """Why the file is no longer followed; None while it is."""
         self._waits: str | None = "it was not read yet"
         self._caught_up = False
         self._heard_at = -math.inf
-        """When the newest line came that was waited for."""
+        """Time when the newest line arrived that was not there from the start."""
         self._late_s = 0.0
-        """How long after its own time that was."""
+        """Seconds between the time stamp of that line and its arrival."""
         self._was_quiet = False
         self._finished: FollowedFold | None = None
         self._notes: list[str] = []
@@ -89,29 +90,29 @@ class FollowedRun:
         return None if self._fold is None else self._fold.live.result
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay these references over the curves from now on."""
+        """Draw these references over the curves from now on."""
         self._references = references
         if self._fold is not None:
             self._fold.live.refer(references)
 
     def cancel(self, reason: str = "called off") -> None:
-        """Follow it no longer; whoever makes the run goes on."""
+        """Stop following the file; the followed run continues."""
         self._stopped = reason
         self._stop.set()
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take over what servers and machines told since the last look."""
+        """Apply what servers and machines reported since the previous snapshot."""
         self._snapshot = snapshot
         self._looked.set()
         fold = self._fold
-        # What servers tell now says nothing of a run of yesterday, and would squeeze it into one slot.
+        # Present samples do not belong to a run of yesterday, and would squeeze it into one time slot.
         if fold is None or not self._caught_up or self._is_quiet(fold) or not self._is_beside(fold):
             return
         if not fold.over or self._clock() - fold.at <= LOOK_ON_S:
             fold.look(snapshot)
 
     async def run(self) -> None:
-        """Follow the file until `cancel` is called: after one run it may begin anew."""
+        """Follow the file until `cancel` is called; another run may begin in it after the end of one."""
         await self._until(self._looked, self._first_look_s)
         try:
             while not self._stop.is_set():
@@ -132,7 +133,7 @@ class FollowedRun:
                 await asyncio.gather(self._measuring, return_exceptions=True)
 
     def view(self) -> SweepView:
-        """Give the picture of the moment."""
+        """Return the present view."""
         fold = self._fold
         if fold is None:
             return self._before()
@@ -151,19 +152,19 @@ class FollowedRun:
         )
         if view.status.over:
             return view
-        # How much of it is still to come is told nowhere.
+        # The stream does not contain how much is still to come.
         levels = (*view.levels[:-1], *(replace(one, share=None) for one in view.levels[-1:]))
         view = replace(view, levels=levels)
         why = self._why_over(fold)
         return view if why is None else replace(view, status=SweepStatus.BROKEN_OFF, words=why, moment=None)
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give what is known of a level; None where it has not begun."""
+        """Return the evidence of a level; None if it has not begun."""
         fold = self._fold
         return None if fold is None else fold.live.evidence(key, self._now(fold))
 
     def _before(self) -> SweepView:
-        """Return the picture while nothing came; the reason stands first, since a long path is cut."""
+        """Return the view before the first line; the reason comes first, because a long path is cut."""
         path = clean(self.path, 120)
         words = f"{self._waits or 'no line of a run came yet'}: waiting for {path}"
         if self._stopped is not None:
@@ -180,7 +181,7 @@ class FollowedRun:
         return None
 
     def _now(self, fold: FollowedFold) -> float:
-        """Give the right edge of the picture: now, but for a run that went on earlier."""
+        """Return the time at the right edge of the view: now, or the last time of a run in the past."""
         if not self._caught_up or self._stopped is not None or self._is_quiet(fold):
             return fold.at
         late_s = 0.0 if self._is_beside(fold) else self._late_s
@@ -193,29 +194,29 @@ class FollowedRun:
         return self._clock() - self._newest_at(fold) > QUIET_S
 
     def _is_beside(self, fold: FollowedFold) -> bool:
-        """Tell whether its times are those of what servers tell now."""
+        """Return whether the times of the run match those of present samples."""
         return self._late_s <= LATE_S and fold.at - self._clock() <= LATE_S
 
     def _told_of_lines(self, fold: FollowedFold | None) -> tuple[str, ...]:
-        """Give what is to be said of lines that could not be used, or came at strange times."""
-        told = list(self._notes)
+        """Return notices about lines that could not be used, or had implausible times."""
+        notices = list(self._notes)
         if fold is not None and self._late_s > LATE_S:
             late = numbers.duration(self._late_s, 7).strip()
-            told.append(
+            notices.append(
                 f"its lines come {late} after their time: servers and machines are not drawn beside them"
             )
         if fold is not None and not fold.over and fold.at - self._clock() > LATE_S:
             ahead = numbers.duration(fold.at - self._clock(), 7).strip()
-            told.append(
+            notices.append(
                 f"its lines are {ahead} ahead of this machine's clock: servers are not drawn beside them"
             )
         counts = self._reader.passed_over + (Counter() if fold is None else fold.passed_over)
         if (words := passed_words(counts)) is not None:
-            told.append(words)
-        return tuple(told)
+            notices.append(words)
+        return tuple(notices)
 
     async def _take(self, piece: Piece) -> None:
-        """Take in a piece; the loop gets its turn every few milliseconds."""
+        """Process a piece of the file, yielding to the event loop every few milliseconds."""
         if piece.anew is not None:
             self._begin_anew(piece.anew)
             self._reader = LineReader()
@@ -230,7 +231,8 @@ class FollowedRun:
         self._show()
         fold = self._fold
         if piece.data and fold is not None and self._caught_up:
-            # It was written since the last look: what lies between its time and now is no pause of the run.
+            # It was written since the last poll, so the time between its stamp and now is not a pause of the
+            # run.
             self._heard_at = self._clock()
             self._late_s = self._heard_at - fold.at
 
@@ -240,7 +242,7 @@ class FollowedRun:
                 self._begin_anew("another run begins in it")
             self._begin(line)
         elif self._fold is None and isinstance(line, Started):
-            self._begin(Begun(line.at, "llama-benchy"))  # the first line is gone
+            self._begin(Begun(line.at, "llama-benchy"))  # the header line is missing
         if self._fold is None:
             self._reader.passed_over["ahead of any run"] += 1
         elif self._fold.over:
@@ -265,7 +267,7 @@ class FollowedRun:
         self._fold = None
 
     def _show(self) -> None:
-        """Show what was taken in, and have levels measured that are over."""
+        """Update the view, and start measuring levels that are over."""
         fold = self._fold
         if fold is None:
             return
@@ -276,7 +278,7 @@ class FollowedRun:
     async def _measure(self, fold: FollowedFold) -> None:
         while fold.to_measure:
             one = fold.to_measure.popleft()
-            # In a thread: a hundred thousand tokens take a while, and keys wait for the loop.
+            # In a thread, because a hundred thousand tokens take long and would delay key presses.
             made = await asyncio.to_thread(one.measure)
             fold.measured(one, made)
 
@@ -288,7 +290,7 @@ class FollowedRun:
         self._finished = fold
 
     def _mind_silence(self) -> None:
-        """Measure what there is of a level once nothing came for long."""
+        """Measure the incomplete level once, when no line has arrived for `QUIET_S`."""
         fold = self._fold
         if fold is not None and fold.over:
             return

@@ -1,4 +1,4 @@
-"""One level of a run that somebody else makes: its requests as they are told, and in the end its figures."""
+"""One level of another tool's run: its requests as their lines arrive, and finally its figures."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ class FollowedRequest:
     request_id: str
     run: int
     told_at: float
-    """When it was told that it is about to be sent: in a burst all are, before the first one is."""
+    """Time of the line before sending: in a burst, all these lines precede the first request."""
     prompt_tokens: int
-    """Asked for."""
+    """Tokens requested."""
     sent_at: float | None = None
-    """Its start by the tool's own stamp; known once an answer began."""
+    """Start according to the tool's own stamp; known after the first chunk of the answer."""
     response_s: float | None = None
     token_s: float | None = None
     times: array[float] = field(default_factory=lambda: array("d"))
     counts: array[int] = field(default_factory=lambda: array("q"))
     is_guess: bool = False
-    """Chunks were taken for tokens."""
+    """True if chunks were counted as tokens."""
     end: RequestEnded | None = None
 
     @property
     def start(self) -> float:
-        """Its start as well as it is known."""
+        """The best known start time."""
         return self.told_at if self.sent_at is None else self.sent_at
 
     def responded(self, at: float, after_s: float) -> None:
-        """Enter that the first chunk came `after_s` after the start."""
+        """Record the first chunk, which came `after_s` seconds after the start."""
         if self.response_s is None:
             self.response_s = after_s
             self.sent_at = min(max(at - after_s, self.told_at), max(at, self.told_at))
 
     def gave_tokens(self, at: float, count: int, *, is_guess: bool) -> None:
-        """Enter that a chunk brought tokens."""
+        """Record a chunk with tokens."""
         self.is_guess |= is_guess
         if not self.times and self.token_s is not None:
             at = self.start + self.token_s
@@ -69,7 +69,7 @@ class FollowedRequest:
         self.counts.append(count)
 
     def ended(self, line: Ended, at: float) -> RequestEnded:
-        """Enter its end."""
+        """Record the end; return its event."""
         at = max(at, self.times[-1] if self.times else self.start)
         error = _failure(line.error, at) if line.error else None
         guessed = self.is_guess and line.tokens > 0
@@ -91,7 +91,7 @@ class FollowedRequest:
         return self.end
 
     def events(self) -> Iterator[LoadEvent]:
-        """Give all that is known of it as events."""
+        """Yield everything known of the request as events."""
         name, start = self.request_id, self.start
         yield RequestStarted(name, start, self.run, self.prompt_tokens)
         if self.response_s is not None:
@@ -104,24 +104,24 @@ class FollowedRequest:
 
 @dataclass(slots=True, eq=False)
 class FollowedLevel:
-    """A level; `result` may be asked for at any time, in another thread too."""
+    """A level; `result` can be called at any time, and from another thread."""
 
     target: str
     asked: Asked
     began_at: float
     runs: list[list[FollowedRequest]] = field(default_factory=list)
     run_number: int | None = None
-    """Of the newest run, as the tool counts."""
+    """Number of the newest run as the tool counts."""
     in_flight: int = 0
 
     @property
     def load(self) -> Load:
-        """What it puts on the target."""
+        """The load on the target."""
         return Load(self.asked.all_prompt_tokens, self.asked.concurrency)
 
     @property
     def level(self) -> Level:
-        """What is asked of the target."""
+        """The level as a plan describes it."""
         load = self.load
         return Level(
             self.target,
@@ -132,7 +132,7 @@ class FollowedLevel:
         )
 
     def begin(self, request_id: int, number: int, at: float) -> FollowedRequest:
-        """Enter that a request of the tool's run `number` is about to be sent."""
+        """Record that a request of the tool's run `number` is about to be sent."""
         if number != self.run_number or not self.runs:
             self.runs.append([])
             self.run_number = number
@@ -143,22 +143,22 @@ class FollowedLevel:
 
     @property
     def loads_contexts(self) -> bool:
-        """True where each run first puts contexts into the prefix cache: one burst ahead of the real one."""
+        """True if each run begins with a burst that only loads contexts into the prefix cache."""
         most = self.asked.concurrency
         return self.asked.context_tokens > 0 and any(most < len(run) <= 2 * most for run in self.runs)
 
     @property
     def run_is_over(self) -> bool:
-        """True when all requests of the newest run have ended, as far as anybody knows."""
+        """True if all requests of the newest run have ended, as far as known."""
         return self.in_flight == 0 and bool(self.runs) and len(self.runs[-1]) >= self.asked.concurrency
 
     def measured(self) -> list[FollowedRequest]:
-        """Give the requests that figures are made of."""
+        """Return the requests that count in figures."""
         skipped = self.asked.concurrency if self.loads_contexts else 0
         return [request for run in self.runs for request in run[skipped:]]
 
     def result(self, plan: Plan, cut_short: str | None) -> LevelResult:
-        """Give the figures by our own definitions; what generator and servers know besides is missing."""
+        """Return the figures by sparktop's definitions, without those that need the generator or servers."""
         events = [event for request in self.measured() for event in request.events()]
         made = level_result(self.level, events)
         return made.model_copy(update={"validity": judge(plan, made, LevelFacts(cut_short=cut_short))})

@@ -1,7 +1,7 @@
-"""Lines of llama-benchy's `--emit-progress` (schema llama-benchy-progress.v1) as values.
+"""Parsing of the lines of llama-benchy's `--emit-progress` (schema llama-benchy-progress.v1).
 
-Everything in them is somebody else's: a line that is no JSON, of another schema, of an unknown type or
-without what its type needs is counted and passed over. The text of tokens is never looked at.
+The lines are untrusted: one that is not JSON, has another schema, an unknown type or lacks a required field
+is counted and ignored. The text of tokens is not read.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from sparktop.sweep.compare.imports.reading import concurrency_at, finite, whole
 
 SCHEMA = "llama-benchy-progress.v1"
 MOST_LINE = 1 << 20
-"""Bytes of a line: a failed request's holds all that the server answered."""
+"""Maximum bytes of a line: that of a failed request contains the server's complete answer."""
 _MOST_WALL_S = 1e11
-"""Beyond it a Unix time is none: five thousand years."""
+"""Larger Unix times are invalid: five thousand years."""
 _MOST_SECONDS = 1e6
 _MOST_TOKENS = 100_000
-"""Of one line, or asked of one request."""
+"""Maximum tokens in one line, or requested by one request."""
 _MOST_PROMPT = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for, of whom: all requests of a level have it in common."""
+    """What all requests of a level have in common: target and lengths."""
 
     model: str
     url: str
-    """Without /v1, a user or a password."""
+    """Without /v1, user name and password."""
     label: str
     concurrency: int
     prompt_tokens: int
     context_tokens: int
-    """Ahead of the prompt; llama-benchy calls it depth."""
+    """Tokens in front of the prompt, which llama-benchy calls depth."""
     output_tokens: int
 
     @property
     def all_prompt_tokens(self) -> int:
-        """Context and prompt."""
+        """Tokens of context and prompt together."""
         return self.context_tokens + self.prompt_tokens
 
 
 @dataclass(slots=True)
 class Begun:
-    """A stream begins; all times `at` are Unix seconds of whoever writes."""
+    """A stream begins. All times `at` are Unix seconds of the writer."""
 
     at: float
     tool: str
@@ -66,7 +66,7 @@ class Started:
 
 @dataclass(slots=True)
 class Responded:
-    """The first chunk of an answer was read; `after_s` from the start as the tool stamped it."""
+    """The first chunk of an answer was read, `after_s` seconds after the start by the tool's stamps."""
 
     at: float
     request_id: int
@@ -75,7 +75,7 @@ class Responded:
 
 @dataclass(slots=True)
 class GaveToken:
-    """The first chunk with text was read; `after_s` as above."""
+    """The first chunk with text was read; `after_s` as in `Responded`."""
 
     at: float
     request_id: int
@@ -84,13 +84,13 @@ class GaveToken:
 
 @dataclass(slots=True)
 class GaveTokens:
-    """A chunk with text was read, the first one too."""
+    """A chunk with text was read, including the first one."""
 
     at: float
     request_id: int
     count: int
     is_guess: bool
-    """The server told no token ids: a chunk was taken for one token."""
+    """True if the server sent no token ids, so that a chunk was counted as one token."""
 
 
 @dataclass(slots=True)
@@ -100,15 +100,15 @@ class Ended:
     at: float
     request_id: int
     tokens: int
-    """As the server counted them, else as the tool did."""
+    """As counted by the server, else by the tool."""
     prompt_tokens: int | None
     error: str
-    """Empty where it went well."""
+    """Empty if the request succeeded."""
 
 
 @dataclass(slots=True)
 class Completed:
-    """The whole run is over."""
+    """The complete run is over."""
 
     at: float
     status: str
@@ -119,22 +119,22 @@ Line = Begun | Started | Responded | GaveToken | GaveTokens | Ended | Completed
 
 
 class LineReader:
-    """Cuts what comes into lines and reads them; counts what it cannot read."""
+    """Split data into lines and parse them; count those that cannot be parsed."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without data."""
         self._rest = b""
         self._skips = False
-        """Within a line that is too long."""
+        """True inside a line that is too long."""
         self.passed_over: Counter[str] = Counter()
-        """Lines by why they were passed over, in clean words."""
+        """Number of ignored lines by reason, in clean words."""
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """Give the lines that are whole now, one by one."""
+        """Yield the lines that the data completes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if self._skips:
-                self._skips = False  # it ends here
+                self._skips = False  # the line that is too long ends here
             elif len(line) > MOST_LINE:
                 self.passed_over["too long"] += 1
             elif line.strip():
@@ -150,46 +150,46 @@ class LineReader:
 
 
 def _read(line: bytes) -> Line | str | None:
-    """Read a line; give why where it cannot be read, None where there is nothing in it for us."""
+    """Parse a line; return the reason if it is invalid, None if it is of no use here."""
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         return "no JSON"
-    if not isinstance(told, dict) or told.get("schema") != SCHEMA:
+    if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
         return "of another schema"
-    at, kind = finite(told.get("ts")), told.get("type")
+    at, kind = finite(fields.get("ts")), fields.get("type")
     if at is None or not 0 < at < _MOST_WALL_S:
         return "without a time"
     if kind == "latency_measured":
-        return None  # its probe's latency is taken off its own figures; ours have no use for it
+        return None  # the latency of its probe is subtracted from its own figures; sparktop has no use for it
     read = _READERS.get(kind) if isinstance(kind, str) else None
-    return "of an unknown type" if read is None else read(at, told) or f"{kind} without what it needs"
+    return "of an unknown type" if read is None else read(at, fields) or f"{kind} without what it needs"
 
 
 def passed_words(counts: Counter[str]) -> str | None:
-    """Say what was passed over; None where nothing was."""
+    """Return a line about the ignored lines; None if there are none."""
     total = counts.total()
     parts = ", ".join(f"{count} {why}" for why, count in counts.most_common())
     return f"{total} line{'' if total == 1 else 's'} passed over: {parts}" if total else None
 
 
-def _begun(at: float, told: Mapping[str, object]) -> Begun:
-    version = words(told, "llama_benchy_version")
+def _begun(at: float, fields: Mapping[str, object]) -> Begun:
+    version = words(fields, "llama_benchy_version")
     return Begun(at, clean(f"llama-benchy {version}" if version else "llama-benchy", 40))
 
 
-def _started(at: float, told: Mapping[str, object]) -> Started | None:
-    request_id, concurrency = _id(told), concurrency_at(told, "concurrency")
-    prompt, output = whole(told, "prompt_size"), whole(told, "response_size")
-    context, run = whole(told, "context_size") or 0, whole(told, "run_index")
+def _started(at: float, fields: Mapping[str, object]) -> Started | None:
+    request_id, concurrency = _id(fields), concurrency_at(fields, "concurrency")
+    prompt, output = whole(fields, "prompt_size"), whole(fields, "response_size")
+    context, run = whole(fields, "context_size") or 0, whole(fields, "run_index")
     if request_id is None or concurrency is None or prompt is None or output is None or run is None:
         return None
     if output > _MOST_TOKENS or prompt + context > _MOST_PROMPT:
         return None
     asked = Asked(
-        model=words(told, "model") or "",
-        url=_address(told.get("base_url")),
-        label=clean(words(told, "target_label") or "", 40),
+        model=words(fields, "model") or "",
+        url=_address(fields.get("base_url")),
+        label=clean(words(fields, "target_label") or "", 40),
         concurrency=concurrency,
         prompt_tokens=prompt,
         context_tokens=context,
@@ -198,40 +198,40 @@ def _started(at: float, told: Mapping[str, object]) -> Started | None:
     return Started(at, request_id, run, asked)
 
 
-def _responded(at: float, told: Mapping[str, object]) -> Responded | None:
-    request_id, after_s = _id(told), _seconds(told.get("ttfr_s"))
+def _responded(at: float, fields: Mapping[str, object]) -> Responded | None:
+    request_id, after_s = _id(fields), _seconds(fields.get("ttfr_s"))
     return None if request_id is None or after_s is None else Responded(at, request_id, after_s)
 
 
-def _gave_token(at: float, told: Mapping[str, object]) -> GaveToken | None:
-    request_id, after_s = _id(told), _seconds(told.get("ttft_s"))
+def _gave_token(at: float, fields: Mapping[str, object]) -> GaveToken | None:
+    request_id, after_s = _id(fields), _seconds(fields.get("ttft_s"))
     return None if request_id is None or after_s is None else GaveToken(at, request_id, after_s)
 
 
-def _gave_tokens(at: float, told: Mapping[str, object]) -> GaveTokens | None:
-    request_id, count = _id(told), told.get("count")
+def _gave_tokens(at: float, fields: Mapping[str, object]) -> GaveTokens | None:
+    request_id, count = _id(fields), fields.get("count")
     if request_id is None or not isinstance(count, int) or not 0 <= count <= _MOST_TOKENS:
         return None
-    return GaveTokens(at, request_id, int(count), told.get("estimated") is True)
+    return GaveTokens(at, request_id, int(count), fields.get("estimated") is True)
 
 
-def _ended(at: float, told: Mapping[str, object]) -> Ended | None:
-    request_id, tokens = _id(told), whole(told, "total_tokens")
+def _ended(at: float, fields: Mapping[str, object]) -> Ended | None:
+    request_id, tokens = _id(fields), whole(fields, "total_tokens")
     if request_id is None:
         return None
-    error = told.get("error")
+    error = fields.get("error")
     return Ended(
         at=at,
         request_id=request_id,
         tokens=min(tokens or 0, _MOST_TOKENS),
-        # 0 stands for "nobody told": no prompt is empty.
-        prompt_tokens=whole(told, "prompt_tokens") or None,
+        # 0 stands for an unknown count: no prompt is empty.
+        prompt_tokens=whole(fields, "prompt_tokens") or None,
         error=(clean(error) or "no reason told") if error else "",
     )
 
 
-def _completed(at: float, told: Mapping[str, object]) -> Completed:
-    return Completed(at, words(told, "status") or "ok")
+def _completed(at: float, fields: Mapping[str, object]) -> Completed:
+    return Completed(at, words(fields, "status") or "ok")
 
 
 _READERS = {
@@ -245,8 +245,8 @@ _READERS = {
 }
 
 
-def _id(told: Mapping[str, object]) -> int | None:
-    found = told.get("request_id")
+def _id(fields: Mapping[str, object]) -> int | None:
+    found = fields.get("request_id")
     return found if type(found) is int and 0 <= found < 1 << 53 else None
 
 
@@ -256,7 +256,7 @@ def _seconds(value: object) -> float | None:
 
 
 def _address(url: object) -> str:
-    """Give a server's address without what may be secret in it."""
+    """Return a server's address without the parts that may be secret; "" if it is invalid."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         host, port = parts.hostname or "", parts.port

@@ -1,4 +1,4 @@
-"""The targets of a run that somebody else makes: what they are called here, and which watched one each is."""
+"""The targets of another tool's run: their names, and the watched server or router that each one is."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ _Identity = tuple[str, str, str, int, int | None]
 
 @dataclass(slots=True, eq=False)
 class FollowedTargets:
-    """Names them as they appear; one name stands for one address, model and length of answers."""
+    """Name targets as they appear; a name stands for one address, model and output length."""
 
     by_name: dict[str, SweepTarget] = field(default_factory=dict)
     _names: dict[_Identity, str] = field(default_factory=dict)
     _depths: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    """Of each level the part of its prompt that is context."""
+    """Context tokens of each level, by (name, concurrency, all prompt tokens)."""
 
     def name(self, asked: Asked, snapshot: Snapshot | None) -> str:
-        """Give the name of the target that a request goes to.
+        """Return the name of the target that a request is sent to.
 
-        Levels of one load are told apart by what else they ask for, for no table has two rows for one load.
+        Levels of the same load that differ in context length get different names, because a table has only
+        one row for each load of a target.
         """
         place = _name_of(asked, snapshot)
         whole = (asked.url, asked.label, asked.model, asked.output_tokens, None)
@@ -53,7 +54,7 @@ class FollowedTargets:
         return name
 
     def place(self, snapshot: Snapshot) -> bool:
-        """Look again which watched server or router each one is; tell whether anything changed."""
+        """Update which watched server or router each target is; return whether anything changed."""
         found = {name: placed(one, snapshot) for name, one in self.by_name.items()}
         changed = found != self.by_name
         self.by_name = found
@@ -61,7 +62,7 @@ class FollowedTargets:
 
 
 def placed(target: SweepTarget, snapshot: Snapshot | None) -> SweepTarget:
-    """Give a target as the watched one at its address; as it is where none is watched there."""
+    """Return a target as the watched one at its address; unchanged if none is watched there."""
     address = address_of(target.url)
     if snapshot is None or address is None:
         return target
@@ -77,7 +78,7 @@ def placed(target: SweepTarget, snapshot: Snapshot | None) -> SweepTarget:
 
 
 def _name_of(asked: Asked, snapshot: Snapshot | None) -> str:
-    """Give the tool's own label, else what the watched one there is called, else host and port."""
+    """Return the tool's own label, else the name of the watched server there, else host and port."""
     if asked.label:
         return asked.label
     address = address_of(asked.url)

@@ -1,4 +1,4 @@
-"""What a report begins with: the range of conditions, else which target or level is best, and in what."""
+"""The beginning of a report: the range in which conditions hold, or which target or level is best."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DECODES = ("sustained_tps", "decode_tps", "output_tps")
 
 
 def answer(result: SweepResult, found: Findings) -> list[str]:
-    """Return the sentences of the answer; the first one is its heart."""
+    """Return the sentences of the answer, the most important first."""
     several = sum(bool(target.levels) for target in result.targets) > 1
     sentences = list(slo_sentences(result, code))
     if not sentences and found.topologies is not None:
@@ -34,7 +34,7 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
 
 
 def _targets(compared: Topologies) -> Iterator[str]:
-    """Yield which target is best under which load, a sentence for each of the main figures."""
+    """Yield which target is best under which load: a sentence for each of the main figures."""
     known = {one.metric: one for one in compared.metrics}
     metrics = [known[name] for name in main_metrics(known)]
     if metrics and all(_state(level) == NO_DIFFERENCE for metric in metrics for level in metric.levels):
@@ -47,7 +47,7 @@ def _targets(compared: Topologies) -> Iterator[str]:
 
 
 def _best(metric: ComparedMetric) -> str:
-    """Return who is best in a figure under which loads: "`a` best at c1–c4; no difference shown at c16"."""
+    """Return which target is best under which loads: "`a` best at c1–c4; no difference shown at c16"."""
     places: dict[str, list[str]] = {}
     for state, levels in groupby(metric.levels, _state):
         places.setdefault(state, []).append(_stretch(list(levels), metric.levels))
@@ -57,7 +57,7 @@ def _best(metric: ComparedMetric) -> str:
 
 
 def _state(level: ComparedLevel) -> str:
-    """Return who leads under a load, and whether that is shown."""
+    """Return which target leads under a load, and whether that is significant."""
     if level.winner is not None:
         return f"{code(level.winner)} best"
     if level.significant is None and level.ahead is not None:
@@ -68,7 +68,7 @@ def _state(level: ComparedLevel) -> str:
 
 
 def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) -> str:
-    """Return loads that follow one another: "c1–c4", "5,000–39,000 in", or "c1 5,000 in"."""
+    """Return the range of consecutive loads: "c1–c4", "5,000–39,000 in", or "c1 5,000 in"."""
     lengths = {level.prompt_tokens for level in among}
     if len({level.concurrency for level in among}) == 1 < len(lengths):
         words = [f"{level.prompt_tokens or 0:,}" for level in levels]
@@ -83,7 +83,7 @@ def _range(words: Sequence[str], between: str) -> str:
 
 
 def _lengths(result: SweepResult) -> Iterator[str]:
-    """Yield how decode falls from the shortest prompt to the longest, where one concurrency was measured."""
+    """Yield the decode rates with the shortest and the longest prompt, if one concurrency was measured."""
     levels = [level for target in result.targets for level in target.levels if level.error is None]
     metric = next((name for name in _DECODES if any(level.rate(name) for level in levels)), None)
     if metric is None or len({level.concurrency for level in levels}) != 1:
@@ -101,7 +101,7 @@ def _rate(level: LevelResult, metric: str) -> str:
 
 
 def _refusals(result: SweepResult) -> Iterator[str]:
-    """Yield which prompt lengths a server refused."""
+    """Yield the prompt lengths that a server refused."""
     for target in result.targets:
         lengths = sorted({level.pp or 0 for level in target.levels if level.error is not None})
         if lengths:

@@ -1,4 +1,4 @@
-"""A comparison as Markdown or JSON; one series alone as its own tables."""
+"""A comparison as Markdown or JSON; a series that shares no level with others has its own tables."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
 
 Facts = Mapping[str, Mapping[str, JsonValue]]
-"""What references say beside their tables, by the reference's name."""
+"""Facts that references state beside their tables, by reference name."""
 
 
 def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: Facts | None = None) -> str:
     """Return a comparison as JSON: the object that a sweep's file holds under "comparison".
 
-    With the series that were laid side by side, one or more, and the facts of references among them.
+    `series` adds the compared series, `facts` the facts of references among them.
     """
     values = comparison.model_dump(mode="json", by_alias=True)
     if series:
@@ -39,15 +39,15 @@ def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: 
 
 
 def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None) -> str:
-    """Return a comparison as Markdown: a table a metric, crossovers, notes, what each figure means.
+    """Return a comparison as Markdown: a table per metric, crossovers, notes, definitions.
 
     A series that shares no level with another one has a table of its own.
     """
-    told = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
+    metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     blocks = ["## sparktop compare", rewrapped("\n".join(_sources(series)))]
-    blocks += [in_markdown(winners_and_refused(comparison, metric, series)) for metric in told]
-    blocks += _versus(comparison, series, told)
-    if not told and len(series) > 1:
+    blocks += [in_markdown(winners_and_refused(comparison, metric, series)) for metric in metrics]
+    blocks += _versus(comparison, series, metrics)
+    if not metrics and len(series) > 1:
         blocks.append("No two of them have a figure under the same concurrency: each has its own table.")
     lone = {
         one.name: _lone_metrics(one, levels, comparison)
@@ -57,7 +57,7 @@ def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: F
     words = [*engines_in_markdown(comparison), *notes_in_markdown(comparison)]
     words += _lone_notes(series) if not comparison.notes else []
     words += facts_in_markdown(facts or {})
-    shown = [name for name in METRICS if name in told or any(name in names for names in lone.values())]
+    shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
     words += _definitions(comparison, shown, series)
     blocks += map(rewrapped, words)
     return "\n\n".join(blocks) + "\n"
@@ -66,7 +66,7 @@ def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: F
 def _lone_metrics(
     series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
-    """Return the figures of a series that stand in no row of the comparison at one of its levels."""
+    """Return the figures of a series that have no row in the comparison for at least one of its levels."""
     placed = {
         (row.metric, Load(row.concurrency, row.pp, row.tg))
         for row in comparison.rows
@@ -80,7 +80,7 @@ def _lone_metrics(
 
 
 def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
-    """Return tables of figures that nothing stands beside: rates, then latencies."""
+    """Yield tables of figures that cannot be compared with others: rates, then latencies."""
     for better, title in ((True, "rates"), (False, "latencies")):
         names = [name for name in metrics if METRICS[name].more_is_better is better]
         if names:
@@ -88,7 +88,7 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
 
 
 def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Return what independent engines could reach at best, routers beside it, and who does more than that."""
+    """Yield the bounds of independent engines, the routers over them, and the targets that exceed them."""
     for group in by_engines(comparison.independent_engines):
         lines = [engines_sentence(group)]
         lines += dict.fromkeys(sentence for one in group for sentence in beyond_sentences(one))
@@ -96,7 +96,7 @@ def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Return the crossovers and the notes, each as a list under a heading."""
+    """Yield the crossovers and the notes, each as a list under a heading."""
     if comparison.crossovers:
         found = (
             f"- {METRICS[one.metric].title}: from {code(one.from_)} to {code(one.to)} "
@@ -105,7 +105,7 @@ def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
             if one.metric in METRICS
         )
         yield "### Crossovers\n\n" + "\n".join(found)
-    # All but that one hold names from outside.
+    # All notes except that one contain names from outside.
     notes = [f"- {note if note == NO_TEST else code(note)}" for note in comparison.notes]
     notes += [f"- {line}" for line in _rules(comparison)]
     if notes:
@@ -113,7 +113,7 @@ def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def _rules(comparison: ComparisonResult) -> Iterator[str]:
-    """Return when a winner is named, and what difference the runs could show."""
+    """Yield the rule by which winners are named, and the differences that the runs could show."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
     rate = comparison.error_rate_percent
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
@@ -128,25 +128,27 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
         yield f"{', '.join(titles)}: {text}"
 
 
-def _versus(comparison: ComparisonResult, series: Sequence[Series], told: Sequence[str]) -> Iterator[str]:
-    """Return what others published beside ours: with a baseline that is ours, else each measured series."""
+def _versus(comparison: ComparisonResult, series: Sequence[Series], metrics: Sequence[str]) -> Iterator[str]:
+    """Yield published figures beside ours: beside the baseline, or else beside each measured series."""
     if comparison.baseline is not None:
         others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
     else:
         published = [one.name for one in series if one.published]
         others = {one.name: published for one in series if not one.published}
     for ours, theirs in others.items():
-        grids = [grid for metric in told if (grid := versus(comparison, metric, ours, theirs)).rows]
+        grids = [grid for metric in metrics if (grid := versus(comparison, metric, ours, theirs)).rows]
         if grids and len(others) > 1:
             yield f"## Ours: {code(ours)}"
         yield from (in_markdown(grid) for grid in grids)
 
 
 def facts_in_markdown(facts: Facts) -> Iterator[str]:
-    """Return what references say beside their tables, a list for each."""
-    for name, told in facts.items():
-        if told:
-            yield f"### What {code(name)} also says\n\n" + "\n".join(f"- {line}" for line in fact_lines(told))
+    """Yield the facts that references state beside their tables, one list per reference."""
+    for name, stated in facts.items():
+        if stated:
+            yield f"### What {code(name)} also says\n\n" + "\n".join(
+                f"- {line}" for line in fact_lines(stated)
+            )
 
 
 def _lone_notes(series: Sequence[Series]) -> Iterator[str]:
@@ -203,18 +205,20 @@ def _sources(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _definitions(
-    comparison: ComparisonResult, told: Sequence[str], series: Sequence[Series]
+    comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
 ) -> Iterator[str]:
-    if not told:
+    if not metrics:
         return
-    own = {name: one.definitions[name] for one in series for name in told if name in one.definitions}
-    apart = {name for name in told if name not in comparison.definitions and name in own}
+    own = {name: one.definitions[name] for one in series for name in metrics if name in one.definitions}
+    apart = {name for name in metrics if name not in comparison.definitions and name in own}
     found = [
         f"- {line}"
-        for line in lines([name for name in told if name not in comparison.definitions and name not in apart])
+        for line in lines(
+            [name for name in metrics if name not in comparison.definitions and name not in apart]
+        )
     ]
     found += [
-        f"- {METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in told if name in apart
+        f"- {METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in metrics if name in apart
     ]
     for metric, means in comparison.definitions.items():
         by_text: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The marks of a sweep's levels: a sentence or two over all, and each message with its levels."""
+"""The marks of a sweep's levels as text: a summary, and each message with the levels that have it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
 
 
 def summary(result: SweepResult) -> str | None:
-    """Return how many levels there is reason to doubt, and how many are slow for a known one; else None."""
+    """Return how many levels have doubts, and how many a known reason to be slow; None without marks."""
     levels = [level for target in result.targets for level in target.levels]
     marks = [
         (level.concurrency, mark) for level in levels for mark in marks_of(level) if mark.code != REFUSED
@@ -32,19 +32,19 @@ def summary(result: SweepResult) -> str | None:
 
 
 def _kind(mark: Mark) -> str:
-    """Return what a mark is called at whichever level."""
+    """Return the name of a mark, the same for all levels."""
     return PADDING if mark.code == PADDING else mark_words(mark)
 
 
 def _part(word: str, marks: list[tuple[int, Mark]], count: int) -> str:
-    """Return at how many levels a mark is."""
+    """Return a mark with the number of levels that have it."""
     having = [(concurrency, mark) for concurrency, mark in marks if _kind(mark) == word]
     where = "all" if len(having) == count > 1 else f"{len(having)} of {count}"
     return f"{plain(word)} at {where}{_worst_lag(having)}"
 
 
 def _worst_lag(having: list[tuple[int, Mark]]) -> str:
-    """Return the worst lag of the load generator and where it was."""
+    """Return the worst p99 lag of the load generator with its level, in parentheses; "" without a lag."""
     lags = [
         (float(found[1]), concurrency)
         for concurrency, one in having

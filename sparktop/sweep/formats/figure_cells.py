@@ -1,4 +1,4 @@
-"""Single cells of tables of figures."""
+"""The text of single cells in tables of figures."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from sparktop.sweep.terms.definitions import Metric
 
 
 def figure(known: Figure | None, metric: Metric) -> str:
-    """Give a figure without its unit; a range as its two ends."""
+    """Return a figure without its unit; a range as "low to high"."""
     if known is not None and known.span is not None:
         return " to ".join(metric.text(end) for end in known.span)
     return metric.text(known.mean if known else None)
 
 
 def with_unit(known: Figure | None, metric: Metric) -> str:
-    """Give a figure with its unit."""
+    """Return a figure with its unit."""
     return UNKNOWN if known is None else f"{figure(known, metric)} {metric.unit}"
 
 
 def mean_and_std(known: Figure | None, metric: Metric) -> str:
-    """Give a mean and, where there are runs, their standard deviation."""
+    """Return the mean; if the standard deviation over runs is known, as "mean ± std"."""
     if known is None or known.std is None:
         return figure(known, metric)
     return f"{metric.text(known.mean)} ± {metric.text(known.std)}"
 
 
 def change(new: float | None, old: float | None) -> str:
-    """Give by how many percent `new` is more than `old`."""
+    """Return by how many percent `new` exceeds `old`; unknown if either is missing."""
     if new is None or old is None or old <= 0:
         return UNKNOWN
     return f"{100 * (new / old - 1):+.1f}%"
 
 
 def tokens(count: int | None) -> str:
-    """Give a number of tokens."""
+    """Return a number of tokens with its unit."""
     return UNKNOWN if count is None else f"{count:,} tokens"
 
 
 def load_words(load: Load, *, lengths: bool = True) -> str:
-    """Give a load as a word: "c16", and the lengths of prompt and output where they are told."""
+    """Return a load as text: "c16", followed by the lengths of prompt and output where they are known."""
     words = f"c{load.concurrency}"
     if lengths and load.pp is not None:
         words += f", {load.pp:,} in"
@@ -50,5 +50,5 @@ def load_words(load: Load, *, lengths: bool = True) -> str:
 
 
 def load_of(row: ComparisonRow) -> Load:
-    """Give the load of a row of a comparison."""
+    """Return the load of a row of a comparison."""
     return Load(row.concurrency, row.pp, row.tg)

@@ -1,4 +1,4 @@
-"""A table of cells, some of them names from outside, and how it is written in Markdown."""
+"""Tables of cells, some of them names from outside, and their form in Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktop.sweep.formats.prose import wrapped
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Text that came from outside, with words of ours after it."""
+    """Text from outside (a name), followed by text of our own."""
 
     name: str
     after: str = ""
@@ -23,19 +23,19 @@ Cell = str | Outside
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of cells under a title; the first column stands left, figures stand right."""
+    """A table with a title. The columns in `left` are left-aligned, the others right-aligned."""
 
     title: str
     heads: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
     left: frozenset[int] = frozenset({0})
-    """Columns of words."""
+    """Indices of columns with words."""
     notes: tuple[str, ...] = ()
-    """Lines under it."""
+    """Lines below the table."""
 
 
 def in_markdown(grid: Grid) -> str:
-    """Give a grid as a Markdown table under a heading."""
+    """Return a grid as a Markdown table under a heading."""
     lines = [[escaped(cell) for cell in row] for row in (grid.heads, *grid.rows)]
     widths = [max(3, *(cell_width(row[number]) for row in lines)) for number in range(len(grid.heads))]
     rules = [
@@ -47,7 +47,7 @@ def in_markdown(grid: Grid) -> str:
 
 
 def escaped(cell: Cell) -> str:
-    """Give a cell as Markdown: what came from outside is no markup."""
+    """Return a cell as Markdown, in which text from outside cannot act as markup."""
     return cell if isinstance(cell, str) else f"{code(cell.name)}{cell.after}"
 
 

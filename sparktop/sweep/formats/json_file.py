@@ -1,4 +1,4 @@
-"""A result as JSON: the file's own schema."""
+"""A result as JSON of the result file's own schema."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from sparktop.sweep.result.results import SweepResult
 
 
 def render(result: SweepResult) -> str:
-    """Give a result as JSON with every key there."""
+    """Return a result as JSON with every key."""
     return json.dumps(result.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"

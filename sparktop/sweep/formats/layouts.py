@@ -1,7 +1,7 @@
-"""Figures of series laid out as published tables of DGX Sparks are: one function a layout.
+"""Figures of series in the layouts of published tables of DGX Sparks: one function per layout.
 
-Each takes series of whatever source, so that a run of one's own stands in the same rows and columns as the
-table that it is held against.
+Each accepts series from any source, so that one's own run has the same rows and columns as the table that it
+is compared with.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from sparktop.sweep.result.comparison import (
 from sparktop.sweep.terms.definitions import METRICS, Metric
 
 THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
-"""Columns of the table of a recipe: tokens in, tokens out, the best second."""
+"""Columns of a table about throughput: tokens in, tokens out, the best second."""
 SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
-"""Columns of the table of a service: what goes through, and how long a user waits."""
+"""Columns of a table about serving: total throughput, and how long a user waits."""
 
 
 def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Concurrency | a column for each metric that the series has somewhere."""
-    told = [METRICS[name] for name in metrics if name in series.metrics()]
+    """Return the table: Concurrency | one column for each metric that the series has."""
+    shown_metrics = [METRICS[name] for name in metrics if name in series.metrics()]
     rows = tuple(
         (
             load_words(level.load, lengths=series.has_lengths),
-            *(figure(level.figures.get(metric.name), metric) for metric in told),
+            *(figure(level.figures.get(metric.name), metric) for metric in shown_metrics),
         )
         for level in series.levels
     )
-    heads = tuple(f"{metric.title} ({metric.unit})" for metric in told)
+    heads = tuple(f"{metric.title} ({metric.unit})" for metric in shown_metrics)
     return Grid(title, ("Concurrency", *heads), rows)
 
 
 def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
-    """Concurrency | a column for each series | Winner (percent)."""
+    """Return the table: Concurrency | one column for each series | Winner (percent)."""
     rows = [row for row in comparison.rows if row.metric == metric]
     shown = [name for name in names if any(name in row.values for row in rows)]
     meaning = METRICS[metric]
@@ -79,7 +79,7 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
 
 
 def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
-    """Return the winner's title, with what its percentages are against."""
+    """Return the heading of the winner's column, which names what its percentages refer to."""
     if vs == "baseline":
         return f"Winner, against {code(comparison.baseline or '')}"
     against = {"runner-up": ", against the runner-up", "table": ", as the table says"}
@@ -87,7 +87,10 @@ def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
-    """Source | Concurrency | Theirs | Ours | Delta; of a range the end that is nearest to ours."""
+    """Return the table: Source | Concurrency | Theirs | Ours | Delta.
+
+    Against a range, the difference is to its nearest end.
+    """
     meaning = METRICS[metric]
     rows = tuple(
         (
@@ -107,7 +110,7 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
 
 
 def at_best(found: Sequence[IndependentEngines]) -> Grid:
-    """Concurrency | what the engines do at best | each router, of that | who does more than any routing."""
+    """Return the table: Concurrency | bound of the engines | each router's share | targets that exceed it."""
     metric = METRICS[found[0].metric]
     by_concurrency = {level.concurrency: level for one in found for level in one.levels}
     rows: list[tuple[Cell, ...]] = []
@@ -129,7 +132,7 @@ def _of_bound(level: EnginesLevel | None, metric: Metric) -> str:
 
 
 def interactive(series: Series) -> Grid:
-    """One user alone: latency, throughput, prompt, completion."""
+    """Return the table of a single user: latency, throughput, prompt, completion."""
     rows: list[tuple[Cell, ...]] = []
     for level in _alone(series):
         rows += [
@@ -143,7 +146,7 @@ def interactive(series: Series) -> Grid:
 
 
 def batch_scaling(series: Series) -> Grid:
-    """Batch | Throughput."""
+    """Return the table: Batch | Throughput."""
     metric = METRICS["output_tps"]
     rows = tuple(
         (str(level.load.concurrency), figure(level.figures.get("output_tps"), metric))
@@ -153,7 +156,7 @@ def batch_scaling(series: Series) -> Grid:
 
 
 def contexts(series: Series) -> Grid:
-    """Context | Prompt tokens | Latency | Decode speed: one stream, ever longer prompts."""
+    """Return the table: Context | Prompt tokens | Latency | Decode speed, for single requests."""
     latency, decode = METRICS["e2e_ms"], METRICS["decode_tps"]
     rows = tuple(
         (
@@ -173,7 +176,7 @@ def contexts(series: Series) -> Grid:
 
 
 def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
-    """Test | Before | After | Change: every figure that both have, and what only one could do."""
+    """Return the table: Test | Before | After | Change, for every figure that either side has."""
     pairs = [
         (load, name, _find(before, load, name), _find(after, load, name))
         for load in loads([*before, *after])
@@ -193,14 +196,14 @@ def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
 
 
 def machines(by_machine: Mapping[str, Sequence[Series]]) -> Grid:
-    """Hardware | tokens a second alone and in the largest batch | longest prompt | decode speed there."""
+    """Return the table: Hardware | rate at c = 1 and in the largest batch | longest prompt | decode there."""
     rows = tuple((Outside(name), *_machine(series)) for name, series in by_machine.items())
     heads = ("Hardware", "Batch 1 (tok/s)", "Largest batch (tok/s)", "Longest prompt", "Decode there (tok/s)")
     return Grid("Machines", heads, rows)
 
 
 def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
-    """Concurrency | standard deviation over runs of each | Ratio: which one varies more."""
+    """Return the table: Concurrency | standard deviation over runs of each | Ratio."""
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
     for load in loads([first, second]):
@@ -215,7 +218,7 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
 
 
 def gap(first: Series, second: Series, load: Load) -> Grid:
-    """Metric at one load | first | second | Gap of the first over the second."""
+    """Return the table at one load: Metric | first | second | Gap of the first over the second."""
     rows = tuple(
         (
             f"{metric.title} ({metric.unit})",
@@ -231,8 +234,8 @@ def gap(first: Series, second: Series, load: Load) -> Grid:
 
 
 def intervals(series: Series, metrics: Sequence[str]) -> Grid:
-    """Concurrency | mean and standard deviation over runs of each metric that has runs."""
-    told = [
+    """Return the table: Concurrency | mean ± standard deviation over runs of each metric."""
+    shown_metrics = [
         METRICS[name]
         for name in metrics
         if any(name in level.figures and level.figures[name].std is not None for level in series.levels)
@@ -240,16 +243,16 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
     rows = tuple(
         (
             load_words(level.load, lengths=series.has_lengths),
-            *(mean_and_std(level.figures.get(one.name), one) for one in told),
+            *(mean_and_std(level.figures.get(one.name), one) for one in shown_metrics),
         )
         for level in series.levels
     )
-    heads = tuple(f"{metric.title} ({metric.unit})" for metric in told)
+    heads = tuple(f"{metric.title} ({metric.unit})" for metric in shown_metrics)
     return Grid("Mean ± standard deviation over runs", ("Concurrency", *heads), rows)
 
 
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
-    """Return who wins by how much; of a percentage that is not against what the column says, against whom."""
+    """Return the winner and its lead in percent; names the reference if it is not that of the column."""
     if row.significant is False:
         if row.leaders:
             return Outside(", ".join(row.leaders), f" lead, {NONE_OF_LEADERS}")
@@ -264,7 +267,7 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
 
 
 def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
-    """Return a value of a row; a range as its two ends."""
+    """Return a value of a row; a range as "low to high"."""
     span = row.ranges.get(name)
     return (
         metric.text(row.values.get(name)) if span is None else " to ".join(metric.text(end) for end in span)
@@ -272,7 +275,7 @@ def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
 
 
 def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
-    """Return by how many percent ours is more; against a range, against its nearest end, if it is outside."""
+    """Return by how many percent ours is higher; "within" if it is inside a range of theirs."""
     values = [Figure(row.values.get(name) or 0.0, span=row.ranges.get(name)) for name in (ours, theirs)]
     ratio = ratio_of(values[0], values[1])
     if ratio is None:

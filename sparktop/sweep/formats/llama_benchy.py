@@ -1,8 +1,8 @@
-"""A result as llama-benchy 0.4 writes it, so that tools which read that read ours.
+"""A result in the format of llama-benchy 0.4, for tools that read that.
 
-Its standard deviations divide by n, not by n - 1. It has no place for latency percentiles, errors, validity
-or several targets. At a concurrency of 1 it takes its probe's latency off the prompt's time; ours takes off
-nothing and says so (`latency_mode` "none").
+Its standard deviations divide by n, not by n - 1. It has no fields for latency percentiles, errors, validity
+or several targets. At a concurrency of 1 it subtracts its probe's latency from the prompt's time; sparktop
+subtracts nothing and states that (`latency_mode` "none").
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from sparktop.sweep.result.results import (
 
 
 def render(result: SweepResult, target: str | None = None) -> str:
-    """Give one target of a result as llama-benchy's JSON.
+    """Return one target of a result as llama-benchy's JSON.
 
     Raises:
-        UsageError: there are several targets and none was named, or none of that name.
+        UsageError: there are several targets and none was named, or the named one does not exist.
     """
     return json.dumps(to_json(result, target), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def to_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
-    """Give it as JSON values; errors as `render`."""
+    """Return the same as JSON values; raises as `render`."""
     chosen = _chosen(result, target)
     levels = chosen.in_order()
     return {
@@ -62,7 +62,7 @@ def _chosen(result: SweepResult, name: str | None) -> TargetResult:
 
 
 def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
-    """Return a level; one that the server refused has no figures, and its words under a key of ours."""
+    """Return a level; a refused one has no figures, and the server's message under an additional key."""
     refused = {} if level.error is None else {"error": level.error}
     each = level.each or EachRequest()
     pairs = zip(each.prompt_tokens, each.ttfr_ms, strict=False)

@@ -1,4 +1,4 @@
-"""A result as Markdown for a forum: the answer, reasons to doubt it, tables, and what the figures mean."""
+"""A result as Markdown for a forum: the answer, doubts, tables, and the definitions of the figures."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from sparktop.sweep.view.result import Findings, findings
 from sparktop.sweep.view.verdict import advised
 
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
-"""Of several targets: the metrics of the tables with winners."""
+"""Metrics that get a table of winners when there are several targets."""
 _PAIR = 2
 _LOAD = "c16: 16 requests at once"
 _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
 def render(result: SweepResult) -> str:
-    """Return a result as Markdown; addresses of servers are left out."""
+    """Return a result as Markdown, without the addresses of servers."""
     series = series_of(result)
     targets = [target for target in result.targets if target.levels]
     blocks = ["## sparktop sweep (simulated)" if result.simulated else "## sparktop sweep"]
@@ -61,7 +61,7 @@ def render(result: SweepResult) -> str:
 
 
 def _terms(grids: Sequence[Grid]) -> set[str]:
-    """Return the words and signs in tables that need a definition beside the metrics'."""
+    """Return the terms and signs in tables that need a definition in addition to the metrics'."""
     found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
     return found | {sign for cell in cells if isinstance(cell, str) for sign in cell.split()}
@@ -72,7 +72,7 @@ def _advice(found: Findings) -> tuple[AdviceRow, ...]:
 
 
 def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
-    """Yield which target to use for what; where no difference is shown, what the runs could have shown."""
+    """Yield a section on which target to use for what, or what difference the runs could have shown."""
     if advice:
         sentences = [
             sentence if row.target is not None else f"{row.loads}: {plain(row.why)}"
@@ -84,7 +84,7 @@ def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
 
 
 def _about(result: SweepResult) -> Iterator[str]:
-    """Yield what was done, and whatever speaks against the figures."""
+    """Yield paragraphs about the plan, and about anything that speaks against the figures."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
     more = " or more" if result.slo is not None else ""
@@ -123,14 +123,14 @@ def _lengths(result: SweepResult) -> str:
 
 
 def _effort(plan: PlanResult) -> str:
-    """Return how much a level takes: its runs, or its time."""
+    """Return the size of a level: its number of runs, or its duration."""
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"
     return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'} a level"
 
 
 def _prompts(result: SweepResult) -> str:
-    """Return what prompts were made of, and what kept them out of the prefix cache."""
+    """Return what the prompts are generated from, to reproduce them; "" if unknown."""
     ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
     if result.plan.seed is None or not ways:
         return ""
@@ -147,7 +147,7 @@ def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
 
 
 def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
-    """Yield the layout of the published table that a preset is made for."""
+    """Yield the table in the layout of the published table that a preset corresponds to."""
     for one in series:
         if result.plan.preset == "batch-scaling":
             yield batch_scaling(one)

@@ -13,24 +13,24 @@ from sparktop.sweep.compare.series import Series
 from sparktop.sweep.terms.definitions import METRICS
 
 CURVES = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_ms")
-"""Metrics that are drawn; `output_tps` only where nothing else tells of tokens that come out."""
+"""Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
 WIDTH, HEIGHT = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
 _MARKS = "●▲■◆○△□◇"
-"""One a series: colours alone would tell nothing in a file."""
+"""One mark per series, because colours alone are lost in a file."""
 _LABEL_CELLS = 24
 _LEAST_POINTS = 2
 _STEPS = 4
-"""Of the upright axis."""
+"""Intervals of the vertical axis."""
 
 
 def plots(series: Sequence[Series], width: int = WIDTH, *, height: int = HEIGHT, colour: bool = False) -> str:
-    """Give a plot for each of `CURVES` that some series has under two concurrencies; "" for none.
+    """Return a plot for each of `CURVES` that is known at two concurrencies at least; "" for none.
 
-    Concurrency grows on a logarithmic axis. Plots hold no escape sequence unless `colour` is set.
+    The axis of concurrency is logarithmic. Plots contain no escape sequences unless `colour` is set.
     """
-    told = {name for one in series for name in one.metrics()}
-    skipped = {"output_tps"} if told & {"decode_tps", "sustained_tps"} else set()
+    known = {name for one in series for name in one.metrics()}
+    skipped = {"output_tps"} if known & {"decode_tps", "sustained_tps"} else set()
     drawn = (_plot(series, name, width, height, colour=colour) for name in CURVES if name not in skipped)
     return "\n".join(text for text in drawn if text)
 
@@ -64,7 +64,7 @@ def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colou
     figure.ruler("y").ticks(steps, [tick(step) for step in steps])
     text = str(figure.build().string(colorless=not colour))
     figure.clear()
-    # Inside the plot plotext's own legend hides the curves' beginnings.
+    # plotext's own legend would cover the beginnings of the curves.
     lines = [*text.splitlines(), *_wrapped(legend, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -81,7 +81,7 @@ def _wrapped(legend: Sequence[str], width: int) -> list[str]:
 
 
 def _points(series: Series, metric: str) -> dict[int, float]:
-    """Give the mean by concurrency; of several levels with one concurrency, the first."""
+    """Return the mean by concurrency; of several levels of one concurrency, the first."""
     points: dict[int, float] = {}
     for level in series.levels:
         figure = level.figures.get(metric)

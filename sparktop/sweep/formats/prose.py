@@ -1,4 +1,4 @@
-"""Sentences of a report, wrapped so that they read well on a plain terminal and in a forum alike."""
+"""Sentences of a report, wrapped for a plain terminal and for a forum."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from sparktop.report.markdown import code
 WIDTH = 80
 _JOINED = "\x00"
 _LONE_SIGN = re.compile(r" ([-+*–]) ")
-"""At the beginning of a line Markdown takes it for an item of a list."""
+"""A sign that Markdown would read as a list item at the beginning of a line."""
 
 
 _MARKUP = re.compile(r"[`*\[\]<>|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#")
-"""What Markdown or a forum could take for more than text."""
+"""Characters that Markdown or a forum could interpret as markup."""
 
 
 def plain(text: str) -> str:
-    """Write a sentence that holds text from outside: as prose where it has no markup, else as code."""
+    """Return a sentence with text from outside: as prose if it has no markup, else as code."""
     return code(text) if _MARKUP.search(text) else text
 
 
 def wrapped(text: str, *, bullet: bool = False) -> str:
-    """Wrap a paragraph, or an item of a list."""
+    """Wrap a paragraph, or a list item."""
     indent = "- " if bullet else ""
     lines = textwrap.wrap(
         _LONE_SIGN.sub(rf"{_JOINED}\1{_JOINED}", text),
@@ -38,11 +38,11 @@ def wrapped(text: str, *, bullet: bool = False) -> str:
 
 
 def bullets(items: Iterable[str]) -> str:
-    """Write a list of wrapped items."""
+    """Return a list of wrapped items."""
     return "\n".join(wrapped(item, bullet=True) for item in items)
 
 
 def rewrapped(block: str) -> str:
-    """Wrap the items of a block that has a heading and a list."""
+    """Wrap the list items of a block that has a heading and a list."""
     lines = block.splitlines()
     return "\n".join(wrapped(line[2:], bullet=True) if line.startswith("- ") else line for line in lines)

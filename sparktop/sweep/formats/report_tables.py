@@ -27,32 +27,32 @@ _RATES = (
     "total_tps",
 )
 _MARK_WORDS = {CLIENT_LAG: "client lag"}
-"""Where the screen's word is another."""
+"""Names of marks that differ from those on the screen."""
 _MOST_MARKS = 2
-"""Named in a row; the rest is counted."""
+"""Marks named in a row; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a level's figures."""
+    """A column of a table about levels."""
 
     head: str
     cell: Callable[[LevelResult], str]
     metric: str | None = None
-    """Whose definition it needs."""
+    """Name of the metric whose definition the report must include."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A table before its unknown columns are left out."""
+    """A table whose columns are left out where they are unknown for every level."""
 
     title: str
     columns: tuple[Column, ...]
     notes: bool = False
-    """Whether a server's words for prompt lengths that it refused, and its roofline, stand below."""
+    """True to put the server's messages about refused prompt lengths, and the roofline, below the table."""
 
     def grid(self, target: TargetResult, title: str) -> Grid:
-        """Return the table of a target's levels without columns that are unknown throughout."""
+        """Return the table of a target's levels, without columns that are unknown throughout."""
         shown = self._shown(target)
         levels = target.in_order() if shown else ()
         rows: tuple[tuple[Cell, ...], ...] = tuple(
@@ -63,7 +63,7 @@ class Columns:
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
     def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
-        """Return the names of the metrics that stand in these tables."""
+        """Return the names of the metrics in the tables of these targets."""
         return {
             column.metric for target in targets for column in self._shown(target) if column.metric is not None
         }
@@ -75,19 +75,19 @@ class Columns:
 
 
 def level_words(level: LevelResult, target: TargetResult) -> str:
-    """Return a level's load, with its prompt where one concurrency has several."""
+    """Return a level's load, with its lengths if there are several levels of one concurrency."""
     several = len({one.concurrency for one in target.levels}) < len(target.levels)
     return load_words(Load(level.concurrency, level.pp, level.tg), lengths=several)
 
 
 def _load(level: LevelResult, target: TargetResult) -> str:
-    """Return a level's load, with a sign where the server refused it."""
+    """Return a level's load, with a sign if the server refused it."""
     words = level_words(level, target)
     return words if level.error is None else f"❌ {words}"
 
 
 def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield the server's words for prompt lengths that it refused."""
+    """Yield the server's messages about prompt lengths that it refused."""
     refused = {(level.pp, level.error) for level in levels if level.error is not None}
     for pp, words in sorted(refused, key=str):
         length = "" if pp is None else f" {pp:,} in:"
@@ -95,7 +95,7 @@ def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
 
 
 def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield what the roofline is in tokens per second."""
+    """Yield the roofline in tokens per second, if it is known."""
     known = [
         (level.decode_tps.mean, level.roofline_percent)
         for level in levels
@@ -137,14 +137,14 @@ def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
 
 
 def mark_words(mark: Mark) -> str:
-    """Return what a mark is called."""
+    """Return the name of a mark."""
     return _MARK_WORDS.get(mark.code, mark.word)
 
 
 def _marks(level: LevelResult) -> str:
-    """Return the gravest marks of a level: of many, a reason to doubt it and one why it is slow.
+    """Return the most serious marks of a level; of many, a doubt and a reason why it is slow.
 
-    Padding and refusals have places of their own in the table.
+    Padding and refusals have their own places in the table.
     """
     marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
     named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]

@@ -1,4 +1,4 @@
-"""Who answered the requests of a router's levels, and the batches that its servers ran, as a table."""
+"""The table of who answered the requests of a router's levels, with the batch size of each server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _NOTE = (
 
 
 def split_grid(target: TargetResult) -> Grid:
-    """Concurrency | requests and batch of each server | largest share of a run; no rows for one server."""
+    """Return the table: Concurrency | requests and batch of each server | largest share of a run.
+
+    It has no rows unless the target is a router with several servers.
+    """
     names = sorted({name for level in target.levels for name in level.known_servers})
     title = f"Who answered: {code(target.name)}"
     if target.kind is not TargetKind.ROUTER or len(names) <= 1:

@@ -1,4 +1,4 @@
-"""Results that were deleted: moved aside, brought back by undo, gone for good after a month."""
+"""Deleted results: moved to a separate folder, restored by undo, removed for good after a month."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _MOST_SAME_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a deletion or an undo did."""
+    """The outcome of a deletion or an undo."""
 
     keys: tuple[str, ...] = ()
-    """Results that were moved."""
+    """Keys of the results that were moved."""
     problems: tuple[str, ...] = ()
-    """Why others were not, a clean line each."""
+    """Why others were not moved, as a clean line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The place beside the results where deleted ones wait: a folder a deletion, named by its time.
+    """The folder of deleted results: it has a folder for each deletion, named by its time.
 
-    What was deleted together comes back together, the newest deletion first, also after another start.
+    Results that were deleted together are restored together, the newest deletion first, even after a restart.
     """
 
     store: Path
-    """The folder of results; keys are paths below it."""
+    """The folder of results; keys are paths relative to it."""
     wall: Callable[[], datetime]
 
     def take(self, keys: Iterable[str]) -> Moved:
-        """Move results aside."""
+        """Move results to a new folder of deleted ones."""
         try:
             batch = self._new_batch()
         except OSError as error:
@@ -52,7 +52,7 @@ class Deleted:
         return moved
 
     def bring_back(self) -> Moved:
-        """Move the results of the newest deletion back; empty where there is none."""
+        """Restore the results of the newest deletion; return an empty outcome if there is none."""
         for batch in reversed(self._batches()):
             keys = _keys(batch)
             if not keys:
@@ -65,11 +65,11 @@ class Deleted:
         return Moved()
 
     def waiting(self) -> int:
-        """Give how many results could still come back."""
+        """Return how many results can still be restored."""
         return sum(len(_keys(batch)) for batch in self._batches())
 
     def empty(self) -> tuple[str, ...]:
-        """Remove what was deleted more than a month ago; gives the keys that are gone for good."""
+        """Remove results that were deleted more than a month ago; return their keys."""
         gone: list[str] = []
         for batch in self._batches():
             if self.wall() - _time(batch) > KEPT:
@@ -108,7 +108,7 @@ class Deleted:
         raise FileExistsError(0, "too many deletions of one moment")
 
     def _batches(self) -> list[Path]:
-        """Give the deletions, oldest first; what else lies there is left alone."""
+        """Return the folders of deletions, oldest first; other entries are ignored."""
         try:
             found = list((self.store / FOLDER).iterdir())
         except OSError:
@@ -126,7 +126,7 @@ def _files(batch: Path) -> Iterator[str]:
 
 
 def _time(batch: Path) -> datetime:
-    """Give when a deletion was made; of an impossible time, now: it is kept."""
+    """Return the time of a deletion; for an invalid one the far future, so that it is kept."""
     found = _BATCH.fullmatch(batch.name)
     try:
         return datetime.strptime(found["stamp"] if found else "", _STAMP).replace(tzinfo=UTC)

@@ -1,7 +1,7 @@
-"""All results that are kept: our own sweeps and imported files, with remarks, deletion and undo.
+"""All stored results: our own sweeps and imported files, with remarks, deletion and undo.
 
-Reading a result takes milliseconds and there may be hundreds, so `look` and `read` are called in a thread, a
-few files at a time; `rows` gives what is known by then and reads no result.
+Reading a result takes milliseconds and there may be hundreds, so `look` and `read` are called in a thread,
+for a few files at a time. `rows` returns what is known so far and reads no result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sparktop.sweep.view.foreign import ForeignView
 from sparktop.sweep.view.stored import StoredView
 
 FRESH: Final = timedelta(minutes=15)
-"""A file without an end that was written within this may be of a sweep that runs: levels take minutes."""
+"""Maximum age of a file without an end whose sweep may still be running: levels take minutes."""
 
 Stamp = tuple[int, int]
 
@@ -44,18 +44,18 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is remembered of a file, as long as it does not change."""
+    """The row of a file, valid as long as the file does not change."""
 
     stamp: Stamp
-    """When it was written, in nanoseconds, and its bytes."""
+    """Time of modification in nanoseconds, and size in bytes."""
     row: HistoryRow
     ended: bool
-    """False for a sweep that runs, or was killed while it ran."""
+    """False for a sweep that is running, or was killed."""
 
 
 @dataclass(slots=True, eq=False)
 class History:
-    """The results of one folder. A method may be called from any thread."""
+    """The results in one folder. Its methods may be called from any thread."""
 
     folder: Path
     wall: Callable[[], datetime] = _now
@@ -73,7 +73,7 @@ class History:
     # What there is
 
     def look(self) -> int:
-        """See which files came, changed or went; gives how many are to be read."""
+        """Find files that were added, changed or removed; return how many have to be read."""
         with self._lock:
             if not self._emptied:
                 self._emptied = True
@@ -85,12 +85,12 @@ class History:
                 for key, stamp in found.items()
                 if key not in self._known or self._known[key].stamp != stamp
             ]
-            # The newest last, so that it is taken first.
+            # `read` pops from the end, so the newest is last.
             self._unread = sorted(changed, key=lambda one: one[1])
             return len(self._unread)
 
     def read(self, most: int = 8) -> int:
-        """Read some of the files that `look` found, the newest first; gives how many are left."""
+        """Read up to `most` of the files that `look` found, the newest first; return how many are left."""
         for _ in range(most):
             with self._lock:
                 if not self._unread:
@@ -100,7 +100,7 @@ class History:
         return len(self._unread)
 
     def rows(self) -> list[HistoryRow]:
-        """Give the rows of what was read, newest first; tags and notes as they are now."""
+        """Return the rows of the files read so far, newest first, with their present tags and notes."""
         known, remarks, now = list(self._known.values()), self.remarks.all(), self.wall()
         known.sort(key=_age, reverse=True)
         rows = []
@@ -114,13 +114,13 @@ class History:
         return rows
 
     def path(self, key: str) -> Path:
-        """Give the file of a result."""
+        """Return the path of a result."""
         return self.folder / key
 
     # What is in one
 
     def result(self, key: str) -> SweepResult | None:
-        """Give a result of our own; None for another tool's.
+        """Return a result of sparktop; None for another tool's.
 
         Raises:
             UsageError: the file cannot be read.
@@ -132,10 +132,10 @@ class History:
         return parse(data, str(path)) if words(data, "schema") is not None else None
 
     def series(self, key: str) -> list[Series]:
-        """Give the targets of a result for a comparison.
+        """Return the targets of a result for a comparison.
 
         Raises:
-            UsageError: the file cannot be read, or no level of it is done.
+            UsageError: the file cannot be read, or has no completed level.
         """
         result = self.result(key)
         if result is None:
@@ -146,7 +146,7 @@ class History:
         return found
 
     def source(self, key: str) -> StoredView | ForeignView:
-        """Give a result as the full screen shows it.
+        """Return a result as a view for the full screen.
 
         Raises:
             UsageError: the file cannot be read.
@@ -166,14 +166,14 @@ class History:
     # What a person does
 
     def remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> str | None:
-        """Write tags (words) or a note; None leaves what is there. Gives a line to be told, if any."""
+        """Write tags (words) or a note, None keeps the old value; return a notice for the user, or None."""
         try:
             return self.remarks.write(key, tags=None if tags is None else tags_of(tags), note=note)
         except OutputError as error:
             return str(error)
 
     def delete(self, keys: Iterable[str]) -> str:
-        """Move results aside; gives a line that says what was done."""
+        """Move results to the folder of deleted ones; return a line about the outcome."""
         with self._lock:
             rows = {row.key: row for row in self.rows()}
             asked = [key for key in keys if key in rows]
@@ -192,7 +192,7 @@ class History:
         return "; ".join(parts) or "nothing to delete"
 
     def undo(self) -> tuple[str, str | None]:
-        """Bring the newest deletion back: a line that says so, and the key of one that came back."""
+        """Undo the newest deletion; return a line about the outcome, and the key of one restored result."""
         with self._lock:
             moved = self._deleted.bring_back()
             self.look()
@@ -205,15 +205,16 @@ class History:
         return "; ".join((f"{what} back", *problems)), moved.keys[-1]
 
     def import_file(self, path: Path) -> str:
-        """Copy a result of another tool, or of another sparktop, into the folder; gives its key.
+        """Copy a result of another tool, or of another sparktop, into the folder; return its key.
+
+        "~" stands for a home directory.
 
         "~" stands for a home.
 
         Raises:
-            UsageError: it cannot be read, or no tool that we know wrote it.
-            OutputError: it cannot be kept.
+            UsageError: the file cannot be read, or is not from a known tool.
         """
-        with suppress(RuntimeError):  # nobody has that home: then there is no such file either
+        with suppress(RuntimeError):  # an unknown home directory: the file does not exist either
             path = path.expanduser()
         read_file(path)
         copied = copy_in(path, self.folder / IMPORTS)
@@ -244,7 +245,7 @@ class History:
             result = parse(_without_requests(read_json(path)), str(path))
         except UsageError as error:
             row = stored_row(StoredSweep(path, None, self.short(error)), key)
-            # An empty file is the place that a sweep reserves before its first level is done.
+            # A sweep reserves an empty file before its first level is done.
             return _Known(stamp, row, ended=stamp[1] > 0)
         return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=result.status is not None)
 
@@ -256,24 +257,24 @@ class History:
         return _Known(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
 
     def short(self, error: SparktopError) -> str:
-        """Give what is wrong with a file without the folder, which is the same for all."""
+        """Return the error about a file without the path of the folder, which is the same for all."""
         return str(error).replace(f"{clean(self.folder)}/", "")
 
     def _empty_deleted(self) -> None:
         gone = self._deleted.empty()
-        with suppress(OutputError):  # remarks on files that are gone harm nobody
+        with suppress(OutputError):  # remarks about deleted files do no harm
             self.remarks.forget(gone)
 
 
 def title_of(row: HistoryRow) -> str:
-    """Give a result's name with its time: "quick 2026-03-22 18:04"."""
+    """Return a result's name with its time: "quick 2026-03-22 18:04"."""
     if row.started_at is None:
         return clean(row.name, 40)
     return f"{clean(row.name, 40)} {row.started_at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _without_requests(data: object) -> object:
-    """Give a result without its single requests, of which a row shows nothing: they are most of its time."""
+    """Return a result without its single requests: rows do not use them, and validating them takes long."""
     for target in listed(data, "targets"):
         for level in listed(target, "levels"):
             if isinstance(level, dict):
@@ -298,6 +299,6 @@ def _written(stamp: Stamp) -> datetime:
 
 
 def _age(known: _Known) -> tuple[float, str]:
-    """Give what the newest has most of: its start, or, where nobody tells, when its file was written."""
+    """Return a sort key, larger for newer results: start time, or else the time of modification."""
     began = known.row.started_at
     return (known.stamp[0] / 1e9 if began is None else began.timestamp()), known.row.key

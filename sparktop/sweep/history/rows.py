@@ -1,4 +1,4 @@
-"""Stored results as rows of the history, and the words by which they are found."""
+"""Stored results as rows of the history, and the search in them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.result import status_of
 
 Remarks = Mapping[str, tuple[tuple[str, ...], str]]
-"""Tags and a note by the name of a file."""
+"""Tags and note by file name."""
 IMPORTED = "imported"
-"""The status of another tool's result: its file does not tell how the run ended."""
+"""Status of another tool's result, whose file does not state how the run ended."""
 UNFINISHED = "unfinished"
-"""The status of a file without an end that was written lately: its sweep may be running."""
+"""Status of a recently written file without an end: its sweep may be running."""
 _NAME_LENGTH = 60
 
 
 def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) -> list[HistoryRow]:
-    """Give a row for each, newest first; a file that cannot be read is a row too."""
+    """Return a row for each file, newest first; unreadable files have a row as well."""
     known = remarks or {}
     rows = []
     for one in stored:
@@ -33,7 +33,7 @@ def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) 
 
 
 def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
-    """Give the row of a result of our own, without remarks; its key is the file's name where not given."""
+    """Return the row of a result of sparktop, without remarks; `key` defaults to the file's name."""
     result, name = one.result, clean(one.path.stem, _NAME_LENGTH)
     wanted = one.path.name if key is None else key
     if result is None:
@@ -57,7 +57,7 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
 
 
 def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
-    """Give the row of another tool's result, without remarks."""
+    """Return the row of another tool's result, without remarks."""
     levels = [level for one in series for level in one.levels]
     models = dict.fromkeys(one.model for one in series if one.model is not None)
     rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
@@ -84,7 +84,7 @@ def _best_decode(levels: Sequence[LevelResult]) -> float | None:
 
 
 def _first_ttft(result: SweepResult) -> float | None:
-    """Give the best mean time to first token under the lowest concurrency."""
+    """Return the lowest mean TTFT in milliseconds at the lowest concurrency; None if unknown."""
     known = [
         (level.concurrency, level.ttft_ms.mean)
         for target in result.targets
@@ -95,7 +95,7 @@ def _first_ttft(result: SweepResult) -> float | None:
 
 
 def found_rows(rows: Sequence[HistoryRow], query: str) -> list[HistoryRow]:
-    """Give the rows in whose name, targets, model, status, tags, note or day all words of `query` occur."""
+    """Return the rows that contain all words of `query` in name, targets, model, status, remarks or date."""
     words = query.casefold().split()
     return [row for row in rows if all(word in _haystack(row) for word in words)]
 

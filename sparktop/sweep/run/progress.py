@@ -172,9 +172,9 @@ class ProgressFold:
             eta_s=event.eta_s,
         )
 
-    def _take_load(self, told: LoadTold) -> None:
+    def _take_load(self, batch: LoadTold) -> None:
         ended, failed, tokens = self.now.ended, self.now.failed, self.now.tokens
-        for event in told.events:
+        for event in batch.events:
             match event:
                 case RequestStarted():
                     self._starts[event.request_id] = event.at
@@ -186,16 +186,16 @@ class ProgressFold:
                     failed += event.error is not None
                 case _:
                     pass
-        for one in told.bins:
+        for one in batch.bins:
             self._bins.append((one.at, one.tokens))
             tokens += one.tokens
         self.now = replace(
             self.now,
-            in_flight=told.in_flight,
+            in_flight=batch.in_flight,
             ended=ended,
             failed=failed,
             tokens=tokens,
-            tps=self._tps(told.at),
+            tps=self._tps(batch.at),
             ttft_p50_ms=median(self._ttfts_ms) if self._ttfts_ms else None,
         )
 

@@ -94,9 +94,9 @@ class SweepRunner:
         """The result so far."""
         return self._book.result
 
-    def listen(self, hear: Callable[[SweepEvent], None]) -> None:
-        """Call `hear` with each event, on the event loop; it must not raise or block."""
-        self._listeners.append(hear)
+    def listen(self, listener: Callable[[SweepEvent], None]) -> None:
+        """Call `listener` with each event, on the event loop; it must not raise or block."""
+        self._listeners.append(listener)
 
     async def events(self) -> AsyncIterator[SweepEvent]:
         """Yield each event from now on; the last one is `SweepEnded`."""
@@ -343,8 +343,8 @@ class SweepRunner:
         return self._estimate.left_s([replace(present, runs=runs, first=present.first and not made), *others])
 
     def _tell(self, event: SweepEvent) -> None:
-        for hear in self._listeners:
-            hear(event)
+        for listener in self._listeners:
+            listener(event)
 
     def _hear(self, key: SourceKey, reading: Reading) -> None:
         """Record a reading, and stop the sweep if the guard requires it."""

@@ -20,5 +20,5 @@ class SampleFeed(Protocol):
         ...
 
     def listen(self, hear: Hear) -> Callable[[], None]:
-        """Call `hear` with each reading from now on; return a function that ends this."""
+        """Call the function with each reading from now on; return a function that ends this."""
         ...

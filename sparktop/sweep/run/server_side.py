@@ -286,7 +286,7 @@ class ServerLog:
 
     def _at_rest(self, name: str, after: float) -> ServerPoint | None:
         points = self._servers.get(name, [])[-2:]
-        if len(points) < 2 or points[0].at <= after:  # noqa: PLR2004 - two looks must agree
+        if len(points) < 2 or points[0].at <= after:  # noqa: PLR2004 - two samples must agree
             return None
         before, newest = points
         still = before.idle and newest.idle and before.counters == newest.counters

@@ -1,4 +1,4 @@
-"""Figures over concurrency as curves: targets with intervals, references, and limits to hold them against."""
+"""Curves of figures over concurrency: targets with intervals, references, and limits to compare with."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from sparktop.sweep.terms.doubts import FEW_RUNS, TOO_SHORT
 from sparktop.sweep.view.interval import over_runs
 
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
-"""Metrics that are drawn, in this order."""
+"""Metrics that have a plot, in this order."""
 _ROOFLINE_AT = 1
-"""The concurrency for which the memory's limit is known: one request reads all weights for each token."""
+"""The concurrency for which the roofline is known: a single request reads all weights for each token."""
 _MILD = frozenset({FEW_RUNS, TOO_SHORT})
-"""Marks that the interval, or its absence, already tells."""
+"""Marks that the interval, or its absence, shows already."""
 _CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0-9.e+]+)")
 
 
 def curve_plots(
     series: Sequence[Series], references: Iterable[Reference] = (), limits: Sequence[LimitLine] = ()
 ) -> tuple[CurvePlot, ...]:
-    """Give a plot for each metric that one of the series has under some concurrency.
+    """Return a plot for each metric of `CURVES` that any of the series has.
 
-    A reference's series are laid over it where it has the same metric.
+    The series of a reference are added to plots of metrics that it has.
     """
     others = [one for reference in references for one in reference.series]
     plots = []
@@ -53,7 +53,7 @@ def curve_plots(
 
 
 def measured(figure: Figure) -> Measured:
-    """Give a figure with the interval over its runs."""
+    """Return a figure with the interval over its runs; for a range, its ends."""
     if figure.span is not None:
         return Measured(figure.mean, *figure.span)
     over = over_runs(figure.values)
@@ -67,7 +67,7 @@ def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
     for level in series.levels:
         figure = level.figures.get(metric)
         if figure is not None:
-            # Of several prompt lengths under one concurrency, the first.
+            # Of several prompt lengths at one concurrency, the first is drawn.
             points.setdefault(level.load.concurrency, _point(level, figure))
     if not points:
         return None
@@ -81,12 +81,12 @@ def _point(level: SeriesLevel, figure: Figure) -> CurvePoint:
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
-    """Give the lines that a sweep's own figures are held against: roofline, conditions, what holds to."""
+    """Return the limits to compare a sweep's figures with: roofline, conditions, and where they hold."""
     return (*_roofline(result), *_conditions(result))
 
 
 def _roofline(result: SweepResult) -> Iterable[LimitLine]:
-    """Give what the memory bandwidth allows one request, from the share of it that a level reached."""
+    """Yield the rate that the memory bandwidth allows, computed from a level's share of it."""
     seen: set[int] = set()
     for target in result.targets:
         for level in target.levels:
@@ -119,5 +119,5 @@ def _conditions(result: SweepResult) -> Iterable[LimitLine]:
 
 
 def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:
-    """Give the curves of a sweep."""
+    """Return the curves of a sweep."""
     return curve_plots(series_of(result), references, limits_of(result))

@@ -180,8 +180,8 @@ def _rate_words(name: str, rate: Rate) -> str:
 def _latency_words(name: str, latency: Latency) -> str:
     metric = METRICS[name]
     parts = [("mean", latency.mean), ("p50", latency.p50), ("p95", latency.p95), ("max", latency.max)]
-    told = ", ".join(f"{word} {metric.text(value)}" for word, value in parts if value is not None)
-    return f"{told} ms"
+    figures = ", ".join(f"{word} {metric.text(value)}" for word, value in parts if value is not None)
+    return f"{figures} ms"
 
 
 def _server_words(level: LevelResult) -> str | None:

@@ -1,4 +1,4 @@
-"""Another tool's result as the full screen takes it: rows, curves; what its file does not tell is unknown."""
+"""The view of another tool's result for the full screen; what its file lacks is unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sparktop.sweep.view.topologies import topologies
 
 _PAIR = 2
 _MOST_TOLD = 4
-"""Levels whose figures are told in sentences where the table has no column for them."""
+"""Maximum levels whose figures are listed in sentences because the table has no column for them."""
 _IN_TABLE = frozenset(RANKED)
 _FAILED = Mark("errors", "errors", "requests of this level failed, as its tool told")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
@@ -39,7 +39,7 @@ _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 @dataclass(slots=True, eq=False)
 class ForeignView:
-    """The picture of another tool's result, of one target or several."""
+    """The view of another tool's result, with one target or several."""
 
     series: Sequence[Series]
     title: str = ""
@@ -51,29 +51,30 @@ class ForeignView:
         self._levels = {}
         for one in self.series:
             for level in one.levels:
-                # A table has one row for a concurrency and a prompt length: the first output length of them.
+                # The table has one row per concurrency and prompt length: the first of several output
+                # lengths.
                 key = LevelKey(one.name, level.load.concurrency, level.load.pp)
                 self._levels.setdefault(key, (one, level))
         self._view = self._made()
 
     @property
     def result(self) -> SweepResult | None:
-        """Nothing: it is no sweep of ours."""
+        """None, because it is not a sweep of sparktop."""
         return None
 
     def view(self) -> SweepView:
-        """Give the view: the same until other references are asked for."""
+        """Return the view; it stays the same until `refer` is called."""
         return self._view
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give all that the file tells of a level; None where it has no such level."""
+        """Return the evidence that the file holds of a level; None if it has no such level."""
         row = next((one for one in self._view.rows if one.key == key), None)
         if row is None:
             return None
         return LevelEvidence(row=row, facts=tuple(self._facts(key)), why_no_timeline=_NO_TIMELINE)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay published tables over the curves; none takes them off."""
+        """Draw published tables over the curves; an empty sequence removes them."""
         self._view = replace(self._view, plots=curve_plots(self.series, references))
 
     def _made(self) -> SweepView:
@@ -120,7 +121,7 @@ class ForeignView:
         return tuple(rows)
 
     def _ranks(self, key: LevelKey, level: SeriesLevel) -> dict[str, Rank]:
-        """Tell in which columns a level is the best of its prompt length, or cannot be told from it."""
+        """Return the rank of a level by column: best of its prompt length, or on a par with the best."""
         alike = [one for other, (_, one) in self._levels.items() if other.prompt_tokens == key.prompt_tokens]
         ranks: dict[str, Rank] = {}
         for metric in RANKED:
@@ -137,21 +138,21 @@ class ForeignView:
         return ranks
 
     def _verdict(self) -> Iterator[str]:
-        """Tell the figures that the table has no column for, then what its source says of itself."""
+        """Yield figures for which the table has no column, then the notes of the source."""
         several = len(self.series) > 1
-        told = [
+        listed = [
             (key, figures)
             for key, (_, level) in self._levels.items()
             if (figures := {name: one for name, one in level.figures.items() if name not in _IN_TABLE})
             or "ttft_ms" in level.figures
         ]
-        for key, figures in told[:_MOST_TOLD]:
+        for key, figures in listed[:_MOST_TOLD]:
             level = self._levels[key][1]
             shown = {**figures, **{name: one for name, one in level.figures.items() if name == "ttft_ms"}}
             where = f"{key.target} c{key.concurrency}" if several else f"c{key.concurrency}"
             yield f"{where}: {', '.join(_words(name, shown[name]) for name in METRICS if name in shown)}"
-        if len(told) > _MOST_TOLD:
-            yield f"{len(told) - _MOST_TOLD} more levels: enter on a level tells its figures"
+        if len(listed) > _MOST_TOLD:
+            yield f"{len(listed) - _MOST_TOLD} more levels: enter on a level tells its figures"
         yield from dict.fromkeys(note for one in self.series for note in one.notes)
 
     def _facts(self, key: LevelKey) -> Iterator[tuple[str, str]]:

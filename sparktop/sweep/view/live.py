@@ -1,7 +1,7 @@
-"""A running sweep as the screen's view: what it tells and what servers and machines told, folded as it comes.
+"""The screen's view of a running sweep, updated from its events and from snapshots.
 
-Nothing here waits or reads. Taking in an event costs the same however long the sweep goes on; what the levels
-say together is made anew only when one of them is done.
+Nothing here waits or reads files. The cost of an event does not depend on the sweep's duration; findings over
+all levels are computed only when a level is complete.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ MOST_NOTICES = 200
 
 @dataclass(slots=True, eq=False)
 class _Present:
-    """The level that has load on it, since it began or since its warm-up ended."""
+    """The level under load, since its start or since the end of its warm-up."""
 
     key: LevelKey | None = None
     ttfts_ms: list[float] = field(default_factory=list)
-    """Ascending."""
+    """Sorted in ascending order."""
     ended: int = 0
     ended_in_run: int = 0
     failed: int = 0
     tokens: int = 0
     in_flight: int = 0
     measuring: bool = False
-    """False in a warm-up."""
+    """False during a warm-up."""
 
     @property
     def p50_ms(self) -> float | None:
-        """The median so far."""
+        """Median TTFT so far in milliseconds; None without values."""
         known, half = self.ttfts_ms, len(self.ttfts_ms) // 2
         if not known:
             return None
@@ -75,16 +75,16 @@ class _Present:
 
 
 Digest = Callable[[Callable[[], Findings], Callable[[Findings], None]], None]
-"""Has findings made, then taken over."""
+"""Computes findings, possibly in the background, and passes them on."""
 
 
 def at_once(make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-    """Make and take over, here and now."""
+    """Compute and pass on immediately."""
     adopt(make())
 
 
 class LiveView:
-    """Hears a sweep's events, looks at snapshots, and gives the view of the moment."""
+    """Accept a sweep's events and snapshots; return the view of the moment."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class LiveView:
         clock: Callable[[], float] = monotonic,
         digest: Digest = at_once,
     ) -> None:
-        """Begin now; `clock` is the monotonic clock of events and snapshots.
+        """Start now; `clock` is the monotonic clock of events and snapshots.
 
-        What all levels say together is made by `digest`, which may take its time.
+        Findings over all levels are computed by `digest`, which may do so in the background.
         """
         self._plan = plan
         self._references = references
@@ -110,7 +110,7 @@ class LiveView:
         self._ledger = PlanLedger(plan)
         self._looks: dict[LevelKey, LevelLooks] = {}
         self._backends: dict[str, tuple[str, ...]] = {}
-        """Watched servers that the load on each target reaches."""
+        """Names of the watched servers that the load on each target reaches."""
         self._present = _Present()
         self._phase = PhaseChanged(Phase.STARTING)
         self._phase_at = self._began
@@ -125,13 +125,13 @@ class LiveView:
         return self._result
 
     def grow(self, plan: Plan) -> None:
-        """Go on with a plan that has more to it: of a run whose plan nobody tells ahead."""
+        """Replace the plan by one with more content, for a run whose plan is not known in advance."""
         self._plan = self._ledger.plan = plan
         if self._result is None:
             self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
 
     def take(self, event: SweepEvent) -> None:
-        """Take in what the sweep tells."""
+        """Apply an event of the sweep."""
         match event:
             case LoadTold():
                 self._load(event)
@@ -151,7 +151,7 @@ class LiveView:
                 self._end(event.result)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take over what servers and machines told since the last look."""
+        """Apply what servers and machines reported since the previous snapshot."""
         for target in self._plan.targets:
             names = watched_backends(target, snapshot)
             self._backends[target.name] = names
@@ -163,7 +163,7 @@ class LiveView:
             looks.look(snapshot, self._backends.get(present.key.target, ()))
 
     def view(self, now: float | None = None) -> SweepView:
-        """Give the picture of the moment."""
+        """Return the present view."""
         at = self._clock() if now is None else now
         if self._ended_at is not None:
             at = self._ended_at
@@ -194,16 +194,16 @@ class LiveView:
         )
 
     def evidence(self, key: LevelKey, now: float | None = None) -> LevelEvidence | None:
-        """Give what is known of a level, running or done; None where it has not begun."""
+        """Return the evidence of a level, running or done; None if it has not begun."""
         looks = self._looks.get(key, LevelLooks())
         level = None if self._result is None else level_of(self._result, key)
-        # Once a level is measured, with the figures of its file: an opened one shows the same picture.
+        # A measured level uses the figures of its file, so that it looks the same when opened later.
         prefill_s = looks.prefill_s() if level is None else stored_prefill_s(level) or looks.prefill_s()
         timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
         if level is None and not timelines and key != self._present.key:
             return None
         row = next((one for one in self._found.rows if one.key == key), bare_row(key))
-        # A snapshot's balance reaches back into what was before: of a level that is done its own counts.
+        # A snapshot's balance includes times before this level, so a level that is done uses its own counts.
         runs = level is None or (key == self._present.key and self._present.measuring)
         judged = None if runs else level
         return LevelEvidence(
@@ -219,21 +219,21 @@ class LiveView:
         )
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay these references over the curves from now on."""
+        """Draw these references over the curves from now on."""
         self._references = references
         if self._result is not None:
             self._adopter()(self._making(self._result)())
 
-    def _load(self, told: LoadTold) -> None:
-        key, present = key_of(told.target, told.load), self._present
-        only = self._only(told.target)
-        for event in told.events:
+    def _load(self, batch: LoadTold) -> None:
+        key, present = key_of(batch.target, batch.load), self._present
+        only = self._only(batch.target)
+        for event in batch.events:
             if isinstance(event, LevelStarted):
                 self._curves.begin_level(event.at, key)
             elif isinstance(event, LevelEnded):
                 self._curves.end_level(event.at)
                 present.in_flight = 0
-            elif not told.warm_up:
+            elif not batch.warm_up:
                 ttft_ms = self._bars.take(key, event, only)
                 if ttft_ms is not None:
                     insort(present.ttfts_ms, ttft_ms)
@@ -242,15 +242,15 @@ class LiveView:
                     present.ended += 1
                     present.ended_in_run += 1
                     present.failed += event.error is not None
-        for one in told.bins:
+        for one in batch.bins:
             self._curves.tokens(one, only)
-            present.tokens += 0 if told.warm_up else one.tokens
-        if told.at is not None:
-            present.in_flight = told.in_flight
-            self._curves.load(told.at, told.in_flight, None if told.warm_up else present.p50_ms)
+            present.tokens += 0 if batch.warm_up else one.tokens
+        if batch.at is not None:
+            present.in_flight = batch.in_flight
+            self._curves.load(batch.at, batch.in_flight, None if batch.warm_up else present.p50_ms)
 
     def _only(self, target: str) -> str | None:
-        """Give the one server that a target's load can reach; None where there are several or none known."""
+        """Return the only server that a target's load can reach; None for several or unknown ones."""
         names = self._backends.get(target, ())
         if names:
             return names[0] if len(names) == 1 else None
@@ -271,7 +271,7 @@ class LiveView:
         self._ledger.change(event, now)
 
     def _find(self, result: SweepResult) -> None:
-        """Make anew what all levels say together."""
+        """Recompute the findings over all levels."""
         self._result = result
         self._digest(self._making(result), self._adopter())
         for target in result.targets:
@@ -279,7 +279,7 @@ class LiveView:
                 self._ledger.left_out(target.name)
 
     def _adopter(self) -> Callable[[Findings], None]:
-        """Give what takes over findings, unless newer ones have been asked for since."""
+        """Return a function that stores findings, unless newer ones were requested in the meantime."""
         self._digests += 1
         number = self._digests
 

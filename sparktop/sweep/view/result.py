@@ -1,4 +1,4 @@
-"""A result as the screen's view of a sweep: of one from a file, and what a running one has so far."""
+"""A result as the screen's view of a sweep, from a file or from the levels of a running sweep so far."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """All that a screen shows of the levels that are done: made once after each of them."""
+    """Everything that a screen shows of completed levels; computed once after each of them."""
 
     rows: tuple[ResultRow, ...] = ()
     plots: tuple[CurvePlot, ...] = ()
@@ -56,13 +56,13 @@ def findings(
     references: Sequence[Reference] = (),
     unfinished: Iterable[LevelKey] = (),
 ) -> Findings:
-    """Give what the levels so far say."""
+    """Return the findings of the levels so far; levels in `unfinished` get more runs."""
     series = series_of(result)
     rows = result_rows(result, unfinished)
     compared = None
     if len(series) >= _PAIR:
-        told = comparison_of(result.comparison, series)
-        compared = topologies(told, series, result=result)
+        comparison = comparison_of(result.comparison, series)
+        compared = topologies(comparison, series, result=result)
     return Findings(
         rows=rows,
         plots=sweep_plots(result, references),
@@ -78,12 +78,12 @@ def findings(
 
 
 def status_of(result: SweepResult) -> SweepStatus:
-    """Give how a sweep ended, from its file."""
+    """Return how a stored sweep ended."""
     return SweepStatus.BROKEN_OFF if result.status is None else _STATUSES[result.status]
 
 
 def result_view(result: SweepResult, *, title: str = "", references: Sequence[Reference] = ()) -> SweepView:
-    """Give the view of a sweep that was read from a file."""
+    """Return the view of a stored sweep."""
     found = findings(result, references=references)
     status = status_of(result)
     finished = result.finished_at
@@ -108,7 +108,7 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
 
 
 def end_words(status: SweepStatus, result: SweepResult) -> str:
-    """Say in a line how a sweep ended, and what is kept."""
+    """Return in one line how a sweep ended and what is kept."""
     made = sum(len(target.levels) for target in result.targets)
     refused = sum(level.error is not None for target in result.targets for level in target.levels)
     kept = f"{made - refused} level{'' if made - refused == 1 else 's'}"
@@ -120,7 +120,7 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
 
 
 def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
-    """Say what each request asks for, of which prompt lengths, and how requests follow one another."""
+    """Return in one line the lengths, the load mode, and the number of runs."""
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
     shape = "bursts" if plan.mode is LoadMode.BURST else "steady"

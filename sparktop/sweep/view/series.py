@@ -1,4 +1,4 @@
-"""The curves of a running sweep, event by event and look by look, all on one grid of time slots."""
+"""The curves of a running sweep, from its events and from snapshots, on one grid of time slots."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.view.grid import Amounts, Points, Readings, States, TimeGrid
 
 UNNAMED = "not named"
-"""Stands for the server of tokens of which nobody told whose they are."""
+"""Stands for the server of tokens if no server was named."""
 TOLD_LATE_S = 0.15
-"""Tokens are told up to a bin and a batch after they came: slots are shown when they are whole."""
+"""Delay in seconds with which slots are shown: tokens are reported up to a bin and a batch late."""
 _LATE = 1.75
-"""Usual distances that two readings may be apart with nothing missing between them."""
+"""Two samples count as consecutive up to this multiple of the usual interval."""
 _SLOW_NODES = 2.0
-"""Machines are looked at every other time where nothing else is told."""
+"""Interval of machines as a multiple of that of servers, if the snapshot does not contain it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Readings:
-    """Histories of one backend or machine, taken over as they grow."""
+    """Samples of one backend or machine, copied from its histories as they grow."""
 
     columns: tuple[Readings, ...]
     newest: float = -math.inf
 
     def take(self, grid: TimeGrid, histories: tuple[Series, ...], apart_s: float, floor: float) -> None:
-        """Enter the points that are newer than those already there."""
+        """Copy the points that are newer than those copied before."""
         last_at = histories[0].last_at
         if last_at is None or last_at <= self.newest:
             return
@@ -45,9 +45,9 @@ class _Readings:
 
 @dataclass(slots=True, eq=False)
 class SweepCurves:
-    """Takes what is told and read; `series` gives what a screen draws of it.
+    """Collect events and samples; `series` returns the curves that a screen draws.
 
-    Only backends and machines that carry the sweep's load are looked at; `watch` names them.
+    Only backends and machines that carry the sweep's load are included; `watch` names them.
     """
 
     grid: TimeGrid
@@ -61,7 +61,7 @@ class SweepCurves:
     _backends: dict[str, _Readings] = field(default_factory=dict)
     _nodes: dict[str, _Readings] = field(default_factory=dict)
     _apart_s: tuple[float, float] = (1.0, 2.0)
-    """Seconds between looks at servers, and at machines."""
+    """Seconds between samples of servers, and of machines."""
 
     def __post_init__(self) -> None:
         self._tps = self.grid.column(Amounts)
@@ -71,7 +71,7 @@ class SweepCurves:
         self._p50 = self.grid.column(States)
 
     def watch(self, backends: Iterable[str], nodes: Iterable[str]) -> None:
-        """Look at these from now on too."""
+        """Include these backends and machines from now on."""
         for name in backends:
             if name not in self._backends:
                 self._backends[name] = _Readings(self._columns())
@@ -84,12 +84,12 @@ class SweepCurves:
         return tuple(self.grid.column(Readings) for _ in range(3))
 
     def begin_level(self, at: float, key: LevelKey) -> None:
-        """Enter that a level begins."""
+        """Record the start of a level."""
         self._concurrency.put(self.grid.slot(at), key.concurrency)
         self.spans.append(LevelSpan(key, at))
 
     def end_level(self, at: float) -> None:
-        """Enter that it ends, or breaks off for now."""
+        """Record the end of a level, or of a part of it."""
         slot = self.grid.slot(at)
         for column, value in ((self._concurrency, None), (self._p50, None), (self._in_flight, 0.0)):
             column.put(slot, value)
@@ -97,28 +97,28 @@ class SweepCurves:
             self.spans[-1] = LevelSpan(self.spans[-1].key, self.spans[-1].began_at, at)
 
     def load(self, at: float, in_flight: int, p50_ms: float | None) -> None:
-        """Enter how many requests there are, and the median so far."""
+        """Record the number of requests in flight, and the median TTFT so far."""
         slot = self.grid.slot(at)
         self._in_flight.put(slot, float(in_flight))
         self._p50.put(slot, p50_ms)
 
     def first_token(self, at: float, ttft_ms: float) -> None:
-        """Enter the time to a first token."""
+        """Record a time to first token in milliseconds."""
         self._ttft.add(self.grid.slot(at), ttft_ms)
 
-    def tokens(self, told: TokenBin, only: str | None) -> None:
-        """Enter tokens; `only` is whose they are where nobody names another."""
-        slot = self.grid.slot(told.at)
-        self._tps.add(slot, told.tokens)
-        name = told.served_by or only or UNNAMED
+    def tokens(self, received: TokenBin, only: str | None) -> None:
+        """Record tokens; `only` is their server if none is named."""
+        slot = self.grid.slot(received.at)
+        self._tps.add(slot, received.tokens)
+        name = received.served_by or only or UNNAMED
         column = self._served.get(name)
         if column is None:
             column = self._served[name] = self.grid.column(Amounts)
-        column.add(slot, told.tokens)
+        column.add(slot, received.tokens)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take over what servers and machines told since the last look."""
-        # From a slot before the sweep on: older points would all fall into the first slot.
+        """Copy what servers and machines reported since the previous snapshot."""
+        # Older points than the grid's start would all be added to the first slot.
         floor = self.grid.start_at
         apart_s = snapshot.interval_s
         nodes_s = snapshot.node_interval_s or _SLOW_NODES * apart_s
@@ -131,16 +131,16 @@ class SweepCurves:
                 known.take(self.grid, _of_node(node), nodes_s, floor)
 
     def newest_tps(self, now: float, window_s: float) -> float | None:
-        """Give the rate of the last seconds, of whole slots; None before the first."""
+        """Return the token rate over the last `window_s` seconds of complete slots; None before the first."""
         grid = self.grid
         count = grid.slot(now - TOLD_LATE_S)
         slots = max(1, min(count, round(window_s / grid.step_s)))
-        told = self._tps.rates(count, grid.step_s)[-slots:]
-        known = [rate for rate in told if rate is not None]
+        rates = self._tps.rates(count, grid.step_s)[-slots:]
+        known = [rate for rate in rates if rate is not None]
         return sum(known) / len(known) if known else None
 
     def series(self, now: float) -> LiveSeries:
-        """Give everything up to `now`; the slot that is not over yet is left out."""
+        """Return all curves up to `now`, without the slot that is not over yet."""
         grid = self.grid
         count = grid.slot(now - TOLD_LATE_S)
         held = [max(1, math.ceil(_LATE * apart / grid.step_s)) for apart in self._apart_s]
@@ -163,8 +163,8 @@ class SweepCurves:
 
     def _backend(self, name: str, count: int, held: int) -> BackendLine:
         known = self._backends.get(name)
-        told = () if known is None else tuple(column.slots(count, held) for column in known.columns)
-        return BackendLine(name, self._served[name].rates(count, self.grid.step_s), *told)
+        sampled = () if known is None else tuple(column.slots(count, held) for column in known.columns)
+        return BackendLine(name, self._served[name].rates(count, self.grid.step_s), *sampled)
 
 
 def _of_backend(view: BackendView) -> tuple[Series, ...]:

@@ -1,4 +1,4 @@
-"""A result from a file as the full screen takes it: everything is made once."""
+"""The view of a stored result for the full screen."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sparktop.sweep.view.result import result_view
 
 @dataclass(slots=True, eq=False)
 class StoredView:
-    """The picture of a stored result. The view is made as this is made: in a thread, where it must be."""
+    """The view of a stored result. It is computed on construction, so construct it in a thread if need be."""
 
     result: SweepResult
     title: str = ""
     words: str | None = None
-    """What is said instead of how it ended."""
+    """Text shown instead of how the sweep ended; None for the default."""
     _view: SweepView = field(init=False)
     _evidence: dict[LevelKey, LevelEvidence | None] = field(default_factory=dict, init=False)
 
@@ -29,15 +29,15 @@ class StoredView:
         self._view = view if self.words is None else replace(view, words=self.words)
 
     def view(self) -> SweepView:
-        """Give the view: the same until other references are asked for."""
+        """Return the view; it stays the same until `refer` is called."""
         return self._view
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give what the file keeps of a level; None where it has no such level."""
+        """Return the evidence that the file holds of a level; None if it has no such level."""
         if key not in self._evidence:
             self._evidence[key] = stored_evidence(self.result, key)
         return self._evidence[key]
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay published tables over the curves; none takes them off."""
+        """Draw published tables over the curves; an empty sequence removes them."""
         self._view = replace(self._view, plots=sweep_plots(self.result, references))
