@@ -1,6 +1,6 @@
-"""The one sweep of the screen, from its countdown to its end: it owns what runs, and keeps what comes out.
+"""The sweep of the screen, from its countdown to its end: runs it, and saves its result.
 
-It knows no widget: whoever shows it asks for the stage, and is told when that changes.
+It does not know any widget: the screen reads the stage, and is notified when it changes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from sparktop.sweep.view.source import SweepSource
 
 COUNTDOWN_S = 3.0
 LEAVE_S = 5.0
-"""What the end of a sweep may take when the program is left: requests end within half a second."""
+"""Maximum seconds for the end of a sweep when the program exits: requests end within half a second."""
 _SUBJECT = "sweep"
 
 _log = logging.getLogger(__name__)
 
 
 class Stage(Enum):
-    """Where the sweep of the screen stands."""
+    """The state of the screen's sweep."""
 
     NONE = "none"
     COUNTDOWN = "countdown"
@@ -52,7 +52,7 @@ class Stage(Enum):
 
 
 class Runner(Protocol):
-    """What makes a sweep: a `sparktop.sweep.run.runner.SweepRunner`."""
+    """The part that executes a sweep: a `sparktop.sweep.run.runner.SweepRunner`."""
 
     @property
     def result(self) -> SweepResult:
@@ -60,50 +60,50 @@ class Runner(Protocol):
         ...
 
     def listen(self, hear: Callable[[SweepEvent], None]) -> None:
-        """Have `hear` called with each event."""
+        """Call the function with each event."""
         ...
 
     def cancel(self, reason: str = "called off") -> None:
-        """Call the sweep off; what is done is kept."""
+        """Cancel the sweep; completed results are kept."""
         ...
 
     async def run(self) -> SweepResult:
-        """Make the sweep."""
+        """Execute the sweep."""
         ...
 
 
 class Followed(SweepSource, Protocol):
-    """A run that somebody else makes."""
+    """A run of another tool that is followed."""
 
     async def run(self) -> None:
-        """Follow it to its end."""
+        """Follow the run to its end."""
         ...
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take over what servers and machines told."""
+        """Apply what servers and machines reported."""
         ...
 
     def cancel(self, reason: str = "called off") -> None:
-        """Follow it no longer."""
+        """Stop following the run."""
         ...
 
 
 Save = Callable[[SweepResult], None]
 MakeRunner = Callable[[Plan, Store, Mapping[str, ModelFacts], Save | None], Runner]
-"""Makes a runner of the plan, who watches, facts of models, and how to save."""
+"""Creates a runner from the plan, the source of samples, facts about models, and the function that saves."""
 
 
 def real_runner(plan: Plan, store: Store, models: Mapping[str, ModelFacts], keep: Save | None) -> Runner:
-    """Make the runner that puts real load on real servers."""
+    """Return the runner that puts real load on real servers."""
     simulated = store.snapshot().simulated
     return SweepRunner(plan, store, models=models, save=keep, simulated=simulated)
 
 
 class LiveSweep:
-    """A running sweep as a source of pictures; one whose program broke off says so."""
+    """The view of a running sweep; shows a failure if the sweep raised an exception."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
-        """Begin the fold of its events."""
+        """Start the view without events."""
         self.live = LiveView(plan, clock=clock, digest=self._digest)
         self.failure: str | None = None
         self._wanted: tuple[Callable[[], Findings], Callable[[Findings], None]] | None = None
@@ -111,18 +111,18 @@ class LiveSweep:
 
     @property
     def result(self) -> SweepResult | None:
-        """The result as of the newest level."""
+        """The result as of the newest level; None before the first."""
         return self.live.result
 
     def take(self, event: SweepEvent) -> None:
-        """Take in what the sweep tells; what goes wrong in drawing it never ends the sweep itself."""
+        """Apply an event of the sweep; an exception in the view never ends the sweep itself."""
         try:
             self.live.take(event)
         except Exception:  # noqa: BLE001 - whatever it is, the sweep goes on
             _log.exception("the picture of a sweep could not take %s", type(event).__name__)
 
     def _digest(self, make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-        """Have it made in a thread: what three targets say together takes a tenth of a second."""
+        """Compute findings in a thread, because those of three targets take a tenth of a second."""
         self._wanted = make, adopt
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._make_all())
@@ -136,28 +136,28 @@ class LiveSweep:
                 _log.exception("what the levels of a sweep say together could not be made")
 
     async def settled(self) -> None:
-        """Wait until the picture holds all that was told."""
+        """Wait until the view contains all events."""
         if self._making is not None:
             await self._making
 
     def view(self) -> SweepView:
-        """Give the picture of the moment."""
+        """Return the present view."""
         view = self.live.view()
         if self.failure is None or view.status.over:
             return view
         return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give what is known of a level."""
+        """Return the evidence of a level; None if it has not begun."""
         return self.live.evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay these references over the curves."""
+        """Draw these references over the curves."""
         self.live.refer(references)
 
 
 class Sweeping:
-    """Counts down to a sweep, runs it, saves it, stops it; one at a time."""
+    """Count down to a sweep, run, save and stop it; one sweep at a time."""
 
     def __init__(
         self,
@@ -171,9 +171,9 @@ class Sweeping:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Take who watches, and where results are kept (None: nowhere).
+        """Use the samples of `store`, and the folder for results (None: results are not kept).
 
-        `say` tells the user a line; `changed` is called after each change of the stage.
+        `say` shows a line to the user; `changed` is called after each change of the stage.
         """
         self._store = store
         self._folder = folder
@@ -185,7 +185,7 @@ class Sweeping:
         self._clock = clock
         self.stage = Stage.NONE
         self.path: Path | None = None
-        """The file of the newest sweep; None where it could not be reserved."""
+        """The file of the newest sweep; None if it could not be reserved."""
         self._plan: Plan | None = None
         self._began_at = 0.0
         self._source: SweepSource | None = None
@@ -198,25 +198,25 @@ class Sweeping:
 
     @property
     def busy(self) -> bool:
-        """True while a sweep is about to start or runs."""
+        """True while a sweep is about to start or is running."""
         return self.stage is Stage.COUNTDOWN or (self.stage is Stage.RUNNING and not self._rests)
 
     @property
     def _rests(self) -> bool:
-        """True while what is followed is over, and only the next run into the same file is waited for."""
+        """True while a followed run is over, and only another run in the same file is waited for."""
         source = self._source
         if self.stage is not Stage.RUNNING or self.loads or source is None:
             return False
         return source.view().status.over
 
     def _let_go(self) -> None:
-        """Wait for no other run of what is followed."""
+        """Stop waiting for another run in the followed file."""
         if self._rests and self._runner is not None:
             self._runner.cancel("let go")
 
     @property
     def loads(self) -> bool:
-        """True while servers get load from here."""
+        """True while this sweep puts load on servers."""
         return self.stage is Stage.RUNNING and isinstance(self._source, LiveSweep)
 
     @property
@@ -225,14 +225,14 @@ class Sweeping:
         return self._source if self.stage in {Stage.RUNNING, Stage.OVER} else None
 
     def band(self) -> SweepView | Countdown | None:
-        """Give what the board shows of it."""
+        """Return what the board shows: the countdown, the view of the sweep, or None."""
         if self.stage is Stage.COUNTDOWN and self._plan is not None:
             return self._countdown(self._plan)
         source = self.source
         return None if source is None else source.view()
 
     def announce(self, plan: Plan) -> None:
-        """Count down to a sweep; nothing happens while another one is about to start or runs."""
+        """Start the countdown to a sweep; ignored while another one is about to start or is running."""
         if self.busy:
             return
         self._let_go()
@@ -246,38 +246,38 @@ class Sweeping:
         self.start_now()
 
     def start_now(self) -> None:
-        """Begin what is counted down to."""
+        """End the countdown and start the sweep."""
         if self.stage is not Stage.COUNTDOWN or self._plan is None:
             return
         self._end_counting()
         self._start(self._plan)
 
     def call_off(self) -> None:
-        """End the countdown; nothing was sent yet."""
+        """Cancel the countdown; nothing was sent yet."""
         if self.stage is Stage.COUNTDOWN:
             self._end_counting()
             self._to(Stage.NONE)
 
     def stop(self, reason: str = "stopped by hand") -> None:
-        """End what runs: its requests are broken off, and what is done is kept."""
+        """Stop the countdown or the sweep: its requests are aborted, and completed results are kept."""
         self.call_off()
         if self.stage is Stage.RUNNING and self._runner is not None:
             self._runner.cancel(reason)
 
     def dismiss(self) -> None:
-        """Take the last sweep off the board; its file stays."""
+        """Remove the last sweep from the board; its file stays."""
         if self.stage is Stage.OVER or self._rests:
             self._let_go()
             self._source = None
             self._to(Stage.NONE)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Take over what servers and machines told since the last look."""
+        """Apply what servers and machines reported since the previous snapshot."""
         if self.stage is Stage.RUNNING and self._looker is not None:
             self._looker.look(snapshot)
 
     async def finish(self, reason: str) -> None:
-        """End whatever goes on, and wait until it is saved."""
+        """Stop everything, and wait until it is saved."""
         self.stop(reason)
         task = self._task
         if task is None or task.done():
@@ -290,7 +290,7 @@ class Sweeping:
         await asyncio.gather(task, return_exceptions=True)
 
     def follow(self, run: Followed, what: str) -> None:
-        """Show a run that somebody else makes; nothing happens while a sweep is about to start or runs."""
+        """Show a run of another tool; ignored while a sweep is about to start or is running."""
         if self.busy:
             return
         self._let_go()
@@ -350,29 +350,29 @@ class Sweeping:
             return None
 
     def _keep(self, result: SweepResult) -> None:
-        """Save the result as it stands; called in a thread after each level, and on the loop at the end."""
+        """Save the present result; called in a thread after each level, and on the event loop at the end."""
         if self.path is not None:
             save(self.path, result)
             self._saved = True
 
     def _drop_empty_file(self) -> None:
-        """Give back the place of a sweep that came to nothing: an empty file is no result."""
+        """Delete the reserved file of a sweep without a result: an empty file is not a result."""
         if self.path is not None and not self._saved:
             with suppress(OSError):
                 self.path.unlink()
             self.path = None
 
     def _countdown(self, plan: Plan) -> Countdown:
-        # Asked of the fold, so that the words are those of the running sweep.
+        # From the live view, so that the text is the same as in the running sweep.
         words = LiveView(plan, clock=self._clock).view(now=self._clock()).plan_words
-        told = forecast(plan, ())
+        expected = forecast(plan, ())
         return Countdown(
             title=plan.preset or "sweep",
             plan_words=words,
             targets=tuple(f"{one.name} ({one.kind.value})" for one in plan.targets),
             concurrency=plan.concurrency,
-            requests=told.requests,
-            warm_ups=told.warm_ups,
+            requests=expected.requests,
+            warm_ups=expected.warm_ups,
             left_s=COUNTDOWN_S - (self._clock() - self._began_at),
             whole_s=COUNTDOWN_S,
             simulated=self._store.snapshot().simulated,
@@ -394,7 +394,7 @@ def _bug(error: Exception) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Give a file's place as a person reads it: from the home folder on where it lies in it."""
+    """Return a path as text, with "~" for the home folder."""
     with suppress(ValueError, RuntimeError):
         return clean(f"~/{path.relative_to(Path.home())}", 300)
     return clean(path, 300)

@@ -1,1 +1,1 @@
-"""Series beside one another: own results, other tools' files and published tables."""
+"""Comparison of series: own results, other tools' files and published tables."""

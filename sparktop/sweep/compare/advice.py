@@ -1,4 +1,4 @@
-"""When to use which target: written from a comparison's rows, with what the runs bear out and what not."""
+"""Advice when to use which target, derived from a comparison, with how sure it is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
 
 _BANDS = ((4, "one user, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
-"""Up to which concurrency, and what is wanted there: the bands of the topology benchmark of 2026-03."""
+"""(highest concurrency, use case): the bands of the topology benchmark of 2026-03."""
 _PRIMARY = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
-"""The first of these that was measured decides."""
+"""The first of these metrics that was measured decides."""
 _BESIDE = ("ttft_ms", "prefill_tps")
 NO_DIFFERENCE = "no difference shown"
 NO_WINNER = "no winner shown"
@@ -22,10 +22,10 @@ _Part = list[ComparedLevel]
 
 
 def advice(metrics: Sequence[ComparedMetric]) -> tuple[AdviceRow, ...]:
-    """Return a row for each stretch of concurrencies in which one target wins, or none does.
+    """Return a row for each range of concurrencies in which one target wins, or none does.
 
-    The rate of tokens decides; time to first token and prefill stand beside it, with whom they are better.
-    Empty where targets have no such rate in common, or where a series varies prompt lengths.
+    The rate of tokens decides; time to first token and prefill are stated beside it. Empty if the targets
+    have no such rate in common, or if a series varies prompt lengths.
     """
     known = {one.metric: one for one in metrics}
     primary = next((known[name] for name in _PRIMARY if name in known), None)
@@ -54,7 +54,7 @@ def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric])
 
 
 def leaders(part: _Part) -> tuple[str, ...]:
-    """Return who leads somewhere in a part without a winner; none unless some are behind at every level."""
+    """Return the targets that lead in a part without a winner; empty unless some are always behind."""
     behind = set(part[0].beats).intersection(*(level.beats for level in part))
     if not behind or not all(level.leaders for level in part):
         return ()
@@ -74,7 +74,7 @@ def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
 
 
 def not_shown(metric: ComparedMetric, part: _Part) -> str:
-    """Return what the runs of levels without a winner leave open, and how many runs would settle it."""
+    """Return what remains open at levels without a winner, and how many runs would settle it."""
     level, limit = _lead(metric, part), metric.could_show
     needed = None if level is None or limit is None else _runs_needed(level, limit)
     if level is None or limit is None or needed is None:
@@ -89,7 +89,7 @@ def not_shown(metric: ComparedMetric, part: _Part) -> str:
 
 
 def _no_winner(part: _Part) -> str:
-    """Return that none of several wins, and whom the one ahead beats where that is so at every level."""
+    """Return that no target wins, and which ones are beaten at every level by the one ahead."""
     behind = [name for name in part[0].beats if all(name in level.beats for level in part)]
     if not behind or len({level.ahead for level in part}) > 1:
         return NO_WINNER
@@ -97,7 +97,7 @@ def _no_winner(part: _Part) -> str:
 
 
 def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
-    """Return how many runs would show the lead of a level; None where it is too small for any number."""
+    """Return how many runs would show the lead of a level; None if even the maximum would not."""
     percent = level.lead_percent or 0.0
     larger = max(percent, 100 * (1 / (1 + percent / 100) - 1))
     design = Design(limit.runs, limit.levels, limit.rate)
@@ -107,7 +107,7 @@ def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
 def _why(
     primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric], target: str | None
 ) -> Iterator[str]:
-    """Return the lead of a part's target in all figures, then where another one leads or none does."""
+    """Yield the lead of a part's target in all figures, then the figures that another one or none leads."""
     wanted = {level.concurrency for level in part}
     figures = [(primary, part)]
     figures += [(one, [level for level in one.levels if level.concurrency in wanted]) for one in beside]
@@ -124,7 +124,7 @@ def _why(
 
 
 def _leads(won: Sequence[tuple[str, str]]) -> str:
-    """Return by how much a target leads: figures against the same other one have its name once."""
+    """Return by how much a target leads; figures with the same rival name it only once."""
     parts = []
     for against, group in groupby(won, lambda one: one[1]):
         texts = [text for text, _ in group]
@@ -134,7 +134,7 @@ def _leads(won: Sequence[tuple[str, str]]) -> str:
 
 
 def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> str:
-    """Return what a figure says that the target of a part does not win."""
+    """Return the text for a figure that the target of a part does not win."""
     if len(winners) > 1:
         return "not the same winner at all of these levels"
     if (winner := next(iter(winners))) is not None:
@@ -157,7 +157,7 @@ def _short(metric: ComparedMetric) -> str:
 
 
 def _against(metric: ComparedMetric, part: _Part) -> str:
-    """Return what percentages are against: a name, or the runner-up where that is not one and the same."""
+    """Return what percentages refer to: a name, or the runner-up where it differs between levels."""
     others = list(dict.fromkeys(level.against for level in part if level.against is not None))
     if len(others) == 1:
         return f"against {others[0]}"

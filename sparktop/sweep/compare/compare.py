@@ -1,11 +1,11 @@
-"""Series beside one another: winners, percentages, crossovers, and which differences the runs prove.
+"""Comparison of series: winners, percentages, crossovers, and which differences the runs prove.
 
-A target wins at a level if it is shown to be better than every other there. A difference is shown if the
-whole table proves it (`proof`: targets that do not differ get a winner in at most 5 % of tables) and it is
-beyond the noise floor. That is what two measurements of the same thing differ by, where there are such, else
-3 %; the larger value must exceed the smaller one by more than it, whichever of both is better. Published
-tables are means without runs: there the winner is what the table states. Between tables of different sources
-it needs a difference beyond the noise floor.
+A target wins at a level if it is shown to be better than every other one there. A difference is shown if the
+complete table proves it (`proof`: targets that do not differ get a winner in at most 5 % of tables) and if it
+exceeds the noise floor. The noise floor is the difference between two measurements of the same thing if there
+are such, else 3 %; the larger value must exceed the smaller one by more than it, whichever of them is better.
+Published tables are means without runs: there the winner is what the table states. Between tables of
+different sources it requires a difference beyond the noise floor.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sparktop.sweep.result.comparison import Change, ComparisonResult, Compariso
 from sparktop.sweep.terms.definitions import METRICS, Metric
 
 NOISE_FLOOR_PERCENT = 3.0
-"""Where nobody measured the same thing twice."""
+"""Noise floor if there are no two measurements of the same thing."""
 _STATED_PERCENT = 1.0
-"""By which published figures must differ for a winner: they are rounded."""
+"""Minimum difference in percent between published figures for a winner, because they are rounded."""
 _Levels = Mapping[str, Mapping[Load, Mapping[str, Figure]]]
 _Vs = Literal["runner-up", "baseline", "table"]
 
@@ -41,11 +41,11 @@ def compare(
     table: TableRule | None = None,
     same: tuple[str, str] | None = None,
 ) -> ComparisonResult:
-    """Compare series of different names.
+    """Return the comparison of series with different names.
 
-    `baseline` names the one that percentages are against; `table` is the rule of a reference that stands
+    `baseline` names the series that percentages refer to; `table` is the rule of a reference that stands
     alone; `same` names two series of the same thing, whose difference is noise. Two targets of one sweep with
-    the same address and model are such a pair too.
+    the same address and model are also such a pair.
     """
     rows_of = aligned(series)
     levels = {
@@ -57,22 +57,22 @@ def compare(
     published = {one.name: one.source for one in series if one.published}
     judged = _Table(levels, floors, baseline, table, published)
     rows = [row for metric in METRICS.values() for row in _rows(judged, metric)]
-    told = {row.metric for row in rows}
+    metrics = {row.metric for row in rows}
     return ComparisonResult(
         baseline=baseline,
         rows=tuple(rows),
         crossovers=tuple(_crossovers(judged, rows)),
         notes=tuple(notes_of(series, rows, pair, table)),
-        definitions=definitions_of(series, told),
-        noise_floor_percent={name: floor for name, floor in floors.items() if name in told},
+        definitions=definitions_of(series, metrics),
+        noise_floor_percent={name: floor for name, floor in floors.items() if name in metrics},
         error_rate_percent=100 * ERROR_RATE,
-        could_show=dict(_could_show(judged, told)),
+        could_show=dict(_could_show(judged, metrics)),
         independent_engines=tuple(independent_engines(series)),
     )
 
 
 def comparison_of(stored: ComparisonResult | None, series: Sequence[Series]) -> ComparisonResult:
-    """Return a sweep's stored comparison; made anew where an older version tested each row alone."""
+    """Return a sweep's stored comparison; recomputed if an older version tested each row separately."""
     return stored if stored is not None and stored.error_rate_percent is not None else compare(series)
 
 
@@ -85,7 +85,7 @@ class _Table:
     baseline: str | None
     rule: TableRule | None
     published: Mapping[str, str]
-    """Source of each series that is published."""
+    """Source of each published series, by name."""
     proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,11 +106,11 @@ class _Table:
                     yield load, ratio
 
     def figures(self, metric: str, load: Load) -> dict[str, Figure]:
-        """Return the figures of one row by target."""
+        """Return the figures of a row by target."""
         return {name: one[load][metric] for name, one in self.levels.items() if metric in one.get(load, {})}
 
     def change(self, metric: str, load: Load, one: str, other: str) -> Change:
-        """Return how one target differs from another, and whether that is shown."""
+        """Return the difference of a target from another one, and whether it is shown."""
         for pair in ((one, other), (other, one)):
             proven = self.proven.get((metric, pair), {}).get(load)
             if proven is not None:
@@ -137,7 +137,7 @@ def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
 
 
 def _certain(figure: Figure, metric: Metric) -> float:
-    """Return what a figure reaches at least: of a range the worse end."""
+    """Return the value that a figure certainly reaches: for a range its worse end."""
     if figure.span is None:
         return figure.mean
     return min(figure.span) if metric.more_is_better else max(figure.span)
@@ -172,7 +172,7 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
 
 
 def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Change]) -> tuple[str, ...]:
-    """Return the targets that lead together: each shown to be better than all others, which are behind."""
+    """Return the targets that lead together: each is shown to be better than all targets that are behind."""
     figures = table.figures(metric.name, load)
     behind = [name for name, change in changes.items() if change.significant]
     lead = [name for name in table.levels if name in figures and name not in behind]
@@ -185,13 +185,13 @@ def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Ch
 
 
 def _shown(changes: Mapping[str, Change]) -> bool | None:
-    """Return whether every other is shown to be worse; None where no test denies it and one is impossible."""
-    told = [change.significant for change in changes.values()]
-    return False if False in told else None if None in told else True
+    """Return whether all others are shown to be worse; None if no test denies it but one is impossible."""
+    tested = [change.significant for change in changes.values()]
+    return False if False in tested else None if None in tested else True
 
 
 def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
-    """Return whether the first of a row is better than all others, ranges as a whole."""
+    """Return whether the first target of a row is better than all others; ranges must not overlap."""
     first = figures[ranked[0]]
     if first.mean == figures[ranked[1]].mean and first.span == figures[ranked[1]].span:
         return False
@@ -200,7 +200,7 @@ def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
 
 
 def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
-    """Return whether all that no test can decide is between published tables: they state their winner."""
+    """Return whether all untested differences are between published tables that state a winner."""
     untested = {name: change for name, change in changes.items() if change.significant is None}
     if ahead not in table.published or not all(name in table.published for name in untested):
         return False
@@ -208,7 +208,7 @@ def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Cha
 
 
 def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, change: Change) -> bool:
-    """Return whether a published difference is larger than rounding; between sources, than noise."""
+    """Return whether a published difference exceeds rounding, or noise if the sources differ."""
     own = table.published[ahead] == table.published[other]
     least = _STATED_PERCENT if own else table.floors[metric.name]
     percent = change.percent or 0.0
@@ -236,9 +236,9 @@ def _against_baseline(
 
 
 def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Return crossovers between targets that were measured, then between those of one published source.
+    """Yield crossovers between measured targets, then between targets of each published source.
 
-    What tables of different sources differ by besides the target is not known.
+    Tables of different sources may differ in more than the target, so they are not mixed.
     """
     groups: dict[str | None, list[str]] = {}
     for name in table.levels:
@@ -252,9 +252,9 @@ def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crosso
 
 
 def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Return where the winner changes from one level to the next at which both winners have figures.
+    """Yield where the winner changes from one level to the next at which both winners have figures.
 
-    A level without a winner is passed, and so is one that lacks one of the two.
+    Levels without a winner, or without a figure of either target, are skipped.
     """
     by_metric: dict[tuple[str, int | None, int | None], list[ComparisonRow]] = {}
     for row in rows:
@@ -274,7 +274,7 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
 
 
 def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
-    """Return the row whose winner lost its place to `winner` at `after`; None where none did."""
+    """Return the newest row won by a target that `winner` replaces at `after`; None if there is none."""
     for other in dict.fromkeys(row.winner for row in reversed(earlier)):
         if other is None or other == winner or other not in after.values:
             continue
@@ -285,7 +285,7 @@ def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -
 
 
 def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldShow]]:
-    """Return for each figure what difference its runs would find; of single runs, that they find none."""
+    """Yield for each figure the smallest difference that its runs would find; None for single runs."""
     measured = [name for name in table.levels if name not in table.published]
     pairs = len(list(combinations(measured, 2)))
     tested = {metric for (metric, _), levels in table.proven.items() if levels}
@@ -316,7 +316,7 @@ def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldSh
 
 
 def _spread(table: _Table, metric: str) -> float | None:
-    """Return the standard deviation of logarithms between runs, over all levels and targets."""
+    """Return the standard deviation of logarithms between runs, pooled over all levels and targets."""
     spreads = [
         proven.ratio.spread.variance
         for (name, _), levels in table.proven.items()
@@ -328,7 +328,7 @@ def _spread(table: _Table, metric: str) -> float | None:
 
 
 def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
-    """Return by how many percent two values of the same thing differ at most; the usual if not measured."""
+    """Return the noise floor in percent: the largest difference between the pair, or the default."""
     if pair is None:
         return NOISE_FLOOR_PERCENT
     first, second = (levels.get(name, {}) for name in pair)
@@ -342,7 +342,7 @@ def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
 
 
 def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
-    """Return two targets of one sweep that are the same server and model."""
+    """Return the names of two targets of one sweep with the same server and model; None if there are none."""
     known: dict[tuple[str, str, str | None], str] = {}
     for one in series:
         if one.address is None:

@@ -1,4 +1,4 @@
-"""What a reader of a comparison must know: other windows, other loads, single runs, levels in doubt."""
+"""Notes on a comparison: differing definitions and loads, single runs, doubtful levels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NO_TEST = "no test possible (*): single runs, or published means"
 NO_DIFFERENCE = "no difference shown"
 NONE_OF_LEADERS = "no difference between them shown"
 CLOCK_SHIFT_PERCENT = 3.0
-"""Between compared levels: beyond it the machine was not the same."""
+"""Clock difference between compared levels beyond which the machine was not in the same state."""
 
 
 def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[str, dict[str, str]]:
-    """Give what each series means by each metric, for metrics that some source defines in its own way."""
+    """Return the definition of each series, for metrics that any source defines in its own way."""
     own = {name for one in series for name in one.definitions if name in metrics}
     return {
         name: {
@@ -37,7 +37,7 @@ def notes_of(
     pair: tuple[str, str] | None,
     table: TableRule | None,
 ) -> Iterator[str]:
-    """Give the notes on a comparison, each a sentence or less."""
+    """Yield the notes on a comparison, each at most a sentence."""
     if any(row.significant is None for row in rows):
         yield _untested(rows)
     if any(row.winner_vs == "table" for row in rows) and table is not None:
@@ -67,7 +67,7 @@ def _ranges(rows: Sequence[ComparisonRow]) -> Iterator[str]:
 
 
 def _untested(rows: Sequence[ComparisonRow]) -> str:
-    """Return that no test was possible, and where it was not if others were tested."""
+    """Return the note that no test was possible, with the figures concerned if others were tested."""
     if all(row.significant is None for row in rows):
         return NO_TEST
     titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)
@@ -75,8 +75,8 @@ def _untested(rows: Sequence[ComparisonRow]) -> str:
 
 
 def _other_windows(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
-    told = {row.metric for row in rows}
-    means = definitions_of(series, told).items()
+    metrics = {row.metric for row in rows}
+    means = definitions_of(series, metrics).items()
     unlike = [METRICS[metric].title for metric, texts in means if len(set(texts.values())) > 1]
     if unlike:
         yield f"not the same window everywhere, see the definitions: {', '.join(unlike)}"

@@ -1,7 +1,7 @@
-"""One figure over another: their ratio, its 95 % interval and p-value where both have runs.
+"""The ratio of two figures, with its 95 % interval and p-value if both have runs.
 
-Tests are made on logarithms of the runs' values, runs as replicates. So both directions of a change are held
-against the same limit: a server that takes a third less time is as far off as one that takes half more.
+Tests use the logarithms of the runs' values, with runs as replicates. So both directions of a change have the
+same limit: a server that takes a third less time differs as much as one that takes half more.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sparktop.sweep.result.parts import LARGEST
 from sparktop.sweep.terms.statistics import CONFIDENCE, student_t, two_sided_t
 
 LEAST_RUNS = 2
-"""Of each, for a test."""
+"""Minimum runs of each figure for a test."""
 _FREEDOM_STEP = 10
-"""Degrees of freedom are rounded down to tenths for intervals, so that few quantiles have to be found."""
+"""Degrees of freedom are rounded down to tenths for intervals, so that few quantiles have to be computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How much runs differ from each other: a variance of logarithms, and how well it is known."""
+    """The spread of runs: the variance of logarithms, and the degrees of freedom of that estimate."""
 
     variance: float
     freedom: float
@@ -31,45 +31,45 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One figure over another."""
+    """The ratio of two figures."""
 
     ratio: float
-    """Of the means; of two ranges that are apart that of their nearest ends."""
+    """Ratio of the means; for disjoint ranges that of their nearest ends."""
     ci95: tuple[float, float] | None = None
-    """None where one of them has a single value: no test is possible."""
+    """None if one of them has a single value, so that no test is possible."""
     p: float | None = None
-    """Probability of a difference this large between runs of the same thing."""
+    """Probability of a difference at least this large between runs of the same thing."""
     spread: Spread | None = None
-    """Of the runs of both."""
+    """Spread of the runs of both figures."""
     weight: float = 1.0
     """1 / (1 / runs of the first + 1 / runs of the second)."""
     freedom: int = 0
-    """Runs of both, less one each."""
+    """Number of runs of both figures, minus 2."""
     log_difference: float = 0.0
-    """Between the means of logarithms."""
+    """Difference between the means of logarithms."""
 
     @property
     def percent(self) -> float:
-        """How much more the first is than the second."""
+        """By how many percent the first exceeds the second."""
         return 100 * (self.ratio - 1)
 
     def beyond(self, floor_percent: float) -> bool:
-        """Return whether the larger exceeds the smaller by more than the noise floor."""
+        """Return whether the larger figure exceeds the smaller one by more than the noise floor."""
         return abs(math.log(self.ratio)) > math.log1p(floor_percent / 100)
 
     def significant(self, floor_percent: float) -> bool | None:
-        """Return whether this ratio, tested alone, shows a difference; None where no test is possible."""
+        """Return whether this ratio, tested alone, shows a difference; None if no test is possible."""
         if self.p is None:
             return None
         return self.p < 1 - CONFIDENCE and self.beyond(floor_percent)
 
     def inverse(self) -> Ratio:
-        """Return the second over the first."""
+        """Return the ratio of the second figure to the first."""
         ends = None if self.ci95 is None else (1 / max(self.ci95[1], 1 / LARGEST), _over_one(self.ci95[0]))
         return replace(self, ratio=1 / self.ratio, ci95=ends, log_difference=-self.log_difference)
 
     def with_spread(self, spread: Spread) -> Ratio:
-        """Return the same ratio tested with another estimate of the spread of runs."""
+        """Return the same ratio, tested with another estimate of the spread of runs."""
         error = math.sqrt(spread.variance / self.weight)
         freedom = spread.freedom
         if error == 0:
@@ -83,9 +83,9 @@ class Ratio:
 
 
 def ratio_of(first: Figure, second: Figure) -> Ratio | None:
-    """Return the ratio of two figures; None where a mean is not above 0 or ranges overlap.
+    """Return the ratio of two figures; None if a mean is not positive, or if ranges overlap.
 
-    The test is Welch's: the variances need not be equal, degrees of freedom by Satterthwaite.
+    The test is Welch's, for variances that need not be equal, with Satterthwaite's degrees of freedom.
     """
     if first.mean <= 0 or second.mean <= 0:
         return None
@@ -114,7 +114,7 @@ def _welch(first: Sequence[float], second: Sequence[float], weight: float) -> Sp
 
 
 def _ratio_of_ranges(first: Figure, second: Figure) -> Ratio | None:
-    """Return the ratio of the nearest ends: a range is beaten by what lies beyond it, never by its middle."""
+    """Return the ratio of the nearest ends of two ranges; None if they overlap."""
     (low, high), (other_low, other_high) = _ends(first), _ends(second)
     if low > other_high > 0:
         return Ratio(low / other_high)

@@ -1,4 +1,4 @@
-"""Figures over concurrency, whichever tool or table they come from: what is laid out, drawn and compared."""
+"""Figures over concurrency from any tool or table: the common form for tables, curves and comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 
 class LoadShape(StrEnum):
-    """How requests followed one another."""
+    """How the requests of a run follow one another."""
 
     BURST = "bursts: each run starts all requests at once"
     CLOSED_LOOP = "closed loop: one that ends is replaced at once"
@@ -22,7 +22,7 @@ class LoadShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a level asked of a server; parts that nobody told are None."""
+    """The load of a level; None for lengths that are unknown."""
 
     concurrency: int
     pp: int | None = None
@@ -31,82 +31,82 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a level."""
+    """A figure of a level."""
 
     mean: float
     values: tuple[float, ...] = ()
-    """One a run, as far as told; a table tells none."""
+    """One value per run, as far as known; tables have none."""
     std: float | None = None
     span: tuple[float, float] | None = None
-    """Where only a range was told; `mean` is its middle."""
+    """Set if the source gives only a range; `mean` is its middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesLevel:
-    """What a series has under one load."""
+    """The figures of a series under one load."""
 
     load: Load
     figures: Mapping[str, Figure]
     """By name of the metric."""
     runs: int | None = None
     label: str | None = None
-    """What its source calls it."""
+    """Name of the level in its source."""
     validity: tuple[str, ...] = ()
-    """Codes of the reasons not to believe it."""
+    """Codes of the doubts about it."""
     sm_clock_mhz: Mapping[str, float] = field(default_factory=dict)
-    """By node."""
+    """Mean clock in MHz by node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The levels of one target as one tool measured them."""
+    """The levels of one target as measured by one tool."""
 
     name: str
     levels: tuple[SeriesLevel, ...]
     source: str
-    """The file or reference."""
+    """Name of the file or reference."""
     tool: str
     """The tool and its version."""
     model: str | None = None
     shape: LoadShape | None = None
     definitions: Mapping[str, str] = field(default_factory=dict)
-    """What its source means by a metric, where that is not sparktop's own definition."""
+    """The source's definitions of metrics that differ from sparktop's, by metric."""
     address: str | None = None
-    """Of the server; never shown."""
+    """Address of the server; never displayed."""
     simulated: bool = False
     notes: tuple[str, ...] = ()
     published: bool = False
-    """A table of other people: its figures are means whose runs are not known."""
+    """True for a published table: its figures are means whose runs are unknown."""
     engines: tuple[str, ...] = ()
-    """Independent engines that answer its requests; its own name if it is one, none if unknown."""
+    """Independent engines that answer its requests: its own name for a single engine, empty if unknown."""
     refused: Mapping[Load, str] = field(default_factory=dict)
-    """Loads that the server refused, with its words."""
+    """Loads that the server refused, with its error message."""
 
     def at(self, load: Load) -> SeriesLevel | None:
-        """Give the level of exactly this load."""
+        """Return the level of exactly this load; None if there is none."""
         return next((level for level in self.levels if level.load == load), None)
 
     @property
     def has_lengths(self) -> bool:
-        """Whether one concurrency has several levels: then lengths must stand beside it."""
+        """True if a concurrency has several levels, so that a load needs its lengths to be identified."""
         asked = [*(level.load for level in self.levels), *self.refused]
         return len({load.concurrency for load in asked}) < len(asked)
 
     def metrics(self) -> set[str]:
-        """Give the names of all metrics that it has somewhere."""
+        """Return the names of all metrics that any of its levels has."""
         return {name for level in self.levels for name in level.figures}
 
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """How a table states its percentages: the winner against `first` up to the crossover, then `then`."""
+    """How a table states percentages: the winner against `first` up to the crossover, then against `then`."""
 
     first: str
     then: str
 
 
 def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
-    """Give the targets of a sweep that have at least one level with figures."""
+    """Return a series for each target of a sweep that has at least one level with figures."""
     return [
         _of_target(result, target, source)
         for target in result.targets
@@ -115,9 +115,9 @@ def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
 
 
 def merged(series: Iterable[Series], name: str) -> Series:
-    """Give series of the same thing as one: runs under the same load become replicates.
+    """Return series of the same thing as one: runs under the same load become replicates.
 
-    A tool that writes one file a run or a level needs that. A single figure without its runs is one value.
+    This is for tools that write one file per run or per level. A figure without runs counts as one value.
     """
     parts = list(series)
     levels: dict[Load, SeriesLevel] = {}
@@ -138,7 +138,7 @@ def merged(series: Iterable[Series], name: str) -> Series:
 
 
 def loads(series: Iterable[Series]) -> list[Load]:
-    """Give all loads that occur, ascending."""
+    """Return all loads of the series, sorted."""
     return sorted({level.load for one in series for level in one.levels}, key=_order)
 
 

@@ -1,1 +1,1 @@
-"""`--follow FILE`: a run that another program makes, from its progress stream."""
+"""`--follow FILE`: a run of another program, from its progress stream."""

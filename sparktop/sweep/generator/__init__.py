@@ -1,1 +1,1 @@
-"""The load generator: a process of its own that sends requests and stamps what comes back."""
+"""The load generator: a separate process that sends requests and timestamps the answers."""

@@ -1,1 +1,1 @@
-"""All results that are kept: found, remarked, compared, deleted and brought back."""
+"""All stored results: search, remarks, comparison, deletion and undo."""

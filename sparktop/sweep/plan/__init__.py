@@ -1,1 +1,1 @@
-"""What a sweep is to do, and how it is chosen."""
+"""What a sweep is to do, and how a user chooses it."""

@@ -1,1 +1,1 @@
-"""From the events of a level to its figures, and the file that keeps them."""
+"""From the events of a level to its figures, and the file that stores them."""

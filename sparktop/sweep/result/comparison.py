@@ -1,4 +1,4 @@
-"""A comparison as the object that a sweep's file holds under "comparison"."""
+"""The comparison of targets as stored in a sweep's file under "comparison"."""
 
 from __future__ import annotations
 
@@ -10,44 +10,45 @@ from sparktop.sweep.result.parts import Count, Number, Part, Text, Value
 
 
 class Change(Part):
-    """How one differs from the baseline."""
+    """The difference of a target from the baseline."""
 
     percent: Number = None
     ratio_ci95: tuple[Value, Value] | None = None
     significant: bool | None = None
-    """Shown at the error rate of the whole table; None: single runs, no test is possible."""
+    """Shown at the error rate of the complete table; None for single runs, which allow no test."""
 
 
 class ComparisonRow(Part):
-    """One figure under one concurrency."""
+    """A figure of all targets under one load."""
 
     metric: Text
     concurrency: int
     pp: int | None = None
-    """Prompt tokens, where one series has several levels of this concurrency."""
+    """Prompt tokens, if a series has several levels of this concurrency."""
     tg: int | None = None
     values: dict[Text, Number]
     ranges: dict[Text, tuple[Value, Value]] = Field(default_factory=dict)
     """Both ends of each value that its source gives as a range; `values` has the middle."""
     winner: Text | None = None
-    """The target that is shown to be better than every other; of published tables the one they call so."""
+    """The target shown to be better than every other one; for published tables the one that they state."""
     winner_vs: Literal["runner-up", "baseline", "table"] | None = None
     ahead: Text | None = None
-    """The target with the best value, shown to be better or not."""
+    """The target with the best value, whether or not it is shown to be better."""
     beats: tuple[Text, ...] = ()
     """Targets that the one ahead is shown to be better than."""
     leaders: tuple[Text, ...] = ()
-    """Without a winner: several that are each shown to be better than all others, but not than each other."""
+    """If there is no winner: targets that are each shown to be better than all others, but not than each
+    other."""
     against: Text | None = None
-    """The one that the percentage is against."""
+    """The target that `percent` refers to."""
     percent: Number = None
-    """Of the one ahead against that one; below 0 where less is better."""
+    """Difference of the target ahead from `against`; negative if lower values are better."""
     ratio_ci95: tuple[Value, Value] | None = None
     significant: bool | None = None
-    """Whether the one ahead is shown to be better than every other; None: single runs, no test."""
+    """True if the target ahead is shown to be better than every other one; None for single runs."""
 
     changes: dict[Text, Change] = Field(default_factory=dict)
-    """With a baseline: of every other."""
+    """With a baseline: the difference of every other target from it."""
 
 
 class Crossover(Part):
@@ -58,67 +59,66 @@ class Crossover(Part):
     from_: Annotated[Text, Field(alias="from", serialization_alias="from")]
     to: Text
     significant: bool | None = None
-    """True: the winner is shown on both sides; None: as published tables state it, no test is possible."""
+    """True if both winners are shown; None if published tables state them, which allow no test."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class CouldShow(Part):
-    """What the runs of one figure could show."""
+    """What the runs of a figure could show."""
 
     runs: Count
-    """Of each target at each level, the fewest that occur."""
+    """Minimum over targets and levels of the number of runs."""
     levels: Count
-    """At which the targets are compared."""
+    """Number of levels at which the targets are compared."""
     error_rate_percent: Value
-    """Of the table's error rate the part at which a pair of targets is tested in this figure at first."""
+    """Share of the table's error rate for the first test of a pair of targets in this figure."""
     spread_percent: Number = None
     """Standard deviation between runs of a level; None for single runs."""
     percent: Number = None
-    """Targets that differ by this much are told apart in four of five tables; None for single runs."""
+    """The smallest difference that is found in four of five tables; None for single runs."""
 
 
 class EnginesLevel(Part):
-    """One concurrency of a router beside its engines asked directly."""
+    """A router at one concurrency, compared with its engines measured directly."""
 
     concurrency: int
     each: int
-    """Requests at once for each engine."""
+    """Concurrent requests of each engine."""
     bound: Value
-    """The sum of what the engines do at that concurrency alone."""
+    """Sum of what the engines achieve alone at that concurrency."""
     routed: Number = None
     percent: Number = None
-    """Of the bound, what the router reached."""
+    """The router's figure in percent of the bound."""
     beyond: tuple[Text, ...] = ()
-    """Other targets that do more than the bound: no routing over these engines reaches them."""
+    """Other targets above the bound, which no routing over these engines can match."""
 
 
 class IndependentEngines(Part):
-    """What independent engines could reach at best: N × one engine at 1/N of the concurrency."""
+    """The upper bound of independent engines: N × one engine at 1/N of the concurrency."""
 
     metric: Text
     routed: Text
     alone: tuple[Text, ...]
-    """The series that the bound is made of, one for each engine."""
+    """Names of the series that the bound is computed from, one for each engine."""
     levels: tuple[EnginesLevel, ...]
 
 
 class ComparisonResult(Part):
-    """Targets beside one another."""
+    """The comparison of all targets."""
 
     baseline: Text | None = None
     rows: tuple[ComparisonRow, ...] = ()
     crossovers: tuple[Crossover, ...] = ()
     notes: tuple[Text, ...] = ()
     definitions: dict[Text, dict[Text, Text]] = Field(default_factory=dict)
-    """By metric, then by name: what each series means by it, where they differ."""
+    """Each series' definition by metric, then by name, where they differ."""
     noise_floor_percent: dict[Text, float] = Field(default_factory=dict)
-    """By metric: how much the larger value must exceed the smaller one."""
+    """By metric: how many percent the larger value must exceed the smaller one."""
     error_rate_percent: Number = None
-    """Of tables of targets that do not differ, how many name a winner anywhere at most.
+    """Maximum percentage of tables that name any winner although the targets do not differ.
 
-    None in files that are older than this: there each row was tested alone.
-    """
+    None in files of older versions, in which each row was tested separately."""
     could_show: dict[Text, CouldShow] = Field(default_factory=dict)
     """By metric."""
     independent_engines: tuple[IndependentEngines, ...] = ()

@@ -1,1 +1,1 @@
-"""Making a sweep: targets prepared, levels made one after the other, judged and kept."""
+"""Execution of a sweep: preparation of targets, measurement of levels, judgement and storage."""

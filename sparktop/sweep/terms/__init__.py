@@ -1,1 +1,1 @@
-"""What figures of a level are called and mean; how requests fail; statistics of a few values; limits."""
+"""Names and definitions of figures, error codes of requests, doubts, statistics of small samples, limits."""

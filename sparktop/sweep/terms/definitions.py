@@ -14,9 +14,9 @@ RATES = (
     "output_tps",
     "total_tps",
 )
-"""Figures of a level with one value a run."""
+"""Figures of a level with one value per run."""
 LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms")
-"""Figures of a level over its requests."""
+"""Figures of a level that are taken over its requests."""
 
 
 @dataclass(frozen=True, slots=True)

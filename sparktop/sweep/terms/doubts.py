@@ -1,4 +1,4 @@
-"""The codes of the reasons not to believe a level, and what each is called."""
+"""The codes of doubts about a level, with a short name for each."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ WORDS = {
     RESTARTED: "restarted",
     CUT_SHORT: "cut short",
 }
-"""What each code is called where there is no room for its sentence."""
+"""Short name of each code, where there is no room for its sentence."""

@@ -1,4 +1,4 @@
-"""Two results of the history against each other: what changed, how sure that is, and one sentence."""
+"""The difference of two results of the history: what changed, how sure it is, and a sentence about it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.curves import measured
 
 SHOWN = ("decode_tps", "sustained_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
-"""Figures that are laid side by side."""
+"""Figures that are compared."""
 _DECIDING = ("sustained_tps", "decode_tps")
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One of two results that are laid side by side."""
+    """One of two results that are compared."""
 
     title: str
-    """Which result, in a few words: its name and time."""
+    """Name and time of the result."""
     series: tuple[Series, ...]
-    """Its targets, one at least."""
+    """Its targets, at least one."""
 
 
 def labelled(before: Compared, first: Series, after: Compared, second: Series) -> Difference:
-    """Give the difference of a target of each, named by target and result."""
+    """Return the difference of two targets, labelled by target and result."""
     labels = (f"{first.name}, {before.title}", f"{second.name}, {after.title}")
     return difference(first, second, labels=labels)
 
 
 def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
-    """Give which targets of two results belong together: those of the same name, then all others crosswise.
+    """Return the pairs of targets of two results: those of the same name, then all others crosswise.
 
-    So the first pair is the most telling one, and every target that has no namesake is reached too.
+    So the first pair is the most informative one, and every target without a namesake is in some pair.
     """
     names = {one.name for one in before} & {one.name for one in after}
     by_name = {one.name: one for one in after}
@@ -49,9 +49,9 @@ def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tupl
 
 
 def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
-    """Give `after` against `before`, level by level, as far as both have them.
+    """Return the difference of `after` from `before`, for each level that either has.
 
-    Their names may be equal: they are the same target at two times. `labels` are shown instead of them.
+    Their names may be equal, for the same target at two times. `labels` are shown instead of them.
     """
     names = _apart(*(labels or (before.name, after.name)))
     pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]
@@ -74,7 +74,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
 
 
 def _rule(compared: ComparisonResult) -> Iterator[str]:
-    """Return why an interval of one row alone may leave out 0 while no change is shown."""
+    """Yield a note why an interval may exclude 0 although no change is shown."""
     if compared.error_rate_percent is not None and any(row.significant is False for row in compared.rows):
         yield (
             f"a change is shown at one error rate for the whole table: of pairs of equal sweeps at most "
@@ -83,7 +83,7 @@ def _rule(compared: ComparisonResult) -> Iterator[str]:
 
 
 def _renamed(series: Series, name: str) -> Series:
-    """Return a series of that name with only the figures that are laid side by side."""
+    """Return a series under another name, with only the figures that are compared."""
     levels = tuple(
         replace(level, figures={one: level.figures[one] for one in SHOWN if one in level.figures})
         for level in series.levels
@@ -123,7 +123,7 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
 
 
 def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow]) -> str:
-    """Return in a sentence what the rate of tokens did; where nothing is shown, what the runs could show."""
+    """Return a sentence about the change of the token rate; if none is shown, what the runs could show."""
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"

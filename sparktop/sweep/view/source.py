@@ -1,4 +1,4 @@
-"""What a sweep's screen takes its picture from, whoever made it."""
+"""The interface between a sweep's screen and the source of what it shows."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sparktop.sweep.result.results import SweepResult
 
 
 class SweepSource(Protocol):
-    """Where a sweep's screen takes its picture from: a running sweep, a stored result, a foreign run."""
+    """A source of what the sweep screen shows: a running sweep, a stored result, or a followed run."""
 
     @property
     def result(self) -> SweepResult | None:
-        """The result as far as it is made; None where there is none, as of a run that somebody else makes."""
+        """The result so far; None if there is none, for example for another tool's result."""
         ...
 
     def view(self) -> SweepView:
-        """Give the picture of the moment."""
+        """Return the present view."""
         ...
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give why a level is as it is; None where nothing is known of it."""
+        """Return the evidence behind a level's figures; None if nothing is known of the level."""
         ...
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay these references over the curves from now on."""
+        """Draw these references over the curves from now on."""
         ...

@@ -1,4 +1,4 @@
-"""Targets beside one another as a screen shows them: a column each, who wins, where that changes, and why."""
+"""The comparison of targets for the screen: a column each, winners, crossovers, and advice."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from sparktop.sweep.view.evidence import overhead_words
 from sparktop.sweep.view.marks import balance_word
 
 LEAST_RUNS = 5
-"""Of each, for a ratio of standard deviations: of three runs chance alone gives one of 6 in a twentieth."""
+"""Minimum runs for a ratio of standard deviations: by chance, three runs give a ratio of 6 in a twentieth of
+cases."""
 _DEVIATIONS_OF = ("decode_tps", "sustained_tps")
 _PAIR = 2
 _GIVEN = ("table", "baseline")
-"""What percentages are against where a reader chose it; rows that lack it are against the runner-up."""
+"""References of percentages that a user chose; rows without them refer to the runner-up."""
 
 _Aligned = Sequence[Mapping[Load, SeriesLevel]]
 
@@ -42,7 +43,7 @@ def topologies(
     *,
     result: SweepResult | None = None,
 ) -> Topologies:
-    """Give a comparison of `series`; `result` tells who answered, and in which batches."""
+    """Return a comparison of `series` for the screen; `result` adds who answered, and the batch sizes."""
     metrics = tuple(
         _metric(name, list(rows), compared, series)
         for name, rows in groupby(compared.rows, lambda row: row.metric)
@@ -66,7 +67,7 @@ def topologies(
 
 
 def _definitions(compared: ComparisonResult) -> Iterator[str]:
-    """Give what each source means by a figure, a line for all that mean the same."""
+    """Yield the definitions of figures, one line for all sources with the same one."""
     for metric, texts in compared.definitions.items():
         by_text: dict[str, list[str]] = {}
         for name, text in texts.items():
@@ -94,11 +95,11 @@ def _metric(
     )
 
 
-def _found(told: CouldShow | None) -> FoundDifference | None:
-    if told is None:
+def _found(found: CouldShow | None) -> FoundDifference | None:
+    if found is None:
         return None
     return FoundDifference(
-        told.runs, told.levels, told.spread_percent, told.percent, told.error_rate_percent / 100
+        found.runs, found.levels, found.spread_percent, found.percent, found.error_rate_percent / 100
     )
 
 
@@ -122,7 +123,7 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLeve
 
 
 def _lead(row: ComparisonRow, metric: Metric) -> tuple[str | None, float | None]:
-    """Return the best of those that the one ahead does not beat for certain, and the lead in percent."""
+    """Return the best target that the one ahead is not shown to beat, and the lead in percent; or None."""
     left = {
         name: value
         for name, value in row.values.items()
@@ -158,7 +159,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
 
 
 def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
-    """Give, level by level, the steadiest and the most restless of all whose runs are enough to tell."""
+    """Yield, level by level, the targets with the least and the largest spread of those with enough runs."""
     names = [one.name for one in series]
     for metric in metrics:
         if metric.metric not in _DEVIATIONS_OF:

@@ -1,4 +1,4 @@
-"""What a sweep found, in a few sentences: which level or target is best, and how sure that is."""
+"""The verdict of a sweep in a few sentences: which level or target is best, and how sure that is."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ _PRIMARY = ("sustained_tps", "decode_tps")
 
 
 def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None) -> tuple[str, ...]:
-    """Give the sentences; empty while there is nothing to say."""
+    """Return the sentences of the verdict; empty if there is nothing to report yet."""
     names = [target.name for target in result.targets if target.levels]
-    told = list(slo_sentences(result))
-    told += advised(compared.advice if compared is not None else ())
-    told += best_level(rows, str if len(names) > 1 else None)
+    sentences = list(slo_sentences(result))
+    sentences += advised(compared.advice if compared is not None else ())
+    sentences += best_level(rows, str if len(names) > 1 else None)
     made = [row for row in rows if row.error is None]
     doubtful = [row for row in made if any(mark.doubt for mark in row.marks)]
-    if doubtful and (told or result.status is not None):
-        told.append(f"{len(doubtful)} of {len(made)} levels have a mark: see why before you believe them")
-    return tuple(told)
+    if doubtful and (sentences or result.status is not None):
+        sentences.append(
+            f"{len(doubtful)} of {len(made)} levels have a mark: see why before you believe them"
+        )
+    return tuple(sentences)
 
 
 def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield which target to use under which load; `name` writes text from outside."""
+    """Yield which target to use under which load; `name` escapes or cleans text from outside."""
     for row in rows:
         untested = row.sure is None
         best = (
@@ -43,9 +45,9 @@ def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iter
 
 
 def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:
-    """Yield which level makes the most tokens a second, of several prompt lengths for each of them.
+    """Yield which level has the highest token rate, for each prompt length.
 
-    With `name`, each level has its target beside it.
+    With `name`, each level is stated with its target.
     """
     key = next((one for one in _PRIMARY if any(row.ranks.get(one) is Rank.BEST for row in rows)), None)
     if key is None:

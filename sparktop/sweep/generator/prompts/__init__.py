@@ -1,1 +1,1 @@
-"""Prompts of an exact length, each of them new."""
+"""Prompts of an exact length, no two alike."""

@@ -1,1 +1,1 @@
-"""One streamed answer, from bytes to tokens with times."""
+"""One streamed answer: from bytes to tokens with times."""

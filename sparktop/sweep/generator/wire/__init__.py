@@ -1,1 +1,1 @@
-"""What the generator's process and its parent say to each other, and how it is written."""
+"""The messages between the generator's process and its parent, and their encoding."""

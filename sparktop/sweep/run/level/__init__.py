@@ -1,1 +1,1 @@
-"""The runs of one level: made and recorded."""
+"""Execution and recording of the runs of one level."""
