@@ -16,6 +16,7 @@ from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
+from sparktop.analysis.roles import Role
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import Event, Severity
@@ -158,7 +159,8 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         strategy,
         watch.step_time,
         watch.step_times,
-        group.router_name,
+        prefills=group.role is Role.PREFILL,
+        router=group.router_name,
     )
     found = judge(load, at)
     if _may_be_uneven(found):

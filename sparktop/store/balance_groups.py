@@ -36,6 +36,8 @@ class JudgedGroup:
     deployments: Mapping[str, str | None] | None = None
     """Backend name by the router's deployment id."""
     lanes_of: str | None = None
+    role: Role | None = None
+    """What all members do of each request; None where they do all of it."""
 
     @property
     def router_name(self) -> str | None:
@@ -73,6 +75,7 @@ def judged_groups(
                     tuple(track.target.name for track in part),
                     router=router,
                     deployments=group.deployments if group else None,
+                    role=part[0].role,
                 )
             )
     grouped = {track.target.name for tracks in members.values() if len(tracks) > 1 for track in tracks}

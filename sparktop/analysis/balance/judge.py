@@ -33,7 +33,7 @@ from sparktop.analysis.balance.group_pace import GroupPace, full_slots, group_pa
 from sparktop.analysis.balance.lead import follow_lead, follow_turns, lead_margin
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, lay_out
 from sparktop.analysis.balance.periodicity import find_swing
-from sparktop.analysis.balance.step_time import variance_factor
+from sparktop.analysis.balance.step_time import FLAT, variance_factor
 from sparktop.analysis.balance.swing_score import SCORE_LIMIT, swing_score
 from sparktop.model.balance import Balance, BalanceWord, Swing
 
@@ -86,7 +86,9 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     loaded = len(slots) / len(known) if known else None
     enough = loaded is not None and loaded >= limits.LOADED_SHARE
     counted = slots if enough else [slot for slot in known if grid.totals[slot] > 0]
-    pace = group_pace(grid.tracks, newest_s - grid.span_s, GroupPace(load.step_time, load.step_times))
+    pace = GroupPace(FLAT)
+    if not load.prefills:
+        pace = group_pace(grid.tracks, newest_s - grid.span_s, GroupPace(load.step_time, load.step_times))
     typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
     slots_each = [one for one in map(full_slots, grid.tracks) if one]
     factor = variance_factor(typical, count, pace.usual, min(slots_each) if slots_each else None)
@@ -187,7 +189,7 @@ def measure(figures: Figures) -> Balance:
         even_percent=_percent(even_share(grid)),
         dispersion_z=figures.z,
         variance_factor=figures.factor,
-        step_time=figures.pace.common,
+        step_time=None if figures.load.prefills else figures.pace.common,
         step_times=dict(figures.pace.own),
         lead_margin=lead.margin if some else None,
         lead_changes=lead.changes if some else None,

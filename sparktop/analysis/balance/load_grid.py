@@ -293,5 +293,7 @@ class GroupLoad:
     """Of an earlier window, for one whose batches do not vary enough."""
     step_times: Mapping[str, StepTime] = field(default_factory=dict)
     """By backend, of an earlier window, where backends differ in speed."""
+    prefills: bool = False
+    """True for prefill workers: what they make does not grow with their batch, and no token counts it."""
     router: str | None = "router"
     """The name of what distributes the requests; None if no router is known: then the word only describes."""

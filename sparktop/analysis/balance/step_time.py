@@ -90,8 +90,14 @@ def _line(slope: float, middle: float, height: float, pairs: int, error: float) 
     return StepTime(height - slope * middle, slope, pairs, slope_error_s=error, middle=middle)
 
 
+FLAT = StepTime(base_s=1e-6, per_request_s=1.0, pairs=0)
+"""Of prefill workers: each token of a prompt costs the same, so one request makes as much as many."""
+
+
 def with_slope(step: StepTime, errors: float) -> StepTime:
     """Return the line turned about its middle by so many errors of its slope."""
+    if step.slope_error_s == 0:
+        return step
     height = step.base_s + step.per_request_s * step.middle
     slope = step.per_request_s + errors * step.slope_error_s
     return _line(slope, step.middle, height, step.pairs, step.slope_error_s)

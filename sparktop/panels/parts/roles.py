@@ -45,5 +45,5 @@ def part_role(index: int) -> str:
 
 
 def part_letter(index: int) -> str:
-    """Return the letter that reports a part without its colour."""
+    """Return the letter that identifies a part without its colour."""
     return ascii_lowercase[index % len(ascii_lowercase)]

@@ -104,6 +104,21 @@ def test_one_of_four_drained_is_no_herd() -> None:
     assert found.chance > 0.1
 
 
+def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
+    """A long queue at one worker beside a short one at the other loses nothing while both have work."""
+    dice, times = random.Random(7), [float(step) for step in range(120)]  # noqa: S311 - a repeatable draw
+    tracks = []
+    for name, mean in (("spark-a", 48), ("spark-b", 3)):
+        load = [float(max(1, mean + dice.randint(-mean + 1, mean - 1))) for _ in times]
+        made = [one / (0.33 + 0.028 * one) for one in load]
+        tracks.append(LoadTrack(name, times, load, [0.0] * 120, made))
+    group = GroupLoad("proxy prefill", tracks, 4.6)
+    assert judge(group, 119.0).word is Is.STARVED
+    found = judge(replace(group, prefills=True), 119.0)
+    assert found.word is not Is.STARVED
+    assert (found.lost_percent, found.step_time) == (0.0, None)
+
+
 def bursts(late_s: float) -> list[LoadTrack]:
     """Return two backends that fill and empty at once, looked at once a second, the second one later."""
     times = [float(step) for step in range(120)]
