@@ -70,7 +70,7 @@ class History:
         self.remarks = RemarkFile(self.folder / FILE_NAME)
         self._deleted = Deleted(self.folder, self.wall)
 
-    # What there is
+    # The list of results
 
     def look(self) -> int:
         """Find files that were added, changed or removed; return how many have to be read."""
@@ -117,7 +117,7 @@ class History:
         """Return the path of a result."""
         return self.folder / key
 
-    # What is in one
+    # Single results
 
     def result(self, key: str) -> SweepResult | None:
         """Return a result of sparktop; None for another tool's.
@@ -163,7 +163,7 @@ class History:
         tool = "" if row is None else row.name
         return ForeignView(read_file(path), title=tool, started_at=started_at(read_json(path)))
 
-    # What a person does
+    # Actions of a user
 
     def remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> str | None:
         """Write tags (words) or a note, None keeps the old value; return a notice for the user, or None."""
@@ -208,8 +208,6 @@ class History:
         """Copy a result of another tool, or of another sparktop, into the folder; return its key.
 
         "~" stands for a home directory.
-
-        "~" stands for a home.
 
         Raises:
             UsageError: the file cannot be read, or is not from a known tool.

@@ -106,8 +106,6 @@ async def prepare(
     `snapshot` returns their newest state; `busy` are servers that ran requests before the first one of this
     sweep.
 
-    `snapshot` gives the newest picture of them; `busy` are those that ran requests before our first one.
-
     Raises:
         WorkerGoneError: the load generator's process exited.
     """

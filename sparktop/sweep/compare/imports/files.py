@@ -77,9 +77,6 @@ def choose(words: Sequence[str]) -> Chosen:
     Files with the same NAME become one series: several levels, or several runs of one. Series with equal
     names get the name of their file added.
 
-    Files of the same NAME become one series: several levels, or several runs of one. Series that would have
-    the same name get their file's beside it.
-
     Raises:
         UsageError: an argument cannot be used.
     """

@@ -133,7 +133,7 @@ class SloSearch:
         return _between(fails, unsure, _OUTER_SHARE)
 
     def _climb(self) -> int | None:
-        """Return the next higher level while rising conditions hold nowhere; None after the figure's peak."""
+        """Return the next higher level while rising conditions hold nowhere; None if none is promising."""
         top = max(self._judged)
         if top >= self._most or self._judged[top].falling is not Verdict.HOLDS:
             return None
