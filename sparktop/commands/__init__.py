@@ -1,1 +1,1 @@
-"""One module a command: its arguments, and what it does. Nothing heavy is imported before it runs."""
+"""The program's commands, a module each: arguments and execution. Heavy imports wait until a command runs."""

@@ -1,4 +1,4 @@
-"""`sparktop agent`: tell viewers elsewhere what this machine does."""
+"""`sparktop agent`: serve this machine's samples to viewers elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_LISTEN = "127.0.0.1:9750"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where to listen, who may ask, and the other ways to run."""
+    """Add the listening address, access control, and the alternatives to serving over HTTP."""
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal comes, or until the other end of --stdio goes; or print the unit.
+    """Serve until a signal comes or the other end of --stdio closes; or print the systemd unit.
 
     Raises:
         UsageError: an argument, the token or the certificate cannot be used, or the port is taken.
@@ -67,9 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_stdio(arguments: argparse.Namespace) -> int:
-    """Answer on standard output; nothing is written anywhere else, the log neither."""
+    """Answer requests on standard output; write nothing anywhere else, not even a log."""
     others = ("listen", "token_file", "tls_cert", "tls_key", "insecure")
-    if any(getattr(arguments, one) for one in others):
+    if any(getattr(arguments, name) for name in others):
         raise UsageError("--stdio goes without other arguments: ssh says who may ask")
     # Late: --help needs none of them.
     import asyncio
@@ -124,7 +124,7 @@ def _unit(arguments: argparse.Namespace) -> str:
 
 
 def _program() -> Path:
-    """Give the program that runs now, as a service would start it."""
+    """Return the absolute path of the running program, for use in a service."""
     started = Path(sys.argv[0])
     if started.name != "sparktop":  # python -m sparktop
         beside = Path(sys.executable).with_name("sparktop")

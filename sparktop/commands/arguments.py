@@ -1,4 +1,4 @@
-"""What the commands' arguments have in common: one-line errors, bounded numbers, targets."""
+"""Shared parts of the commands' arguments: one-line errors, bounded numbers, targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one line for an error, and no guessing of shortened options."""
+    """argparse with one-line errors and without abbreviated options."""
 
     def __init__(
         self, prog: str, *, description: str, epilog: str | None = None, usage: str | None = None
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Tell what is wrong with the arguments.
+        """Raise an error in the arguments as a `UsageError`.
 
         Raises:
             UsageError: always.
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
-    """Make a type of argument of what reads a text and raises a `UsageError` where it cannot."""
+    """Convert a parser that raises `UsageError` into an argument type for argparse."""
 
     def parse(text: str) -> Value:
         try:
@@ -51,17 +51,17 @@ def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
 
 
 def number(least: float, most: float, unit: str = "") -> Callable[[str], float]:
-    """Make a type of argument: a number from `least` to `most`."""
+    """Return an argument type: a number from `least` to `most`."""
     return typed(lambda text: typed_numbers.number(text, least, most, unit))
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """Make a type of argument: a whole number from `least` to `most`."""
+    """Return an argument type: an integer from `least` to `most`."""
     return typed(lambda text: typed_numbers.whole_number(text, least, most))
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
-    """Add what says what to watch: TARGET… and --config."""
+    """Add the choice of what to watch: TARGET… and --config."""
     parser.add_argument(
         "targets",
         nargs="*",
@@ -72,7 +72,7 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
-    """Add what says how to draw: --interval, --theme and --low-bandwidth."""
+    """Add the options of drawing: --interval, --theme and --low-bandwidth."""
     parser.add_argument(
         "--interval",
         type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),

@@ -1,4 +1,4 @@
-"""What to watch: chosen from the arguments, the configuration file and this machine."""
+"""Choice of what to watch, from arguments, configuration file and this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Target = TypeVar("Target", BackendTarget, NodeTarget)
 
 
 def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
-    """Give what to watch: the targets, else what the configuration file says, else this machine.
+    """Return what to watch: the targets, else what the configuration file names, else this machine.
 
-    Interval, theme, keys and thresholds of the file hold in each case, unless an argument says otherwise.
+    Interval, theme, keys and thresholds of the file apply in each case, unless an argument overrides them.
 
     Raises:
         UsageError: a target or the theme cannot be used.
@@ -32,7 +32,7 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
     path = find_config(arguments.config, env)
     watch = Watch()
     if path is not None:
-        from sparktop.config.cache import configured  # late: without a file there is nothing to look up
+        from sparktop.config.cache import configured  # late: without a file it is not needed
 
         watch, warnings = configured(path, env)
         for line in warnings:
@@ -41,7 +41,7 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
 
 
 def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) -> Watch:
-    """Give what to watch, where `watch` is what the configuration file says.
+    """Apply the arguments to `watch`, the content of the configuration file.
 
     Raises:
         UsageError: a target or the theme cannot be used.
@@ -58,10 +58,10 @@ def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) ->
 
 
 def checked_theme(name: str | None) -> str | None:
-    """Give `name` if it is a theme's.
+    """Return `name` if it is a theme's name or None.
 
     Raises:
-        UsageError: with the nearest theme's name.
+        UsageError: there is no such theme; the message names the nearest one.
     """
     if name is not None and find_palette(name) is None:
         near = did_you_mean(name, palettes()) or f" (known: {', '.join(palettes())})"
@@ -70,13 +70,13 @@ def checked_theme(name: str | None) -> str | None:
 
 
 def this_machine() -> NodeTarget:
-    """Give this machine as something to watch, by its host name."""
+    """Return this machine as a watched node, under its host name."""
     return NodeTarget(clean(socket.gethostname(), 64) or "this machine")
 
 
 def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
-    """Give `watch` with what TARGET… names instead of what it had to watch."""
-    # Late: a start from the configuration file reads no targets.
+    """Return `watch` with the nodes, backends and hosts of TARGET… in place of its own."""
+    # Late: a start from the configuration file parses no targets.
     from urllib.parse import urlsplit
 
     from sparktop.watch.discovery import parse_target
@@ -95,19 +95,19 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
             backends.setdefault(target.url, target)
 
     def machine(host: str) -> str:
-        """Give the machine that a host is: all names of this one are one."""
+        """Return a key for the machine of `host`: "" for any name of this machine."""
         return "" if _is_here(host, here.name) else host.lower()
 
     nodes = _with_unique_names(agents.values())
-    # Of two agents on one machine nobody knows which one a backend belongs to more: the first.
-    node_of = {machine(urlsplit(one.url or "").hostname or ""): one.name for one in reversed(nodes)}
+    # If several agents run on one machine, its backends are assigned to the first.
+    node_of = {machine(urlsplit(node.url or "").hostname or ""): node.name for node in reversed(nodes)}
     places = {url: machine(urlsplit(url).hostname or "") for url in backends}
     if "" not in node_of and any(place == "" for place in [*places.values(), *map(machine, hosts)]):
         nodes = (here, *nodes)
         node_of[""] = here.name
     placed = [
-        replace(one, nodes=(node_of[places[url]],)) if places[url] in node_of else one
-        for url, one in backends.items()
+        replace(backend, nodes=(node_of[places[url]],)) if places[url] in node_of else backend
+        for url, backend in backends.items()
     ]
     return replace(
         watch,
@@ -120,7 +120,7 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
 
 
 def _is_here(host: str, own_name: str) -> bool:
-    """Tell whether a host is this machine: loopback, or its own name."""
+    """Return True if a host is this machine: loopback, unspecified address, or its own name."""
     import ipaddress  # late: as above
 
     if host.lower() in {"localhost", own_name.lower()}:
@@ -133,10 +133,10 @@ def _is_here(host: str, own_name: str) -> bool:
 
 
 def _with_unique_names(targets: Iterable[Target]) -> tuple[Target, ...]:
-    """Number names that come twice: spark-a, spark-a-2."""
+    """Number repeated names: spark-a, spark-a-2."""
     named: dict[str, Target] = {}
     for target in targets:
         numbered = (f"{target.name}-{number}" for number in count(2))
-        name = next(one for one in chain((target.name,), numbered) if one not in named)
+        name = next(free for free in chain((target.name,), numbered) if free not in named)
         named[name] = replace(target, name=name)
     return tuple(named.values())

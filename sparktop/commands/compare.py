@@ -1,4 +1,4 @@
-"""`sparktop compare`: results of sweeps and published tables beside one another."""
+"""`sparktop compare`: comparison of sweep results and published tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("md", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what can be compared, and how."""
+    """Add the inputs and the options of the comparison."""
     parser.add_argument(
         "files",
         nargs="*",
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare, or list.
+    """Print or write a comparison, or list what can be compared.
 
     Raises:
         SparktopError: a file or a name cannot be used, or the output cannot be written.
@@ -65,7 +65,7 @@ def _comparison(arguments: argparse.Namespace) -> str:
     from sparktop.sweep.formats.comparison import to_json, to_markdown
 
     chosen = choose(arguments.files)
-    names = [one.name for one in chosen.series]
+    names = [series.name for series in chosen.series]
     baseline = _known_name(arguments.baseline, names)
     same = None
     if arguments.same is not None:
@@ -82,32 +82,32 @@ def _comparison(arguments: argparse.Namespace) -> str:
 def _known_name(name: str | None, names: Collection[str]) -> str | None:
     if name is None or name in names:
         return name
-    from sparktop.nearest import did_you_mean  # late: only for a mistake
+    from sparktop.nearest import did_you_mean  # late: only after a mistake
 
     near = did_you_mean(name, names) or f" (there are: {', '.join(names)})"
     raise UsageError(f"nothing here is called '{clean(name, 60)}'{near}")
 
 
 def _listing(files: Sequence[str]) -> str:
-    from sparktop.sweep.compare.imports.files import choose  # late: --help needs it not
+    from sparktop.sweep.compare.imports.files import choose  # late: not needed for --help
 
     if files:
-        return "".join(_series_line(one) for one in choose(files).series)
+        return "".join(_series_line(series) for series in choose(files).series)
     import os  # as above
 
     from sparktop.sweep.compare.references import PREFIX, load_reference, reference_names
     from sparktop.sweep.result.store import stored, sweeps_folder
 
     references = [load_reference(name) for name in reference_names()]
-    width = max(len(one.name) for one in references) + len(PREFIX)
-    lines = [f"{PREFIX + one.name:<{width}}  {one.title}; {one.source}\n" for one in references]
+    width = max(len(table.name) for table in references) + len(PREFIX)
+    lines = [f"{PREFIX + table.name:<{width}}  {table.title}; {table.source}\n" for table in references]
     for one in stored(sweeps_folder(os.environ)):
         if one.result is None:
             lines.append(f"{one.problem}\n")
             continue
         names = ", ".join(target.name for target in one.result.targets) or "no target"
-        told = f"{one.result.started_at:%Y-%m-%d %H:%M}  {names}  {one.result.status or 'not finished'}"
-        lines.append(f"{clean(one.path, 300)}  {told}\n")
+        summary = f"{one.result.started_at:%Y-%m-%d %H:%M}  {names}  {one.result.status or 'not finished'}"
+        lines.append(f"{clean(one.path, 300)}  {summary}\n")
     return "".join(lines)
 
 

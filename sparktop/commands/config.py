@@ -1,4 +1,4 @@
-"""`sparktop config`: print the configuration file in use or an example, or check one."""
+"""`sparktop config`: print the configuration file in use or an example, or check a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sparktop.config.schema import Config
 
 _IN_USE = ""
-"""--check without a file."""
+"""Value of --check without a file: the file in use."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print or check.
+    """Print or check a configuration file.
 
     Raises:
-        ConfigError: the file is wrong, or there is none.
+        ConfigError: the file is invalid, or there is none.
     """
     from sparktop.config import schema as config  # late: it loads pydantic
 

@@ -1,4 +1,4 @@
-"""`sparktop demo`: a simulated cluster on loopback, and the viewer on it."""
+"""`sparktop demo`: a simulated cluster on loopback, shown in the viewer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCENARIOS = {
     "recipes": "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",
     "long-context": "a server that takes 131,072 tokens, and one that takes 20,480",
 }
-"""What can be shown; the first one is the default. Written out: to ask for help must load no simulation."""
+"""Descriptions by scenario; the first is the default. Kept here, so that --help loads no simulation."""
 _DEFAULT = next(iter(SCENARIOS))
 _MAKES_WAY = (
     "The demo's own load makes way: while anybody else sends requests to its router or servers it pauses,\n"
@@ -38,11 +38,11 @@ _MAKES_WAY = (
     "requests (15 minutes), two recipes at 1 to 16 (the dip at 5 and 10), prompts of 5,000 to 128,000 tokens."
 )
 STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
-"""How the simulated router can choose."""
+"""Strategies of the simulated router."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the simulation can be told."""
+    """Add the options of the simulation."""
     scenarios = "\n".join(f"  {name:<12} {about}" for name, about in SCENARIOS.items())
     parser.epilog = f"scenarios:\n{scenarios}\n\n{_MAKES_WAY}"
     parser.add_argument(
@@ -87,8 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the servers and show them."""
-    # Late: they load the servers and pydantic.
+    """Start the simulated servers and show them."""
+    # Late: these load the servers and pydantic.
     from sparktop.commands.choice import checked_theme
     from sparktop.commands.watch import show
     from sparktop.demo.command import run_demo

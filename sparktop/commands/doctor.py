@@ -1,4 +1,4 @@
-"""`sparktop doctor`: what works, what does not, and what to do."""
+"""`sparktop doctor`: diagnosis of what works, what does not, and what to do."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FORMATS = ("txt", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what to look at, and how to say it."""
+    """Add targets and output format."""
     add_targets(parser)
     parser.add_argument("--format", choices=FORMATS, default="txt", dest="form", help="default: txt")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check everything, a line each; gives 1 when a check failed.
+    """Run all checks and print a line for each; return 1 if any failed.
 
     Raises:
         UsageError: a target cannot be used.
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     checks = [
         *check_versions(),
         *file_checks,
-        # JSON is all that may be on standard output, so the terminal is not asked then.
+        # With JSON, standard output must hold nothing else, so the terminal is not queried.
         *check_terminal(look_at_terminal(os.environ, ask=arguments.form == "txt")),
         check_open_files(*open_file_limits(), wanted),
         *asyncio.run(_examine(watch, named=bool(arguments.targets))),
@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[Check], Watch, int]:
-    """Give how the configuration file stands, what it watches, and the highest concurrency of its sweeps.
+    """Return the checks of the configuration file, what it watches, and its sweeps' highest concurrency.
 
-    A file that is wrong is a failed check, and then nothing of it is watched.
+    An invalid file is a failed check, and nothing of it is watched.
     """
     # Late: as above.
     from sparktop.config.schema import find_config, load
@@ -94,7 +94,7 @@ async def _examine(watch: Watch, *, named: bool) -> list[Check]:
     from sparktop.doctor.network import open_network
 
     routers = (*watch.routers, *watch.sweep_routers)
-    urls = [*(one.url for one in watch.backends), *(one.url for one in routers)]
+    urls = [*(target.url for target in watch.backends), *(target.url for target in routers)]
     machine = check_machine(*await look_at_machine())
     async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
         return [*machine, *await examine_network(watch, network, wanted=named)]

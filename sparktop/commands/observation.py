@@ -1,4 +1,4 @@
-"""Watching for a moment without a screen: when to stop, and what to say if nothing answered."""
+"""Watching for a moment without a screen: when to stop, and the message if nothing answered."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sparktop.watch.ways import Ways
 
 _INTERRUPTED = 130
 ENOUGH_S = 5.0
-"""Longest wait for rates if no time is given."""
+"""Longest wait for rates, in seconds, if no duration is given."""
 GLANCE_INTERVAL_S = 1.0
-"""Longest poll interval if no time is given: two intervals must fit into `ENOUGH_S`."""
+"""Longest poll interval in seconds if no duration is given: two intervals must fit into `ENOUGH_S`."""
 _LOOK_S = 0.05
-"""How often it is looked whether every source has told."""
+"""Seconds between checks of whether every source has answered."""
 _REASONS = 3
-"""Reasons that fit into one line."""
+"""Most reasons in the message."""
 
 
 async def observe(
@@ -34,7 +34,7 @@ async def observe(
 ) -> tuple[Snapshot, bool]:
     """Watch for `seconds` (None: until `has_told`) or until Ctrl+C; return the snapshot and "interrupted".
 
-    Balance is judged by the monitor's timer, and once more at the end if it is due then. All times are the
+    The monitor's timer judges the balance, and it is judged once more at the end if due. All times are the
     event loop's; `ways` makes the sources.
     """
     if seconds is None:
@@ -70,7 +70,7 @@ async def wait_for(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until `done`, for `limit_s` at most, or until interrupted."""
+    """Wait until `done`, but at most `limit_s` seconds or until interrupted."""
     end = clock() + limit_s
     while not interrupted.is_set() and not done():
         left = end - clock()
@@ -81,35 +81,38 @@ async def wait_for(
 
 
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
-    """Return whether every source failed or gave enough, and all hosts were searched.
+    """Return whether every source failed or has enough samples, and the server search brought a result.
 
-    Enough is looks at a backend over the span of a rate, two samples of a node, one of a router.
+    Enough means backend samples over the span of a rate, two samples of a node, one of a router. A result of
+    the search is a source found or an event reported.
     """
     span_s = least_rate_s(snapshot.interval_s)
     found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)
     if watch.discover and not found and not _discovery_notes(snapshot):
         return False
-    backends = (one.failure is not None or _covers(one.history.running, span_s) for one in snapshot.backends)
-    nodes = (one.failure is not None or len(one.history.cpu_percent) > 1 for one in snapshot.nodes)
-    routers = (one.failure is not None or one.age_s is not None for one in snapshot.routers)
+    backends = (
+        view.failure is not None or _covers(view.history.running, span_s) for view in snapshot.backends
+    )
+    nodes = (view.failure is not None or len(view.history.cpu_percent) > 1 for view in snapshot.nodes)
+    routers = (view.failure is not None or view.age_s is not None for view in snapshot.routers)
     return all(backends) and all(nodes) and all(routers)
 
 
-def _covers(looks: Series, span_s: float) -> bool:
-    times, _ = looks.arrays()
+def _covers(samples: Series, span_s: float) -> bool:
+    times, _ = samples.arrays()
     return len(times) > 1 and times[-1] - times[0] >= span_s
 
 
 def _discovery_notes(snapshot: Snapshot) -> list[str]:
-    """Give what the search for servers had to say; it says something of each host without any."""
+    """Return the messages of the server search; every host without a server has one."""
     return [event.message for event in snapshot.events if event.subject == "discovery"]
 
 
 def why_nothing(snapshot: Snapshot) -> str:
-    """Give one line: who did not answer, and why."""
-    failures = [f"{one.name}: {one.failure.message}" for one in snapshot.backends if one.failure]
-    failures += [f"{one.name}: {one.failure.message}" for one in snapshot.nodes if one.failure]
-    failures += [f"{one.name}: {one.failure.message}" for one in snapshot.routers if one.failure]
+    """Return a one-line message: which sources did not answer, and why."""
+    failures = [f"{view.name}: {view.failure.message}" for view in snapshot.backends if view.failure]
+    failures += [f"{view.name}: {view.failure.message}" for view in snapshot.nodes if view.failure]
+    failures += [f"{view.name}: {view.failure.message}" for view in snapshot.routers if view.failure]
     reasons = [*failures, *_discovery_notes(snapshot)]
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return f"nothing could be reached: {'; '.join(reasons[:_REASONS]) or 'no answer in time'}{more}"

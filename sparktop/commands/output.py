@@ -1,4 +1,4 @@
-"""Where a command's result goes: standard output, or a file that is never half written."""
+"""Output of a command's result: standard output, or a file that is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from sparktop.model.text import clean
 
 
 def write_out(text: str) -> None:
-    """Write a result to standard output; a reader that has seen enough (`| head`) is no error.
+    """Write a result to standard output; a reader that closes early (`.
+
+    head`) is not an error.
 
     Raises:
         OutputError: standard output is closed, full or broken.
@@ -22,7 +24,7 @@ def write_out(text: str) -> None:
     if stream is None:
         raise OutputError("standard output is closed")
     if isinstance(stream, io.TextIOWrapper):
-        # A terminal of another encoding gets "?" for what it lacks.
+        # On a terminal of another encoding, missing characters become "?".
         stream.reconfigure(errors="replace")
     try:
         stream.write(text)
@@ -35,7 +37,7 @@ def write_out(text: str) -> None:
 
 
 def write_markdown(text: str) -> None:
-    """Write Markdown to standard output; on a terminal, tables wider than it in parts.
+    """Write Markdown to standard output; on a terminal, split tables that are wider.
 
     Raises:
         OutputError: as for `write_out`.
@@ -48,7 +50,7 @@ def write_markdown(text: str) -> None:
 
 
 def flush_out() -> None:
-    """Flush what argparse printed; a reader that has gone is no error."""
+    """Flush what argparse printed; ignore a closed reader."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -57,7 +59,7 @@ def flush_out() -> None:
 
 
 def tell(message: str) -> None:
-    """Write a message to standard error, each of its lines cleaned and with the program's name."""
+    """Write a message to standard error, each line cleaned and prefixed with the program's name."""
     if sys.stderr is None:
         return
     lines = "".join(f"sparktop: {clean(line, 1000)}\n" for line in message.splitlines())
@@ -69,10 +71,10 @@ def tell(message: str) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Find out early that a file cannot be written: nobody wants to hear it after a minute of watching.
+    """Check early that a file can be written, rather than after a minute of watching.
 
     Raises:
-        OutputError: there is no such folder, or a folder has that name.
+        OutputError: its folder does not exist, or the path is a folder.
     """
     try:
         if path.is_dir():
@@ -84,12 +86,12 @@ def check_file(path: Path) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all: beside its place first, then renamed.
+    """Write a file completely or not at all, through a temporary file beside it.
 
-    A device or a pipe is written to as it is; a link keeps pointing where it does.
+    A device or pipe is written directly; a link is kept and its target replaced.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     check_file(path)
     place = path.resolve()
@@ -115,7 +117,7 @@ def _reason(error: Exception) -> str:
 
 
 def drop_out() -> None:
-    """Point standard output at nothing, so that no flush fails or waits for a reader any more."""
+    """Redirect standard output to /dev/null, so that later flushes neither fail nor block."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`sparktop report`: the result of a stored sweep as Markdown, CSV or JSON."""
+"""`sparktop report`: a stored sweep result as Markdown, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 LAST = "last"
 _REFERENCE = "ref:"
 _OF_ANY_TOOL = ("md", "json")
-"""Formats that hold results of other tools and published tables."""
+"""Formats that can also hold other tools' results and published tables."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which result, which target of it, and how it is written."""
+    """Add the source, the target within it, and the output."""
     parser.add_argument(
         "source",
         nargs="?",
@@ -73,7 +73,7 @@ def _text(source: str, form: str, target: str | None) -> str:
 
 
 def last_stored() -> Path:
-    """Return the newest stored sweep that can be read.
+    """Return the path of the newest stored sweep that can be read.
 
     Raises:
         UsageError: there is none.
@@ -90,7 +90,11 @@ def last_stored() -> Path:
 
 
 def _of_target(result: SweepResult, name: str | None) -> SweepResult:
-    """Return a result with one of its targets only."""
+    """Return the result reduced to the target `name`; unchanged for None.
+
+    Raises:
+        UsageError: there is no such target.
+    """
     if name is None:
         return result
     found = result.target(name)
@@ -108,7 +112,11 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
 
 
 def _of_any_tool(source: str, form: str, target: str | None) -> str:
-    """Return what another tool measured, or a published table, as `sparktop compare` writes it."""
+    """Return another tool's result or a published table in the form of `sparktop compare`.
+
+    Raises:
+        UsageError: the format or --target is only for results of sparktop sweep.
+    """
     from sparktop.sweep.compare.compare import compare  # late: as above
     from sparktop.sweep.compare.imports.files import choose
     from sparktop.sweep.formats.comparison import to_json, to_markdown

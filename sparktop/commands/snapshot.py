@@ -1,4 +1,4 @@
-"""`sparktop snapshot`: watch for a moment, then one report."""
+"""`sparktop snapshot`: watch for a moment, then write a report."""
 
 from __future__ import annotations
 
@@ -20,28 +20,32 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "md", "html", "svg", "txt")
 DEFAULT_SIZE = (120, 36)
-"""Columns and rows of the screen that svg and html show."""
+"""Columns and rows of the screen in svg and html."""
 TEXT_WIDTH = 100
-"""Columns of the plain report."""
+"""Columns of the plain-text report."""
 _DAY_S = 86_400.0
 _INTERRUPTED = 130
 _LEAST_SIZE, _MOST_SIZE = (60, 16), (500, 300)
-"""What the screen needs, and what nobody has."""
+"""Columns and rows: what the screen needs at least, and more than any terminal has."""
 _SIZE = re.compile(r"([0-9]{1,4})[xX×]([0-9]{1,4})")
 
 
 def screen_size(text: str) -> tuple[int, int]:
-    """Read a size of a screen: columns, then rows."""
+    """Parse COLSxROWS into (columns, rows).
+
+    Raises:
+        argparse.ArgumentTypeError: the text has another form or is out of range.
+    """
     found = _SIZE.fullmatch(text.strip())
     size = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not all(low <= one <= high for low, one, high in zip(_LEAST_SIZE, size, _MOST_SIZE, strict=True)):
-        least, most = ("x".join(map(str, one)) for one in (_LEAST_SIZE, _MOST_SIZE))
+    if not all(low <= part <= high for low, part, high in zip(_LEAST_SIZE, size, _MOST_SIZE, strict=True)):
+        least, most = ("x".join(map(str, limit)) for limit in (_LEAST_SIZE, _MOST_SIZE))
         raise argparse.ArgumentTypeError(f"must be COLSxROWS, {least} to {most}, not '{clean(text, 40)}'")
     return size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what a report can be told."""
+    """Add the options of the report."""
     add_targets(parser)
     parser.add_argument(
         "--seconds",
@@ -62,10 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch and report.
+    """Watch for a moment and write a report.
 
     Raises:
-        SparktopError: an argument, the configuration file or the output cannot be used; nothing was reached.
+        SparktopError: an argument, the configuration file or the output cannot be used; or nothing was
+            reached.
     """
     # Late: --help needs none of them.
     from sparktop.commands.choice import choose
@@ -88,16 +93,16 @@ def report(
     simulated: bool = False,
     size: tuple[int, int] = DEFAULT_SIZE,
 ) -> int:
-    """Watch for `seconds` (None: until everything has told), write one report, give the exit code.
+    """Watch for `seconds` (None: until all sources have answered), write a report, return the exit code.
 
-    `size` is that of the screen in svg and html. After Ctrl+C the report is of what was seen until then. A
-    second one ends at once.
+    `size` is the screen's columns and rows in svg and html. Ctrl+C ends the watch early, a second one the
+    program.
 
     Raises:
         OutputError: the report cannot be written.
         UnreachableError: nothing could be reached; the report is written all the same.
     """
-    # Late: --help needs no event loop, which is half of its time.
+    # Late: --help needs no event loop, whose import is half of its time.
     import asyncio
 
     from sparktop.commands.observation import observe, why_nothing
@@ -119,8 +124,8 @@ def report(
 def render(
     snapshot: Snapshot, form: str, *, size: tuple[int, int] = DEFAULT_SIZE, theme: str = "spark-dark"
 ) -> str:
-    """Give a snapshot as text of the format `form`; the screen in svg and html has `size` and `theme`."""
-    # Late: only the one that is asked for.
+    """Return a snapshot as text of format `form`; `size` and `theme` apply to the screen in svg and html."""
+    # Late: only the chosen format is loaded.
     if form == "txt":
         from sparktop.report import text_snapshot
 
@@ -137,7 +142,7 @@ def render(
 
 
 def _drawn(snapshot: Snapshot, form: str, size: tuple[int, int], theme: str) -> str:
-    """Give a snapshot as the screen, or as the page around it."""
+    """Return a snapshot drawn as the screen: an svg, or an html page around it."""
     import asyncio
 
     from sparktop.ui.export import screen_of  # late: it loads textual

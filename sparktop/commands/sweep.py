@@ -1,4 +1,4 @@
-"""`sparktop sweep`: load on servers and routers, and figures that can be believed."""
+"""`sparktop sweep`: load tests of servers and routers, with statistically sound figures."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _INTERRUPTED = 130
 
 
 def counts(most: int) -> Callable[[str], tuple[int, ...]]:
-    """Make a type of argument: whole numbers with commas between them."""
+    """Return an argument type: integers from 1 to `most`, separated by commas."""
     return typed(lambda text: whole_numbers(text, 1, most))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what to load, how, and where the result goes."""
+    """Add the targets, the load, and the output."""
     parser.add_argument(
         "targets",
         nargs="*",
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
-    """Add what each level does."""
+    """Add the options of the load at each level."""
     parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
     parser.add_argument("-c", "--concurrency", type=counts(MOST_CONCURRENCY), metavar="N[,N…]")
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
@@ -100,10 +100,11 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make a sweep; gives 1 where its result is bad, 130 where it was interrupted.
+    """Run a sweep; return 0, 1 for a bad result, or 130 if interrupted.
 
     Raises:
-        SparktopError: an argument, the configuration file or the output cannot be used; nothing was reached.
+        SparktopError: an argument, the configuration file or the output cannot be used; or nothing was
+            reached.
     """
     # Late: --help needs none of them.
     import asyncio
@@ -123,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     watch = Watch()
     path = find_config(arguments.config, os.environ)
     if path is not None:
-        from sparktop.config.cache import configured  # late: without a file there is nothing to look up
+        from sparktop.config.cache import configured  # late: without a file it is not needed
 
         watch, warnings = configured(path, os.environ)
         for line in warnings:
@@ -143,7 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
-    """Give what the arguments ask for beside the preset; without --seed, prompts that nobody sent before.
+    """Return what the arguments change of the preset; without --seed, choose a random one.
+
+    A random seed makes prompts that no server has cached.
 
     Raises:
         UsageError: a condition of --slo cannot be used.
@@ -174,7 +177,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
 
 
 def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:
-    """Give the format: the one asked for, else the file's, else what reads standard output best."""
+    """Return the output format: `asked`, else by the file's suffix, else md on a terminal, otherwise json."""
     if asked is not None:
         return asked
     if output is not None:
@@ -183,10 +186,10 @@ def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) 
 
 
 def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
-    """Ask before load is put on somebody else's server.
+    """Ask for confirmation before load is put on an unknown server.
 
     Raises:
-        UsageError: the answer is no, or nobody can be asked.
+        UsageError: the answer is no, or there is no terminal to ask on.
     """
     from sparktop.sweep.plan.watched_targets import strangers  # late: --help needs no targets
 
@@ -221,8 +224,8 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
 
 
 def render(result: SweepResult, form: str) -> str:
-    """Give a result as text of the format `form`."""
-    # Late: only the one that is asked for.
+    """Return a result as text of format `form`."""
+    # Late: only the chosen format is loaded.
     if form == "md":
         from sparktop.sweep.formats import markdown
 
@@ -241,7 +244,7 @@ def render(result: SweepResult, form: str) -> str:
 
 
 def verdict(result: SweepResult, plan: Plan) -> int:
-    """Give the exit code.
+    """Return the exit code of a finished sweep, and print what is wrong with it.
 
     Raises:
         UnreachableError: no target could be measured at all.
@@ -265,12 +268,12 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     refused = sum(level.error is not None for level in levels)
     if refused:
         tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
-    bad |= bool(refused) and not plan.longest  # who looks for the longest prompt expects refusals
+    bad |= bool(refused) and not plan.longest  # refusals are part of a search for the longest prompt
     return 1 if bad or any(target.error is not None for target in result.targets) else 0
 
 
 def _draw(result: SweepResult) -> None:
-    """Draw the curves, where somebody looks at standard error."""
+    """Draw the curves on standard error if it is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         return
     import shutil  # late: as above

@@ -1,4 +1,4 @@
-"""How a sweep is told on standard error: one live line on a terminal, else a line a level."""
+"""Progress of a sweep on standard error: a live line on a terminal, otherwise a line per level."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MINUTE_S, _HOUR_S = 60, 3600
 
 @dataclass(slots=True)
 class SweepLine:
-    """Listens to a sweep and tells it."""
+    """Prints the events of a sweep, of which it is a listener."""
 
     live: bool
-    """True on a terminal that understands escapes."""
+    """True on a terminal that understands escape sequences."""
     width: int = 100
     stream: TextIO | None = field(default_factory=lambda: sys.stderr)
     clock: Callable[[], float] = monotonic
@@ -41,7 +41,7 @@ class SweepLine:
     _drawn_at: float | None = None
 
     def hear(self, event: SweepEvent) -> None:
-        """Take an event."""
+        """Print an event, or redraw the live line."""
         progress = self._fold.take(event)
         match event:
             case Notice():
@@ -67,7 +67,7 @@ class SweepLine:
         self._write(f"{erase}sparktop: {clean(line, 1000)}\n")
 
     def _write(self, text: str) -> None:
-        """Write; a terminal that is gone (SIGHUP) must not end the sweep before it is saved."""
+        """Write text; a terminal that is gone (SIGHUP) must not end the sweep before its result is saved."""
         if self.stream is None or not text:
             return
         try:
@@ -78,7 +78,7 @@ class SweepLine:
 
 
 def progress_line(now: Progress) -> str:
-    """Give the live line."""
+    """Return the text of the live line."""
     parts = []
     if now.target is not None:
         parts.append(clean(now.target, 40))
@@ -103,7 +103,7 @@ def progress_line(now: Progress) -> str:
 
 
 def level_line(target: str, level: LevelResult) -> str:
-    """Give a finished level in one line."""
+    """Return a one-line summary of a finished level."""
     if level.error is not None:
         return f"{clean(target, 40)}: c = {level.concurrency}, pp {level.pp} · ❌ {clean(level.error, 300)}"
     decode = level.decode_tps or level.sustained_tps
@@ -129,13 +129,13 @@ def level_line(target: str, level: LevelResult) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give a time as a person says it."""
-    whole = round(seconds)
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
-    return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
+    """Format a time in words: "42 s", "3 min 5 s", "1 h 2 min"."""
+    total_s = round(seconds)
+    if total_s < _MINUTE_S:
+        return f"{total_s} s"
+    if total_s < _HOUR_S:
+        return f"{total_s // _MINUTE_S} min {total_s % _MINUTE_S} s"
+    return f"{total_s // _HOUR_S} h {total_s % _HOUR_S // _MINUTE_S} min"
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Running a sweep from the command line: its own watching, signals, and files that are whole at any time."""
+"""Running a sweep from the command line: its monitor, signals, and result files that are always complete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Render = Callable[[SweepResult, str], str]
 
 @dataclass(slots=True)
 class Keeper:
-    """Keeps a result in the store of sweeps, and where the user says."""
+    """Writes a result to the store of sweeps, and to the user's output file."""
 
     stored: Path | None
     output: Path | None
@@ -42,10 +42,10 @@ class Keeper:
 
     @classmethod
     def open(cls, env: Mapping[str, str], plan: Plan, output: Path | None, form: str, render: Render) -> Self:
-        """Reserve the file in the store.
+        """Reserve a file in the store.
 
         Raises:
-            OutputError: it cannot be made, and there is no other place for the result.
+            OutputError: the file cannot be made, and there is no other output for the result.
         """
         try:
             stored = new_file(sweeps_folder(env), datetime.now(UTC), plan.preset or "sweep")
@@ -57,10 +57,10 @@ class Keeper:
         return cls(stored, output, form, render)
 
     def keep(self, result: SweepResult) -> None:
-        """Write the result as it stands.
+        """Write the current result.
 
         Raises:
-            OutputError: it cannot be written; each file is still what it was before.
+            OutputError: it cannot be written; each file still has its previous content.
         """
         if self.stored is not None:
             save(self.stored, result)
@@ -68,7 +68,7 @@ class Keeper:
             write_file(self.output, self.render(result, self.form))
 
     def finish(self, result: SweepResult) -> None:
-        """Write the last time, and say where.
+        """Write the final result, and print where it is.
 
         Raises:
             OutputError: it cannot be written.
@@ -79,7 +79,7 @@ class Keeper:
 
 
 async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], None]) -> SweepResult:
-    """Make a sweep with a monitor of its own; a signal calls it off, a second one ends it at once."""
+    """Run a sweep with a monitor of its own; a first signal cancels it, a second ends the program."""
     store = Store(watch)
     monitor = Monitor(watch, store)
     runner = SweepRunner(plan, store, models=watch.models, save=keep)
@@ -100,5 +100,5 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
 
 
 def _is_live() -> bool:
-    """Tell whether somebody looks at a terminal that understands escapes."""
+    """Return True if standard error is a terminal that understands escape sequences."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"

@@ -1,4 +1,4 @@
-"""What a sweep loads: names of the configuration, hosts and URLs become targets; what to watch meanwhile."""
+"""Targets of a sweep, from names of the configuration, hosts and URLs; and what to watch meanwhile."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_targe
 from sparktop.watch.discovery import discover, parse_target
 
 INTERVAL_S = 0.5
-"""Servers are looked at this often while a sweep of the command line runs, or as often as the file says."""
+"""Longest poll interval in seconds of servers during a sweep from the command line."""
 _ROUTER_DEADLINE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What to load, and what to watch meanwhile."""
+    """The targets of a sweep, and what to watch meanwhile."""
 
     targets: tuple[SweepTarget, ...]
     watch: Watch
@@ -30,7 +30,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A server or router that is to be loaded."""
+    """A server or router to put load on."""
 
     name: str
     target: BackendTarget | RouterTarget
@@ -38,10 +38,10 @@ class _Place:
 
 
 def named_target(text: str) -> tuple[str, str]:
-    """Read NAME=URL.
+    """Parse NAME=URL.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text has another form, or the name is unclean or too long.
     """
     name, sign, url = (part.strip() for part in text.partition("="))
     if not sign or not name or not url or clean(name, 64) != name:
@@ -52,10 +52,10 @@ def named_target(text: str) -> tuple[str, str]:
 async def choose_targets(
     words: Sequence[str], named: Sequence[tuple[str, str]], watch: Watch, model: str | None
 ) -> Chosen:
-    """Give the targets that words and NAME=URL pairs mean; with none of them, all that is watched.
+    """Return the targets for words and NAME=URL pairs; without any, all that is watched.
 
-    `watch` is what the configuration says. Without anything there either, this machine's usual ports are
-    tried.
+    `watch` is the content of the configuration. If that is empty too, this machine's usual ports are
+    searched.
 
     Raises:
         UsageError: a word cannot be used.
@@ -65,8 +65,8 @@ async def choose_targets(
     for name, url in named:
         places += [replace(place, name=name) for place in await _places(url, watch)]
     if not words and not named:
-        # A router that nobody watches is meant only where it is named.
-        places = [_Place(one.name, one, is_configured=True) for one in _watched(watch)]
+        # A router that is configured only for sweeps must be named to be used.
+        places = [_Place(target.name, target, is_configured=True) for target in _watched(watch)]
         places = places or await _discovered("127.0.0.1")
     extra: list[BackendTarget] = []
     checked = []
@@ -78,17 +78,17 @@ async def choose_targets(
 
 
 async def _places(word: str, watch: Watch) -> list[_Place]:
-    for one in _configured(watch):
-        if one.name == word:
-            return [_Place(one.name, one, is_configured=True)]
+    for known in _configured(watch):
+        if known.name == word:
+            return [_Place(known.name, known, is_configured=True)]
     target = parse_target(word)
     if isinstance(target, NodeTarget):
         raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
     if isinstance(target, str):
         return await _discovered(target)
-    for one in _configured(watch):
-        if one.url == target.url:
-            return [_Place(one.name, one, is_configured=True)]
+    for known in _configured(watch):
+        if known.url == target.url:
+            return [_Place(known.name, known, is_configured=True)]
     return [_Place(target.name, target, is_configured=False)]
 
 
@@ -97,7 +97,7 @@ async def _discovered(host: str) -> list[_Place]:
     if not found.backends and not found.routers:
         raise UnreachableError(f"nothing to put load on: {'; '.join(found.notes) or clean(host, 80)}")
     servers: list[BackendTarget | RouterTarget] = [*found.backends, *found.routers]
-    return [_Place(one.name, one, is_configured=False) for one in servers]
+    return [_Place(target.name, target, is_configured=False) for target in servers]
 
 
 def _configured(watch: Watch) -> list[BackendTarget | RouterTarget]:
@@ -109,7 +109,7 @@ def _watched(watch: Watch) -> list[BackendTarget | RouterTarget]:
 
 
 async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
-    """Look whether a router stands at a URL that nobody configured; give the servers behind it too."""
+    """Detect a router at a URL that is not configured; return the place and the backends behind it."""
     target = place.target
     if place.is_configured:
         return place, []
@@ -120,9 +120,9 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
         await source.close()
     if not isinstance(reading, RouterSample) or reading.kind != LITELLM:
         return place, []
-    addresses = [one.address for one in reading.deployments or () if one.address]
+    addresses = [deployment.address for deployment in reading.deployments or () if deployment.address]
     behind = {found.url: found for found in _backends_of(addresses)}
-    names = tuple(one.name for one in behind.values())
+    names = tuple(backend.name for backend in behind.values())
     return replace(place, target=RouterTarget(target.name, target.url, backends=names)), list(behind.values())
 
 
@@ -139,7 +139,7 @@ def _backends_of(addresses: Iterable[str]) -> Iterator[BackendTarget]:
 def _chosen(
     places: Sequence[_Place], watch: Watch, extra: Sequence[BackendTarget], model: str | None
 ) -> Chosen:
-    known = {one.name: one for one in [*extra, *watch.backends]}
+    known = {backend.name: backend for backend in [*extra, *watch.backends]}
     own = own_hosts()
     targets = []
     backends: dict[str, BackendTarget] = {}
@@ -150,7 +150,7 @@ def _chosen(
         if isinstance(target, RouterTarget):
             behind = [known[name] for name in target.backends if name in known]
             routers[target.url] = replace(target, name=place.name)
-            backends |= {one.url: one for one in behind}
+            backends |= {backend.url: backend for backend in behind}
             made = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
             name = target.name if place.is_configured else _free(place.name, backends)
@@ -179,7 +179,7 @@ def _chosen(
 
 
 def _free(name: str, backends: Mapping[str, BackendTarget]) -> str:
-    """Give a name that no other watched server has."""
+    """Return `name`, numbered if another watched server has it."""
     taken = {one.name for one in backends.values()}
     return next(
         one
@@ -191,7 +191,10 @@ def _free(name: str, backends: Mapping[str, BackendTarget]) -> str:
 def _nodes(
     nodes: Sequence[NodeTarget], backends: Sequence[BackendTarget], own: frozenset[str]
 ) -> tuple[NodeTarget, ...]:
-    """Give the machines to watch: those named for the servers, all where some name none, this one if used."""
+    """Return the machines to watch: those named for the servers, or all if a server names none.
+
+    This machine is added if a server runs on it and no local node is among them.
+    """
     named = {node for one in backends for node in one.nodes}
     chosen = tuple(nodes) if any(not one.nodes for one in backends) else ()
     chosen = chosen or tuple(node for node in nodes if node.name in named)
@@ -201,7 +204,7 @@ def _nodes(
 
 
 def _unique(places: Sequence[_Place]) -> list[_Place]:
-    """Drop repetitions, and number names that come twice."""
+    """Drop repeated places, and number repeated names."""
     kept: dict[tuple[str, str], _Place] = {}
     taken: set[str] = set()
     for place in places:

@@ -1,4 +1,4 @@
-"""`sparktop themes`: list them."""
+"""`sparktop themes`: list the themes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from sparktop.commands.output import tell, write_out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: the list has no options."""
+    """Add no arguments: the list has no options."""
     del parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print every theme's name, kind, title and, of the user's, its file; what is wrong with one is told."""
+    """Print each theme's name, kind and title, and the file of a user's theme.
+
+    Print problems to standard error.
+    """
     from sparktop.colors.palette import palettes, theme_problems  # late: --help loads no theme
 
     del arguments
@@ -22,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines = []
     for name, one in known.items():
         kind = "terminal" if one.ansi else "dark" if one.dark else "light"
-        # A title that only repeats the name, as of each theme of btop's, leaves its place to the file.
+        # A title that only repeats the name, as of each btop theme, is left out in favour of the file.
         about = "  ".join(part for part in (one.title if one.title != name else "", one.source) if part)
         lines.append(f"{name:<{width}}  {kind:<8}  {about}\n")
     write_out("".join(lines))

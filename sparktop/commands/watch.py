@@ -1,4 +1,4 @@
-"""`sparktop [TARGET…]`: the viewer, or a plain report where there is no terminal."""
+"""`sparktop [TARGET…]`: the viewer, or a plain report without a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktop.model.text import clean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the viewer can be told."""
+    """Add the options of the viewer."""
     add_targets(parser)
     add_drawing(parser)
     parser.add_argument(
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what the arguments, the configuration file or this machine give.
+    """Show what the arguments, the configuration file or this machine define.
 
     Raises:
         SparktopError: an argument or the configuration file cannot be used.
@@ -43,10 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def followed(text: str) -> Path:
-    """Give the file of `--follow FILE`.
+    """Return the path of `--follow FILE`.
 
     Raises:
-        UsageError: it can be none.
+        UsageError: the path cannot be followed: empty, standard input, a folder or a device.
     """
     path = Path(text)
     if text in {"", "-"} or path.is_dir() or path.is_char_device() or path.is_block_device():
@@ -56,10 +56,10 @@ def followed(text: str) -> Path:
 
 
 def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
-    """Open the viewer, or print one plain report where there is no terminal to draw on.
+    """Open the viewer, or print a plain report if there is no terminal to draw on.
 
     Raises:
-        UsageError: there is something to follow, and no terminal.
+        UsageError: there is something to follow, but no terminal.
     """
     if not _can_draw(os.environ):
         if follow is not None:
@@ -69,8 +69,8 @@ def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -
         from sparktop.commands.snapshot import report  # late: it loads the sources
 
         return report(watch, seconds=None, form="txt", output=None, simulated=simulated)
-    # All that is made until the first picture stays: to look for garbage in it costs a tenth of that time.
-    # The application turns it on again.
+    # Objects made before the first picture live on: collecting garbage among them takes a tenth of that time.
+    # The application enables it again.
     gc.disable()
     from sparktop.ui.app import run as run_app  # late: it loads textual
 
@@ -78,6 +78,6 @@ def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -
 
 
 def _can_draw(env: Mapping[str, str]) -> bool:
-    # stderr too: that is where Textual's driver writes the screen.
+    # stderr too: Textual's driver writes the screen there.
     streams = (sys.stdin, sys.stdout, sys.stderr)
-    return env.get("TERM") != "dumb" and all(one is not None and one.isatty() for one in streams)
+    return env.get("TERM") != "dumb" and all(stream is not None and stream.isatty() for stream in streams)
