@@ -1,4 +1,4 @@
-"""Numbers become strings of exact widths: figures, braille graphs, bars, axes and colours.
+"""Text graphics: numbers become strings of exact widths, as figures, braille graphs, bars, axes and colours.
 
-Pure functions over the standard library: nothing here knows a terminal, a widget or a sample.
+Pure functions over the standard library, independent of terminals, widgets and samples.
 """

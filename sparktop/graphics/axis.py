@@ -1,10 +1,10 @@
-"""Labels of a graph's two axes."""
+"""Labels of a graph's time axis."""
 
 from __future__ import annotations
 
 _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 _APART = 14
-"""Cells between two labels, at least."""
+"""Least distance of two labels, in cells."""
 _NOW = "now"
 _MINUTES_FROM_S = 120
 _HOURS_FROM_S = 7200
@@ -28,9 +28,9 @@ def _ago(seconds: float, step_s: float) -> str:
 
 
 def time_axis(width_cells: int, seconds_per_slot: float) -> str:
-    """Give the row of labels below a graph of two slots a cell: "-120s        -60s        now".
+    """Return the label row of a graph with two slots per cell: "-120s        -60s        now".
 
-    Labels stand around the cell of their time, the oldest at the left edge where its time is that edge.
+    Labels are centred on the cell of their time; the oldest is moved right if it would cross the left edge.
     """
     if width_cells < len(_NOW):
         return " " * max(0, width_cells)

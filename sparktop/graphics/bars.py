@@ -1,4 +1,4 @@
-"""Bars in one row: shares, stacked parts, meters and small histories."""
+"""One-row bars: shares, stacked parts, meters and small histories."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 EMPTY = "·"
-"""The track that a bar has not filled."""
+"""Character of the unfilled part of a bar."""
 UNKNOWN = "–"
-"""The track of a bar whose value nobody knows."""
+"""Character of a bar without a known value."""
 _PARTS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -18,9 +18,9 @@ def _share(fraction: float | None) -> float | None:
 
 
 def bar(fraction: float | None, width: int) -> tuple[str, str]:
-    """Give the filled and the empty part of a bar, together `width` cells; the end is exact to an eighth.
+    """Return the filled and the empty part of a bar, `width` cells together, exact to an eighth of a cell.
 
-    A fraction above 0 shows at least an eighth; an unknown one is a track of dashes.
+    `fraction` is clipped to 0 to 1. Above 0 it shows at least an eighth; None is a track of dashes.
     """
     share = _share(fraction)
     if width <= 0:
@@ -36,16 +36,17 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
 
 
 def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
-    """Give the cells of each part of a stacked bar, and last those of what `parts` leave of `total`.
+    """Return the widths in cells of a stacked bar's parts, and last that of the rest of `total`.
 
-    The widths add up to `width` exactly (largest remainder). A part above 0 gets at least one cell; with more
-    such parts than cells the largest ones get them. Parts that exceed `total` together are the whole.
+    The widths add up to `width` exactly (largest-remainder method). A part above 0 gets at least one cell; if
+    there are more such parts than cells, the largest get one. Parts that exceed `total` together fill the
+    bar.
     """
     sizes = [part if part > 0 and math.isfinite(part) else 0.0 for part in parts]
     largest = max([*sizes, total if math.isfinite(total) else 0.0], default=0.0)
     if width <= 0 or largest <= 0:
         return [0] * len(sizes) + [max(0, width)]
-    # Shares of the largest: sums of huge numbers would overflow.
+    # Relative to the largest, because sums of huge numbers would overflow.
     shares = [size / largest for size in sizes]
     limit = total / largest if math.isfinite(total) else 0.0
     shares.append(max(0.0, limit - sum(shares)))
@@ -59,7 +60,10 @@ def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
 
 
 def _show_all(widths: list[int], shares: Sequence[float]) -> None:
-    """Take cells from the widest for parts above 0 that have none; the rest, at the end, may go to 0."""
+    """Move cells from the widest parts to parts above 0 without any.
+
+    The rest, at the end, may shrink to 0.
+    """
     rest = len(widths) - 1
     hidden = [index for index in range(rest) if shares[index] > 0 and not widths[index]]
     for index in sorted(hidden, key=lambda i: -shares[i]):
@@ -74,7 +78,7 @@ def _show_all(widths: list[int], shares: Sequence[float]) -> None:
 
 
 def sparkrow(values: Sequence[float | None], width: int, top: float) -> str:
-    """Give one row with a bar a cell, the newest value at the right; a gap is a space, 0 the lowest bar.
+    """Return a row of bars, one cell per value, the newest at the right; None is a space, 0 the lowest bar.
 
     Values are clipped to 0…`top`.
     """

@@ -1,12 +1,13 @@
-"""Live graphs in braille: two dot columns a cell, four dots a row.
+"""Live graphs in braille: two dot columns per cell, four dots per row.
 
-A value is one dot column. A missing value (None, NaN) has no dots at all; 0 has the bottom dot, the baseline.
-A cell always holds the slots 2k and 2k+1, counted absolutely: when the newest slot is even, the last cell has
-only its left column, and the odd slot after it changes that one cell. So the picture moves by a whole cell
-every second slot, and half of the ticks cost almost no bytes on the way to the terminal.
+A value is a dot column. A missing value (None, NaN) has no dots; 0 has the bottom dot, the baseline.
 
-Columns of cells are strings from top to bottom, kept by their dot heights, and rows are their transposition:
-nothing is ever done dot by dot.
+A cell always holds the slots 2k and 2k+1 of an absolute count: when the newest slot is even, the last cell
+has only its left column, and the following odd slot changes only that cell. The picture thus moves by a
+complete cell every second slot, and half of the ticks cost almost no bytes to the terminal.
+
+Columns of cells are cached as strings by their dot heights, and rows are their transposition: nothing is
+computed dot by dot.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from functools import lru_cache
 from itertools import repeat
 
 _DOTS = 4
-"""Dots of a cell, one above the other."""
+"""Dots in a cell's column."""
 _LEFT = (0x40, 0x04, 0x02, 0x01)
 """Bits of a cell's left dots from the bottom up (Unicode, braille patterns); the right ones follow."""
 _RIGHT = (0x80, 0x20, 0x10, 0x08)
 _LEAST_TOP = 1e-300
-"""Below it, dots divided by the top overflow."""
+"""Smallest usable top: below it, dots divided by the top overflow."""
 LOWER, UPPER, NOTHING = 0, 1, 2
 """Layers of a stacked graph."""
 _COLUMNS_KEPT = 8192
-"""Columns remembered: enough for every pair of heights of a 22-row graph, 2 MB, and 5 MB of a stack."""
+"""Most cached columns: all pairs of heights of a 22-row graph, in 2 MB, or 5 MB of a stack."""
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
 Values = Sequence[float | None]
@@ -40,27 +41,30 @@ def _bits(dots: tuple[int, ...], rows: Sequence[int]) -> int:
 
 
 def _cells(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
-    """Give the character of every (left, right) pair of bit masks, at 5 * left + right; none is a space."""
+    """Return the character of each (left, right) pair of bit masks, at 5 * left + right.
+
+    No dots is a space.
+    """
     return tuple(chr(0x2800 + a + b) if a + b else " " for a in left for b in right)
 
 
 _SOLID = _cells(
     [_bits(_LEFT, range(n)) for n in range(_DOTS + 1)], [_bits(_RIGHT, range(n)) for n in range(_DOTS + 1)]
 )
-"""Filled from the bottom."""
-# Every second dot counted from the top one: the outline is exact and a cell has half of its dots.
+"""Cells filled from the bottom, by the heights of both columns."""
+# Every second dot counted from the top one: the outline is exact, and a cell has half of its dots.
 _SPARSE = _cells(
     [_bits(_LEFT, range(n - 1, -1, -2)) for n in range(_DOTS + 1)],
     [_bits(_RIGHT, range(n - 1, -1, -2)) for n in range(_DOTS + 1)],
 )
 _SPARSE_INSIDE = chr(0x2800 + _bits(_LEFT, (0, 2)) + _bits(_RIGHT, (1, 3)))
-"""A cell of the upper layer with more above it: a chequerboard."""
+"""Inner cell of the upper layer: a chequerboard."""
 _DOTTED = chr(0x2800 + _LEFT[0])
-"""One dot row of the upper layer above others: solid it would look like the lower layer."""
+"""The upper layer where it has only a single dot row in a cell: solid, it would resemble the lower layer."""
 
 
 def _levels(values: Values, dots: int, top: float) -> list[int]:
-    """Give each value's height in dots, 0 for a gap, at least 1 for a number."""
+    """Return each value's height in dots: 0 for a gap, at least 1 for a number."""
     if not top > _LEAST_TOP:
         return [0 if value is None or math.isnan(value) else 1 for value in values]
     scale = dots / top
@@ -74,7 +78,7 @@ def _levels(values: Values, dots: int, top: float) -> list[int]:
 
 
 def _window(levels: list[int], width: int, end_slot: int) -> list[int]:
-    """Give the levels of the 2 * `width` dot columns whose last cell holds `end_slot`."""
+    """Return the levels of the 2 * `width` dot columns whose last cell holds `end_slot`."""
     count = 2 * width - 1 + end_slot % 2
     shown = levels[max(0, len(levels) - count) :]
     return [0] * (count - len(shown)) + shown + [0] * (1 - end_slot % 2)
@@ -89,7 +93,7 @@ def _rows(columns: Sequence[str], height: int) -> list[str]:
 
 
 def _column(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
-    """Give a column of cells from the bottom up, its dot columns `left` and `right` dots high."""
+    """Return a column of cells from the bottom up, with dot columns of heights `left` and `right`."""
     full = min(left, right) // _DOTS
     ends = (max(left, right) + _DOTS - 1) // _DOTS
     between = "".join(
@@ -107,8 +111,8 @@ def _area_column(left: int, right: int, height: int) -> str:
 def area(values: Values, width: int, height: int, top: float, *, end_slot: int = 1) -> list[str]:
     """Draw a filled area, the newest value at the right: `height` rows of `width` cells.
 
-    Values are clipped to 0…`top`; where there are too few, the left is empty. `end_slot` is the absolute
-    number of the newest value's slot; without it the newest value is a right-hand dot column.
+    Values are clipped to 0…`top`; the left stays empty if there are too few. `end_slot` is the absolute
+    number of the newest value's slot; by default that value is a right-hand dot column.
     """
     if width <= 0 or height <= 0:
         return [""] * height
@@ -117,9 +121,9 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
 
 
 def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[tuple[int, int]]:
-    """Give each slot's heights in dots: of the lower layer, and of both.
+    """Return each slot's heights in dots: (lower layer, both layers).
 
-    An unknown layer counts as nothing; where both are unknown is a gap. An upper value above 0 has at least
+    An unknown layer counts as 0; if both are unknown, the slot is a gap. An upper value above 0 has at least
     one dot.
     """
     known = [_number(value) for value in lower], [_number(value) for value in upper]
@@ -153,7 +157,7 @@ def _inside(level: int, base: int) -> int:
 
 
 def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
-    """Give the layer of each cell of a column from the bottom up."""
+    """Return the layer of each cell of a column, from the bottom up."""
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):
         base = row * _DOTS
@@ -163,13 +167,13 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
     for low, both in (left, right):
         peak = (both - 1) // _DOTS
         if both > low and UPPER not in layers[low // _DOTS : peak + 1]:
-            layers[peak] = UPPER  # rounding to whole cells hid something that waits
+            layers[peak] = UPPER  # rounding to complete cells hid an upper value above 0
     return layers
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _stack_column(left: tuple[int, int], right: tuple[int, int], height: int) -> tuple[str, str]:
-    """Give a column's characters and layers ("0", "1", "2") from top to bottom."""
+    """Return a column's characters and layers ("0", "1", "2"), from top to bottom."""
     layers = _layers(left, right, height)
     solid = _column(left[1], right[1], height, _SOLID)
     sparse = _column(left[1], right[1], height, _SPARSE)
@@ -184,14 +188,14 @@ def _sparse_cell(left: int, right: int, row: int, edge: str) -> str:
     base = row * _DOTS
     if min(left, right) > base + _DOTS:
         return _SPARSE_INSIDE
-    # In the bottom row a column without a dot would be a gap, so there both stay.
+    # In the bottom row, a dot column without a dot would be a gap, so both columns stay.
     return _DOTTED if row and left == right == base + 1 else edge
 
 
 def _stacked_cells(
     lower: Values, upper: Values, width: int, height: int, top: float, end_slot: int
 ) -> tuple[list[str], list[str]]:
-    """Give the rows of characters and the rows of layers."""
+    """Return the rows of characters and the rows of layers."""
     if width <= 0 or height <= 0:
         return [""] * height, [""] * height
     pairs = _stack_levels(_newest(lower, width), _newest(upper, width), _DOTS * height, top)
@@ -203,30 +207,30 @@ def _stacked_cells(
 
 
 def _runs(chars: str, layers: str) -> StackedRow:
-    """Cut a row into runs of one layer; cells without dots join the run before them, or the first one."""
+    """Split a row into runs of one layer; cells without dots join the run before them, or the first run."""
     return [(chars[match.start() : match.end()], int(min(match.group()))) for match in _RUNS.finditer(layers)]
 
 
 def stacked(
     lower: Values, upper: Values, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[StackedRow]:
-    """Draw one area on another: `height` rows, each as runs of (text, layer) that take `width` cells.
+    """Draw one area on another: `height` rows of `width` cells, each as runs of (text, layer).
 
-    Layer 0 is `lower` in solid dots, 1 `upper` in sparse ones, 2 a row with nothing. A cell has one layer,
-    the one with more of its dots (`lower` when equal); where that would hide an `upper` above 0, its highest
-    cell is `upper`'s. Both end at `end_slot`.
+    Layer 0 is `lower` in solid dots, 1 `upper` in sparse ones, 2 an empty row. A cell has the layer with more
+    of its dots (`lower` when equal); if that would hide an `upper` above 0, its highest cell becomes
+    `upper`'s. Both end at `end_slot`.
     """
     return list(map(_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
 
 
 def _mask(dots: tuple[int, ...], start: int, stop: int) -> int:
-    """Give the bits of a cell's dots from `start` to before `stop`, counted from its top."""
+    """Return the bits of a cell's dots from `start` to before `stop`, counted from its top."""
     return _bits(dots, range(max(0, _DOTS - stop), min(_DOTS, _DOTS - start)))
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int) -> str:
-    """Give a column from top to bottom, its dots so far (up, down) from the centre."""
+    """Return a column from top to bottom; `left` and `right` are dots (up, down) from the centre."""
     cells: list[str] = []
     for row in range(height):
         centre = 2 * height - row * _DOTS
@@ -242,7 +246,7 @@ def mirrored(
 ) -> list[str]:
     """Draw two areas from a centre line, one upward and one downward, each half of `height` rows high.
 
-    Values are clipped to 0…`top`; 0 is the dot beside the centre and a gap has none. Both end at `end_slot`.
+    Values are clipped to 0…`top`; 0 is the dot beside the centre, and a gap has none. Both end at `end_slot`.
     """
     if width <= 0 or height <= 0:
         return [""] * height

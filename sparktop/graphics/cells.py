@@ -1,4 +1,4 @@
-"""How many terminal cells a text takes, and text made to take exactly as many as there are."""
+"""Width of text in terminal cells, and text fitted to an exact width."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Literal
 
 ELLIPSIS = "…"
-"""Stands where text was cut."""
+"""Marks where text was cut."""
 
-# Hangul vowels and finals join the syllable before them; skin tones colour the emoji before them.
+# Hangul vowels and finals combine with the syllable before them; skin tones with the emoji before them.
 _JOINING = (("\u1160", "\u11ff"), ("\ud7b0", "\ud7fb"), ("\U0001f3fb", "\U0001f3ff"))
 _NARROW = re.compile("[ -~·–…─-◼⠀-⣿]*")
 """Text of characters that take one cell each: ASCII, lines, blocks, braille."""
@@ -25,16 +25,16 @@ def _char_width(char: str) -> int:
 
 
 def cell_width(text: str) -> int:
-    """Give the cells that `text` takes: wide East Asian characters and emoji 2, combining marks 0, others 1.
+    """Return the width of `text` in cells: 2 for wide East Asian characters and emoji, 0 for combining marks.
 
-    Widths are those of Unicode's East Asian Width (UAX #11) with "ambiguous" as 1.
+    Widths follow Unicode's East Asian Width (UAX #11), with "ambiguous" as 1.
     """
-    # Nearly all that is drawn: asking each character costs five times as much.
+    # Fast path for nearly all drawn text: checking each character costs five times as much.
     return len(text) if _NARROW.fullmatch(text) else sum(map(_char_width, text))
 
 
 def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left") -> str:
-    """Give `text` in exactly `width` cells: padded with spaces, or cut at the right with "…".
+    """Return `text` in exactly `width` cells: padded with spaces, or cut at the right with "…".
 
     A wide character that would straddle the edge becomes a space.
     """

@@ -1,4 +1,4 @@
-"""Small plots over an axis that is not time gone by: a curve's points spread over dot columns, and labels."""
+"""Small plots over an axis other than elapsed time: values spread over dot columns, and axis labels."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class PlotAxis:
     high: float
     width: int
     ratios: bool = False
-    """True: equal ratios are equally far apart (logarithmic)."""
+    """True for a logarithmic axis: equal ratios have equal distances."""
 
     def place(self, value: float) -> float:
-        """Give how far right `value` lies: 0 at the left edge, 1 at the right one."""
+        """Return the horizontal position of `value`: 0 at the left edge, 1 at the right one."""
         if not self.high > self.low or (self.ratios and (value <= 0 or self.low <= 0)):
             return 0.0
         if self.ratios:
@@ -31,20 +31,20 @@ class PlotAxis:
         return (value - self.low) / (self.high - self.low)
 
     def cell(self, value: float) -> int:
-        """Give the cell in which `value` lies, the nearest one for values beyond the edges."""
+        """Return the cell of `value`, counted from 0; the nearest cell for values beyond the edges."""
         return min(self.width - 1, max(0, math.floor(self.place(value) * self.width)))
 
     def value(self, place: float) -> float:
-        """Give what lies at `place`, 0 to 1."""
+        """Return the value at the position `place`, 0 to 1; the inverse of `place()`."""
         if self.ratios:
             return self.low * math.exp(place * math.log(self.high / self.low))
         return self.low + (self.high - self.low) * place
 
     def columns(self, points: Sequence[float], values: Sequence[float]) -> list[float | None]:
-        """Give a value for each of the 2 * `width` dot columns: of the points in it the one furthest from 0.
+        """Return a value for each of the 2 * `width` dot columns: the one furthest from 0 among its points.
 
-        A column between two points has the nearer one's value. `points` ascend; one beyond the edges counts
-        for nothing.
+        A column between two points gets the value of the nearer one, a column beyond all points None.
+        `points` ascend; points beyond the edges are ignored.
         """
         count = 2 * self.width
         result: list[float | None] = [None] * count
@@ -71,7 +71,7 @@ class PlotAxis:
         return values[nearer]
 
     def labels(self) -> str:
-        """Give the row of round numbers below the plot, `width` cells."""
+        """Return the label row of round numbers below the plot, `width` cells."""
         return labelled([(value, tick(value)) for value in self._round_numbers()], self)
 
     def _round_numbers(self) -> list[float]:
@@ -84,22 +84,25 @@ class PlotAxis:
         wanted = (self.high - self.low) / max(1, self.width // 8)
         power = math.floor(math.log10(wanted))
         step = next(
-            one * 10.0**exponent
+            factor * 10.0**exponent
             for exponent in (power, power + 1)
-            for one in _STEPS
-            if one * 10.0**exponent >= wanted
+            for factor in _STEPS
+            if factor * 10.0**exponent >= wanted
         )
         first = math.ceil(self.low / step)
         return [step * index for index in range(first, math.floor(self.high / step) + 1)]
 
 
 def labelled(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
-    """Give a row of words around the cells of their values; what would touch an earlier one is left out."""
+    """Return a row of words centred on the cells of their values.
+
+    Words that would touch earlier ones are omitted.
+    """
     return _row([(axis.cell(value) - (len(word) - 1) // 2, word) for value, word in places], axis.width)
 
 
 def pointed(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
-    """Give a row of words whose first character stands in the cell of the value; as `labelled` else."""
+    """Return a row of words that start in the cells of their values; omissions as in `labelled`."""
     return _row([(axis.cell(value), word) for value, word in places], axis.width)
 
 

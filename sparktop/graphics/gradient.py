@@ -1,4 +1,4 @@
-"""Colours as "#rrggbb": mixed, spread over a range, and held against each other."""
+"""Colours as "#rrggbb": mixtures, ramps, contrast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _channels(color: str) -> tuple[int, int, int]:
 
 
 def mix(a: str, b: str, t: float) -> str:
-    """Give the colour `t` of the way from `a` (0) to `b` (1), channel by channel; `t` is clipped.
+    """Return the colour at `t` between `a` (0) and `b` (1), mixed by channel; `t` is clipped.
 
     Raises:
         ValueError: a colour is not "#rrggbb".
@@ -28,10 +28,10 @@ def mix(a: str, b: str, t: float) -> str:
 
 
 def ramp(colors: Sequence[str], n: int) -> list[str]:
-    """Give `n` colours evenly spread over `colors`, the first and the last included.
+    """Return `n` colours evenly spread over `colors`, including the first and the last.
 
     Raises:
-        ValueError: `colors` is empty or holds something that is not "#rrggbb".
+        ValueError: `colors` is empty or contains a colour that is not "#rrggbb".
     """
     if not colors:
         raise ValueError("a ramp needs at least one colour")
@@ -53,7 +53,7 @@ def _luminance(color: str) -> float:
 
 
 def contrast(foreground: str, background: str) -> float:
-    """Give the contrast ratio of two colours, 1 to 21 (WCAG 2.1, relative luminance of sRGB).
+    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.1, relative luminance of sRGB).
 
     Raises:
         ValueError: a colour is not "#rrggbb".

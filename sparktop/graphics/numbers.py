@@ -1,7 +1,7 @@
-"""Figures of a fixed width: what does not fit moves to a coarser unit and never becomes a wrong number.
+"""Numbers of fixed width: a number that does not fit moves to a coarser unit, never to a wrong value.
 
-Every figure is right-aligned in exactly `width` cells. An unknown one (None, NaN, infinite) is "–". A value
-that is not zero never looks like zero: it is "<0.1" or "<1". Where not even one digit fits stands "…".
+Every number is right-aligned in exactly `width` cells. An unknown one (None, NaN, infinite) is "–". A value
+other than zero never reads as zero: it is "<0.1" or "<1". If not even one digit fits, "…" is shown.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 UNKNOWN = "–"
-"""Stands for a figure that nobody knows."""
+"""Shown for an unknown number."""
 TOO_WIDE = "…"
-"""Stands for a figure that has no room."""
+"""Shown for a number without room."""
 MINUS = "−"
-"""The sign of negative figures."""
+"""Sign of negative numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """One unit of a figure and how exactly it is written."""
+    """A unit and the precision of numbers in it."""
 
     factor: float
-    """Base units in one of this."""
+    """Base units per unit."""
     suffixes: tuple[str, ...]
-    """What follows the number, the best first, then shorter ones."""
+    """Suffixes of the number: the best first, then shorter ones."""
     steps: tuple[tuple[float, int], ...]
-    """(below, decimals), ascending: numbers below have so many decimals; the last `below` ends the unit."""
+    """(below, decimals), ascending: numbers under `below` have this many decimals; the last `below` ends
+    the unit."""
 
 
 _MOST_PREFIXED = 1e21
-"""From here on no prefix has three digits before the point."""
+"""From here on, no prefix leaves at most three digits before the point."""
 _MOST_DAYS = 9999
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
 
@@ -79,7 +80,7 @@ def _known(value: float | None) -> float | None:
 
 
 def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
-    """Give the ways to write `size` in `unit`, the best first; none when it is too large for the unit."""
+    """Yield the ways to write `size` in `unit`, the best first; none if it is too large for the unit."""
     number = size / unit.factor
     most = next((d for below, d in unit.steps if float(f"{number:.{d}f}") < below), None)
     if most is None:
@@ -98,7 +99,10 @@ def _negative(text: str) -> str:
 
 
 def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
-    """Write `value` in the finest of `units` that fits in `width` cells."""
+    """Format `value` in the first of `units` that fits in `width` cells.
+
+    Otherwise in e notation or as "…".
+    """
     if width <= 0:
         return ""
     known = _known(value)
@@ -120,42 +124,42 @@ def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
 
 
 def count(value: float | None, width: int = 5) -> str:
-    """Give a number of things: whole up to 9999, then 12.3k, 1.23M."""
+    """Format a count: an integer up to 9999, then 12.3k, 1.23M."""
     return _figure(value, width, _COUNT)
 
 
 def rate(value: float | None, width: int = 6) -> str:
-    """Give things a second: one decimal below 100, whole up to 99 999, then 123k, 1.23M."""
+    """Format a rate per second: one decimal below 100, an integer up to 99 999, then 123k, 1.23M."""
     return _figure(value, width, _RATE)
 
 
 def percent(value: float | None, width: int = 4) -> str:
-    """Give a percentage, whole; 0 to 100 in, not 0 to 1."""
+    """Format a percentage (0 to 100, not 0 to 1) as an integer."""
     return _figure(value, width, _PERCENT)
 
 
 def data(value: float | None, width: int = 8) -> str:
-    """Give an amount of bytes in KiB, MiB, GiB (1024): one decimal where it fits ("121.6 GiB" takes 9)."""
+    """Format bytes in KiB, MiB, GiB (1024): one decimal where it fits ("121.6 GiB" needs 9 cells)."""
     return _figure(value, width, _BYTES)
 
 
 def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
-    """Give bytes a second in kB/s, MB/s, GB/s (1000): one decimal where it fits."""
+    """Format bytes per second in kB/s, MB/s, GB/s (1000): one decimal where it fits."""
     return _figure(bytes_per_s, width, _BYTES_PER_S)
 
 
 def duration(seconds: float | None, width: int = 7) -> str:
-    """Give a latency: "50 µs", "9.4 ms", "123 ms", "1.23 s", "81 s", "17 min"."""
+    """Format a latency: "50 µs", "9.4 ms", "123 ms", "1.23 s", "81 s", "17 min"."""
     return _figure(seconds, width, _SECONDS[1:] if seconds == 0 else _SECONDS)
 
 
 def clock_mhz(value: float | None, width: int = 8) -> str:
-    """Give a clock in MHz, in GHz where that does not fit."""
+    """Format a clock rate in MHz, in GHz if that does not fit."""
     return _figure(value, width, _MHZ)
 
 
 def tick(value: float | None) -> str:
-    """Give the label of a point on an axis: as short as it gets with three digits, "0.5", "2.5", "25k"."""
+    """Format the label of a point on an axis, as short as three digits allow: "0.5", "2.5", "25k"."""
     known = _known(value)
     if known is None:
         return UNKNOWN
@@ -173,7 +177,7 @@ _AGES = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def age(seconds: float | None) -> str:
-    """Give how long ago: "3 s", "2 min", "1 h 5 min", "2 d 3 h"; full units, never rounded up."""
+    """Format an age: "3 s", "2 min", "1 h 5 min", "2 d 3 h"; complete units, never rounded up."""
     known = _known(seconds)
     if known is None:
         return UNKNOWN

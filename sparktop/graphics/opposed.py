@@ -1,4 +1,4 @@
-"""Two stacked graphs against each other: one grows up from a centre line, the other one down."""
+"""Two stacked graphs on a common centre line, the first growing up and the second down."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _FLIPPED = {
     )
     for mask in range(1, 256)
 }
-"""Each braille cell upside down: dots 1, 2, 3, 7 of its left column change places, and those of its right."""
+"""Each braille cell flipped vertically: dots 1, 2, 3, 7 of the left column are reversed, likewise the
+right."""
 
 
 def upside_down(rows: list[StackedRow]) -> list[StackedRow]:
-    """Turn a picture over: the last row first, each cell's dots from its bottom to its top."""
+    """Flip a picture vertically: both the order of rows and the dots of each cell."""
     return [[(text.translate(_FLIPPED), layer) for text, layer in row] for row in reversed(rows)]
 
 
@@ -30,10 +31,10 @@ def opposed(
     *,
     end_slot: int = 1,
 ) -> tuple[list[StackedRow], list[StackedRow]]:
-    """Draw the half above the centre line and the one below it, `half` rows each, as `stacked` rows.
+    """Draw the half above the centre line and the half below it, `half` rows each, as `stacked` rows.
 
-    Of each pair the first is the layer at the centre line, the second lies beyond it. Both halves have one
-    scale: 0…`top`.
+    The first of each pair is the layer at the centre line, the second lies beyond it. Both halves have the
+    scale 0…`top`.
     """
     above, below = (stacked(*pair, width, half, top, end_slot=end_slot) for pair in (up, down))
     return above, upside_down(below)

@@ -1,4 +1,4 @@
-"""Pictures with one value a cell: shares of a whole over time, rows of shades, and who is ahead."""
+"""Graphs with one value per cell: shares over time, rows of shades, and which of two leads."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from itertools import groupby
 from sparktop.graphics.braille import StackedRow, Values
 
 FILLS = "█▒▓░"
-"""What the parts of a whole are drawn with in turn: neighbours differ even without colour."""
+"""Fill characters of a total's parts in turn: neighbours differ even without colour."""
 SHADES = "·░▒▓█"
-"""Nothing, then a quarter of the scale each."""
+"""Characters of a value: the first for 0, then one for each quarter of the scale."""
 SOME_WAIT, MOST_WAIT = "w", "W"
-"""Instead of a shade: some of what is there waits, or most of it."""
+"""Shown instead of a shade where some requests wait, or most of them."""
 LEVEL, UP, DOWN = "─", "▲", "▼"
-"""Nobody is ahead; the first is, the second is."""
+"""Neither leads; the first leads; the second leads."""
 NOTHING = -1
-"""Layer of a cell with nothing in it."""
+"""Layer of an empty cell."""
 
 
 def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
-    """Give the mean of the two slots of each of `width` cells, whose last one holds `end_slot`.
+    """Return the mean of the two slots of each of `width` cells, the last of which holds `end_slot`.
 
-    A cell holds the slots 2k and 2k + 1, as in a braille graph; None where neither is known.
+    A cell holds the slots 2k and 2k + 1, as in a braille graph; None if neither slot is known.
     """
     count = 2 * width - 1 + end_slot % 2
     shown = list(values[max(0, len(values) - count) :])
@@ -31,8 +31,8 @@ def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     return [_mean(slots[index], slots[index + 1]) for index in range(0, 2 * width, 2)]
 
 
-def _mean(one: float | None, other: float | None) -> float | None:
-    a, b = _known(one), _known(other)
+def _mean(first: float | None, second: float | None) -> float | None:
+    a, b = _known(first), _known(second)
     if a is None or b is None:
         return b if a is None else a
     return (a + b) / 2
@@ -43,10 +43,10 @@ def _known(value: float | None) -> float | None:
 
 
 def share_area(parts: Sequence[Sequence[float | None]], height: int) -> list[StackedRow]:
-    """Draw how a whole is divided over time: the first part at the top, one column of cells a value.
+    """Draw how a total is divided over time: the first part at the top, one column of cells per value.
 
-    Rows are runs of (text, part), `NOTHING` where the whole is 0 or unknown. A part that is unknown has no
-    share: the others make the whole.
+    Rows are runs of (text, part index), `NOTHING` where the total is 0 or unknown. An unknown part has no
+    share; the others make up the total.
     """
     if not parts:
         return [[] for _ in range(height)]
@@ -55,16 +55,16 @@ def share_area(parts: Sequence[Sequence[float | None]], height: int) -> list[Sta
 
 
 def _column(sizes: Sequence[float | None], height: int) -> list[int]:
-    """Give the part of each row of a column, from top to bottom."""
+    """Return the part index of each row of a column, from top to bottom."""
     known = [max(0.0, _known(size) or 0.0) for size in sizes]
-    whole = sum(known)
-    if not 0 < whole < math.inf:
+    total = sum(known)
+    if not 0 < total < math.inf:
         return [NOTHING] * height
     rows: list[int] = []
     passed = 0.0
     for index, size in enumerate(known):
         passed += size
-        rows += [index] * (round(height * passed / whole) - len(rows))
+        rows += [index] * (round(height * passed / total) - len(rows))
     return rows
 
 
@@ -77,10 +77,10 @@ def _runs(cells: Sequence[int], sign: Callable[[int], str]) -> StackedRow:
 
 
 def heat_row(running: Sequence[float | None], waiting: Sequence[float | None], top: float) -> StackedRow:
-    """Draw one row of shades, a cell a value, in runs of (text, layer): 0 a shade, 1 where requests wait.
+    """Draw a row of shades, one cell per value, as runs of (text, layer).
 
-    A shade tells how much there is, both together, of `top`; where some wait stands a letter instead. A cell
-    where nothing is known is a space.
+    Layer 0 has shades, layer 1 the cells where requests wait. A shade shows running plus waiting requests as
+    a share of `top`; a letter replaces it where some wait. A cell without known values is a space.
     """
     cells = [
         _shade(_known(one), _known(other) or 0.0, top) for one, other in zip(running, waiting, strict=True)
@@ -94,7 +94,7 @@ def heat_row(running: Sequence[float | None], waiting: Sequence[float | None], t
 def _shade(running: float | None, waiting: float, top: float) -> str:
     if running is None:
         return " "
-    if waiting >= 0.5:  # noqa: PLR2004 - less is a request that a moment of the cell saw waiting
+    if waiting >= 0.5:  # noqa: PLR2004 - less means that requests waited for only a moment of the cell's time
         return MOST_WAIT if waiting > running else SOME_WAIT
     load = running + waiting
     if load <= 0 or not top > 0:
@@ -104,7 +104,10 @@ def _shade(running: float | None, waiting: float, top: float) -> str:
 
 
 def lead_row(first: Sequence[float | None], second: Sequence[float | None], margin: float | None) -> str:
-    """Draw who is ahead, a cell a value: with at least (1 + `margin`) times an even share; " " is unknown."""
+    """Draw which of two leads, one cell per value: by at least (1 + `margin`) times an even share.
+
+    " " is unknown.
+    """
     return "".join(_ahead(_known(a), _known(b), margin) for a, b in zip(first, second, strict=True))
 
 
