@@ -1,1 +1,1 @@
-"""One snapshot as something to keep or to pass on."""
+"""Reports of a snapshot, to keep or to pass on: text, Markdown, HTML and JSON."""

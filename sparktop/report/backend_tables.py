@@ -1,4 +1,4 @@
-"""Backends as tables."""
+"""Tables of backends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LATENCIES = {
     "prefill": "prefill",
     "decode": "decode",
 }
-"""What a latency is called, and the field of a backend that holds it."""
+"""Title of each latency, and the field of `BackendView` that holds it."""
 
 
 def backend_load(backends: Sequence[BackendView]) -> Table:
-    """Give what the backends do now."""
+    """Return the current load and speed: one row per backend."""
     columns = (
         Column("backend", Kind.NAME),
         Column("state", Kind.WORD),
@@ -54,7 +54,7 @@ def rate_windows(backends: Sequence[BackendView]) -> str:
 
 
 def backend_work(backends: Sequence[BackendView]) -> Table:
-    """Give how the backends come by their speed: caches, speculation, batches, memory read."""
+    """Return what explains the speed: caches, speculation, batches, memory read; one row per backend."""
     titles = ("preempt/s", "prefix hits", "drafts taken", "tokens/step", "read GB/s", "of the roofline")
     columns = (Column("backend", Kind.NAME), *(Column(title) for title in titles))
     rows = (
@@ -73,7 +73,7 @@ def backend_work(backends: Sequence[BackendView]) -> Table:
 
 
 def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table:
-    """Give what the backends are; `detailed` with their addresses."""
+    """Return engine, model and limits, one row per backend; `detailed` adds uptime, nodes and address."""
     columns = (
         Column("backend", Kind.NAME),
         Column("engine", Kind.NAME),
@@ -97,7 +97,7 @@ def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table
 
 
 def backend_lanes(backends: Sequence[BackendView]) -> Table:
-    """Give the data-parallel ranks of those backends that have several."""
+    """Return one row per data-parallel rank, of the backends with several ranks."""
     columns = (
         Column("backend", Kind.NAME),
         Column("rank", Kind.NAME),
@@ -123,7 +123,7 @@ def backend_lanes(backends: Sequence[BackendView]) -> Table:
 
 
 def backend_counters(backends: Sequence[BackendView]) -> Table:
-    """Give what the backends counted since their start."""
+    """Return the counters since the servers' start, one row per backend."""
     columns = (
         Column("backend", Kind.NAME),
         Column("prompt tokens"),
@@ -151,7 +151,7 @@ def latencies(
     which: Container[str] = LATENCIES,
     quantiles: Sequence[str] = ("p50", "p90", "p95", "p99"),
 ) -> Table:
-    """Give the latencies named in `which` of which anything is known."""
+    """Return one row per backend and latency named in `which`, where at least one request was measured."""
     columns = (
         Column("backend", Kind.NAME),
         Column("latency", Kind.WORD),

@@ -1,4 +1,4 @@
-"""The balance of each group in words: a row a group in tables, a few lines in plain text."""
+"""The balance of each group: one row per group in tables, a few lines in plain text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LONG = 500
 
 
 def balances(snapshot: Snapshot) -> Table:
-    """Return a row a group: the announced word and the figures of the newest window.
+    """Return the announced verdict and the figures of the newest window, one row per group.
 
-    Where that window says otherwise of any group, its word stands beside in place of the flips.
+    If any group's newest window has another verdict, a column of those replaces the lead changes.
     """
-    differ = any(one.word is not one.word_now for one in snapshot.balance)
+    differ = any(balance.word is not balance.word_now for balance in snapshot.balance)
     columns = (
         Column("group", Kind.NAME),
         Column("router", Kind.NAME),
@@ -50,19 +50,19 @@ def balances(snapshot: Snapshot) -> Table:
     return Table("Balance", columns, tuple(rows))
 
 
-def _flips(one: Balance) -> str:
-    return UNKNOWN if one.lead_changes_per_min is None else f"{one.lead_changes_per_min:.1f}"
+def _flips(balance: Balance) -> str:
+    return UNKNOWN if balance.lead_changes_per_min is None else f"{balance.lead_changes_per_min:.1f}"
 
 
 def reasons(snapshot: Snapshot) -> Table:
-    """Give why each word is said, what it comes from and what to try."""
+    """Return the reasons, cause and hint of each verdict, one row each."""
     columns = (Column("group", Kind.NAME), Column("why", Kind.NAME))
     rows = [(cell.name(one.group), cell.name(text, _LONG)) for one in snapshot.balance for text in _said(one)]
     return Table("Why this balance", columns, tuple(rows))
 
 
 def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
-    """Give lines of at most `width` cells: the word with its figures, then why."""
+    """Yield lines of at most `width` cells: a group's verdict with its figures, then the reasons."""
     for one in balances:
         figures = (
             f"{clean(one.group)}: {_words(one)}",
@@ -80,12 +80,12 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
 
 
 def _not_announced(one: Balance) -> bool:
-    """Return whether only the newest window has a word so far: one is announced after two judgements."""
+    """Return whether only the newest window has a verdict: announcing it takes two judgements."""
     return one.word is BalanceWord.UNKNOWN and one.word_now is not BalanceWord.UNKNOWN
 
 
 def _words(one: Balance) -> str:
-    """Return the announced word; beside it the newest window's, which the reasons explain, if it differs."""
+    """Return the announced verdict, followed by that of the newest window if it differs."""
     if _not_announced(one):
         return f"{one.word_now.value} in the newest window, not announced yet"
     if one.word is one.word_now:

@@ -1,4 +1,4 @@
-"""One cell of a table: a figure or a word, never wider than it must be; what is unknown is "–"."""
+"""Formatting of table cells: numbers and words without padding; an unknown value is "–"."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sparktop.model.text import clean
 
 
 def time_of(time: datetime) -> str:
-    """Give a time of day in UTC, to the second."""
+    """Format a time of day in UTC, to the second."""
     return f"{time.astimezone(UTC):%H:%M:%S}"
 
 
 def name(text: str | None, limit: int = 200) -> str:
-    """Give text from outside as one clean line."""
+    """Return text from outside as one clean line; "–" for None or empty text."""
     return clean(text or "", limit) or UNKNOWN
 
 
 def quantile(known: Quantile | None) -> str:
-    """Give a quantile, or the bound that is known of it."""
+    """Format a quantile, or the bound known of it ("< 10 ms"); "–" for None."""
     if known is None:
         return UNKNOWN
     sign = "<" if known.below else ">" if known.above else ""
@@ -29,7 +29,7 @@ def quantile(known: Quantile | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Give a latency."""
+    """Format a latency."""
     return numbers.duration(seconds, 9).strip()
 
 
@@ -39,31 +39,31 @@ def seconds(value: float) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Give things a second."""
+    """Format a rate per second."""
     return numbers.rate(value, 8).strip()
 
 
 def count(value: float | None) -> str:
-    """Give a number of things."""
+    """Format a count."""
     return numbers.count(value, 8).strip()
 
 
 def whole(value: int | None) -> str:
-    """Give a whole number with all its digits."""
+    """Format an integer with all its digits."""
     return UNKNOWN if value is None else str(value)
 
 
 def percent(value: float | None) -> str:
-    """Give a percentage."""
+    """Format a percentage."""
     return numbers.percent(value, 5).strip()
 
 
 def data(value: float | None) -> str:
-    """Give an amount of bytes."""
+    """Format an amount of bytes."""
     return numbers.data(value, 10).strip()
 
 
 def with_unit(value: float | None, unit: str) -> str:
-    """Give a whole number with its unit."""
+    """Format an integer with its unit; an unknown value has no unit."""
     shown = numbers.count(value, 6).strip()
     return shown if shown == UNKNOWN else f"{shown} {unit}"

@@ -1,8 +1,8 @@
-"""A snapshot without figures that nobody knows any more.
+"""Removal of outdated figures from a snapshot.
 
 A screen may dim the last figures of a source that does not answer and show their age. In a report or a file
-they would be read as those of now, so there they are unknown. What a source is, and why it does not answer,
-stays.
+they would be taken for current ones, so they become unknown. The source's identity and the reason of its
+failure stay.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 
 
 def current(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with the figures of failing sources taken out."""
+    """Return the snapshot with the figures of failing sources set to unknown."""
     return replace(
         snapshot,
-        backends=tuple(one if one.failure is None else _backend(one) for one in snapshot.backends),
-        nodes=tuple(one if one.failure is None else _node(one) for one in snapshot.nodes),
-        routers=tuple(one if one.failure is None else _router(one) for one in snapshot.routers),
+        backends=tuple(view if view.failure is None else _backend(view) for view in snapshot.backends),
+        nodes=tuple(view if view.failure is None else _node(view) for view in snapshot.nodes),
+        routers=tuple(view if view.failure is None else _router(view) for view in snapshot.routers),
     )
 
 

@@ -1,4 +1,4 @@
-"""What concerns all of a snapshot: its head, totals, troubles, alerts and events."""
+"""Parts of a report about the complete snapshot: head line, totals, failing sources, alerts and events."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 
 _LONG = 400
-"""Characters of a message."""
+"""Most characters of a message."""
 
 
 def headline(snapshot: Snapshot) -> str:
-    """Give when and by what the snapshot was taken."""
+    """Return the head line: time, program version and poll interval."""
     time = snapshot.taken_at.astimezone(UTC)
     return f"{time:%Y-%m-%d %H:%M:%S} UTC · sparktop {__version__} · every {snapshot.interval_s:g} s"
 
 
 def exact_time(snapshot: Snapshot) -> str:
-    """Give when the snapshot was taken as ISO 8601 in UTC, to the millisecond."""
+    """Return the time of the snapshot as ISO 8601 in UTC, to the millisecond."""
     return snapshot.taken_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    """Give the fleet's totals: each title with its figure."""
+    """Return the fleet's totals as (title, figure) pairs."""
     fleet = snapshot.totals
     return (
         ("generation t/s", cell.rate(fleet.generation_tps)),
@@ -40,7 +40,7 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
 
 
 def routers(snapshot: Snapshot) -> Table:
-    """Give the routers, and where each sends requests."""
+    """Return one row per router, with the backends that it sends requests to."""
     columns = (
         Column("router", Kind.NAME),
         Column("state", Kind.WORD),
@@ -70,7 +70,7 @@ def _router_state(router: RouterView) -> str:
 
 
 def troubles(snapshot: Snapshot) -> Table:
-    """Give what does not answer, since when, and why."""
+    """Return one row per source that does not answer: last seen, failing since, and why."""
     columns = (
         Column("source", Kind.NAME),
         Column("last seen"),
@@ -96,7 +96,7 @@ def troubles(snapshot: Snapshot) -> Table:
 
 
 def alerts(snapshot: Snapshot) -> Table:
-    """Give what holds now and wants a person's eye."""
+    """Return the active alerts, one row each."""
     columns = (
         Column("alert", Kind.WORD),
         Column("about", Kind.NAME),
@@ -116,7 +116,7 @@ def alerts(snapshot: Snapshot) -> Table:
 
 
 def events(snapshot: Snapshot, most: int) -> Table:
-    """Give what happened, the newest `most` with the newest first."""
+    """Return the newest `most` events, newest first."""
     columns = (Column("time"), Column("", Kind.WORD), Column("about", Kind.NAME), Column("what", Kind.NAME))
     newest = tuple(reversed(snapshot.events))[:most]
     rows = (

@@ -1,6 +1,6 @@
-"""A snapshot as one web page that needs nothing else: the screen as a picture, and every figure in tables.
+"""A snapshot as a self-contained web page: the screen as a picture, and every figure in tables.
 
-Whatever came from outside is escaped. Should anything slip through, the page's own policy lets it load and
+All text from outside is escaped. Should anything slip through, the page's own content policy lets it load and
 run nothing.
 """
 
@@ -63,7 +63,7 @@ _FOOTER = (
 
 
 def render(snapshot: Snapshot, screen: str) -> str:
-    """Give a snapshot as one HTML page around `screen`, which is SVG of our own."""
+    """Return the snapshot as an HTML page around `screen`, which is SVG of our own."""
     snapshot = current(snapshot)
     badge = ' <span class="badge">simulated</span>' if snapshot.simulated else ""
     blocks = "".join(_block(table) for table in _tables(snapshot) if table.rows)
@@ -88,7 +88,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
 
 
 def _tables(snapshot: Snapshot) -> Iterator[Table]:
-    """Give the tables in the order of the page: what is wrong first."""
+    """Yield the tables in the order of the page: problems first."""
     backends, nodes = snapshot.backends, snapshot.nodes
     yield fleet_tables.alerts(snapshot)
     yield fleet_tables.troubles(snapshot)
@@ -114,9 +114,11 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
 
 
 def _block(table: Table) -> str:
-    heads = "".join(f'<th class="{one.kind.value}">{escape(one.title)}</th>' for one in table.columns)
+    heads = "".join(
+        f'<th class="{column.kind.value}">{escape(column.title)}</th>' for column in table.columns
+    )
     rows = "".join(
-        f"<tr>{''.join(_cell(one, text) for one, text in zip(table.columns, row, strict=True))}</tr>\n"
+        f"<tr>{''.join(_cell(column, text) for column, text in zip(table.columns, row, strict=True))}</tr>\n"
         for row in table.rows
     )
     return (
@@ -126,6 +128,6 @@ def _block(table: Table) -> str:
 
 
 def _cell(column: Column, text: str) -> str:
-    # Words are our own and few: each may have its colour.
+    # Words come from sparktop and are few, so each can have a colour in the style sheet.
     classes = f"word {text}" if column.kind is Kind.WORD else column.kind.value
     return f'<td class="{escape(classes)}">{escape(text)}</td>'

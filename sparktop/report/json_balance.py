@@ -1,9 +1,8 @@
 """The balance of a group as JSON: part of the schema "sparktop.snapshot/1".
 
-`verdict` is the announced word, `verdict_now` what the newest window alone says: `reasons`, `hint` and all
-figures are of that window. Shares are 0 to 1. Beside what the schema promised first it holds the evidence
-that the word rests on, as figures and as `rules` with their checks; the plots behind it (spectrum and
-autocorrelation) are left out.
+`verdict` is the announced verdict, `verdict_now` that of the newest window; `reasons`, `hint` and all figures
+are of that window. Shares are 0 to 1. The keys that the schema promised first are followed by the evidence of
+the verdict, without the plots behind it (spectrum and autocorrelation).
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ _CONVOYS = (
 
 
 def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, object]:
-    """Give a group's balance; `time` writes a time of day as the schema has it."""
+    """Return a group's balance; `time` formats a time as the schema demands."""
     return {
         "group": one.group,
         "router": one.router,

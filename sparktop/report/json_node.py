@@ -1,8 +1,8 @@
 """A node as JSON: part of the schema "sparktop.snapshot/1".
 
-Beside what the schema promised first it holds the parts of the memory bar, energy and MIG, what a link's bus
-can carry, errors by name, power rails, the process table, the speed state and where headroom goes.
-`processes` is null unless somebody looks at the table while the snapshot is taken.
+The keys that the schema promised first are followed by the parts of the memory bar, energy and MIG, the
+capacity of a link's bus, errors by name, power rails, the process table, the speed state and the trend of the
+headroom. `processes` is null unless the process table is on screen when the snapshot is taken.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ _SPEED_KEYS = ("word", "reason", "cause", "fix")
 
 
 def fields_of(thing: object, keys: tuple[str, ...]) -> dict[str, object]:
-    """Give those attributes of a value by name."""
+    """Return the attributes `keys` of a value, by name."""
     return {key: getattr(thing, key) for key in keys}
 
 
 def node_json(node: NodeView) -> dict[str, object]:
-    """Give a node with every key, whatever is known of it."""
+    """Return a node with every key of the schema; unknown values are None."""
     sample, identity = node.sample or NodeSample(at=0.0), node.identity
     return {
         "name": node.name,
@@ -108,17 +108,17 @@ def node_json(node: NodeView) -> dict[str, object]:
         "sensors": [fields_of(sensor, _SENSOR_KEYS) for sensor in sample.sensors],
         "rails": [fields_of(rail, _RAIL_KEYS) for rail in sample.rails],
         "processes": _processes(sample.processes),
-        "engine_processes": [fields_of(one, _ENGINE_PROCESS_KEYS) for one in node.engine_processes],
+        "engine_processes": [fields_of(process, _ENGINE_PROCESS_KEYS) for process in node.engine_processes],
     }
 
 
 def _gpu(gpu: GpuReading) -> dict[str, object]:
     processes = None
     if gpu.processes is not None:
-        processes = [fields_of(one, _GPU_PROCESS_KEYS) for one in gpu.processes]
+        processes = [fields_of(process, _GPU_PROCESS_KEYS) for process in gpu.processes]
     return {
         **fields_of(gpu, _GPU_KEYS),
-        "mig_instances": [fields_of(one, _MIG_KEYS) for one in gpu.mig_instances],
+        "mig_instances": [fields_of(instance, _MIG_KEYS) for instance in gpu.mig_instances],
         "throttle_reasons": gpu.throttle_reasons,
         "throttled_percent": gpu.throttled_percent,
         "processes": processes,
@@ -131,5 +131,5 @@ def _processes(table: ProcessTable | None) -> dict[str, object] | None:
     return {
         "count": table.count,
         "age_s": table.age_s,
-        "largest": [fields_of(one, _PROCESS_KEYS) for one in table.processes],
+        "largest": [fields_of(process, _PROCESS_KEYS) for process in table.processes],
     }

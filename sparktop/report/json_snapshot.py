@@ -1,11 +1,12 @@
 """A snapshot as JSON: schema "sparktop.snapshot/1".
 
-Every key is always there; what is unknown is null, and so are all figures of a source whose `ok` is false. A
-router's `deployments` are null where nobody told any; null in them is one that is no watched backend.
+Every key is always present. Unknown values are null, and so are all figures of a source whose `ok` is false.
+A router's `deployments` are null if it reported none; a null value in them is a deployment that is not a
+watched backend.
 
-Latencies are objects in milliseconds. Where a histogram's buckets tell of a quantile only that it lies below
-the first edge or beyond the last one, its figure is null, and the added key `bounds` says what is known:
-`{"p50": null, ..., "bounds": {"p50": "<10"}}`. Without such a quantile `bounds` is absent.
+Latencies are objects in milliseconds. If a histogram's buckets only show that a quantile lies below the first
+edge or beyond the last one, its figure is null, and the added key `bounds` has what is known: `{"p50": null,
+..., "bounds": {"p50": "<10"}}`. Without such a quantile `bounds` is absent.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _TEXT_LIMIT = 1000
 
 
 def to_json(snapshot: Snapshot) -> dict[str, object]:
-    """Give a snapshot as plain values that `json.dumps(..., allow_nan=False)` takes."""
+    """Return a snapshot as plain values for `json.dumps(..., allow_nan=False)`."""
     snapshot = current(snapshot)
     cost = snapshot.self_cost
     body = {
@@ -70,12 +71,12 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "sparktop": __version__,
         "interval_s": snapshot.interval_s,
         "simulated": snapshot.simulated,
-        "nodes": [node_json(one) for one in snapshot.nodes],
-        "backends": [_backend(one) for one in snapshot.backends],
-        "routers": [_router(one) for one in snapshot.routers],
-        "balance": [balance_json(one, _time) for one in snapshot.balance],
-        "alerts": [_alert(one) for one in snapshot.alerts],
-        "events": [_event(one) for one in snapshot.events],
+        "nodes": [node_json(node) for node in snapshot.nodes],
+        "backends": [_backend(backend) for backend in snapshot.backends],
+        "routers": [_router(router) for router in snapshot.routers],
+        "balance": [balance_json(balance, _time) for balance in snapshot.balance],
+        "alerts": [_alert(alert) for alert in snapshot.alerts],
+        "events": [_event(event) for event in snapshot.events],
         "self": {
             "cpu_percent": cost.cpu_percent,
             "rss_bytes": cost.rss_bytes,
@@ -87,7 +88,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Give a value as JSON can hold it: clean text, lists for tuples, null for NaN and infinities."""
+    """Convert a value to what JSON can hold: clean text, lists for tuples, None for NaN and infinities."""
     if isinstance(value, Mapping):
         return {clean(key, _TEXT_LIMIT): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -95,13 +96,13 @@ def _plain(value: object) -> object:
     if isinstance(value, str):
         return clean(value, _TEXT_LIMIT)
     if isinstance(value, float):
-        # Micro-units are far below what anything here measures.
+        # Micro-units are far below the precision of all measurements.
         return round(value, 6) if math.isfinite(value) else None
     return value
 
 
 def _count(value: float | None) -> float | None:
-    """Give what counts things as a whole number where it is one: pages write 3.0 for 3."""
+    """Convert a count to an integer if it is one: metrics pages write 3.0 for 3."""
     return int(value) if value is not None and value.is_integer() else value
 
 
@@ -173,15 +174,15 @@ def _lane(lane: LaneView) -> dict[str, object]:
 
 def _latency(latency: Latency) -> dict[str, object]:
     quantiles: dict[str, Quantile | None] = {name: getattr(latency, name) for name in _QUANTILES}
-    told: dict[str, object] = {"mean": _ms(latency.mean_s)}
-    told.update({name: _exact_ms(one) for name, one in quantiles.items()})
-    told.update(count=_count(latency.count), window_s=latency.window_s)
+    result: dict[str, object] = {"mean": _ms(latency.mean_s)}
+    result.update({name: _exact_ms(quantile) for name, quantile in quantiles.items()})
+    result.update(count=_count(latency.count), window_s=latency.window_s)
     bounds = {
         name: f"{'<' if one.below else '>'}{one.seconds * 1000:g}"
         for name, one in quantiles.items()
         if one is not None and (one.below or one.above)
     }
-    return {**told, "bounds": bounds} if bounds else told
+    return {**result, "bounds": bounds} if bounds else result
 
 
 def _ms(seconds: float | None) -> float | None:

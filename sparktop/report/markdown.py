@@ -1,8 +1,7 @@
-"""A snapshot as GitHub-flavoured Markdown that fits a forum post: tables of at most 100 columns.
+"""A snapshot as GitHub-flavoured Markdown for a forum post: tables of at most 100 columns.
 
-Names and messages come from outside and stand in code spans: nothing in there is markup, a link, a mention or
-an emoji, whichever forum reads it. A pipe would end a table's cell even there, so it stands between two spans
-as an entity.
+Names and messages come from outside and are put into code spans, where no forum sees markup, a link, a
+mention or an emoji. A pipe would end a table's cell even there, so it becomes an entity between two spans.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from sparktop.report.table import Column, Kind, Table
 WIDTH = 100
 """Columns of the widest table."""
 _NARROWEST = 8
-"""Columns below which no name is cut."""
+"""Columns down to which a name may be cut."""
 _EVENTS = 10
 _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
-"""Columns whose title stands beside their figure where a table is written as a list."""
+"""Columns whose title is written beside the figure where a table is written as a list."""
 _BACKTICKS = re.compile("`+")
 _LEGEND = "latencies over the window named; – is unknown, < and > are bounds."
 
 
 def render(snapshot: Snapshot) -> str:
-    """Give a snapshot as Markdown; addresses of servers are left out."""
+    """Return a snapshot as Markdown, without the servers' addresses."""
     snapshot = current(snapshot)
     backends, nodes = snapshot.backends, snapshot.nodes
     wrong = (
@@ -52,9 +51,9 @@ def render(snapshot: Snapshot) -> str:
     happened = fleet_tables.events(snapshot, _EVENTS)
     blocks = [
         "\n".join(_head(snapshot)),
-        *("\n".join(_list_lines(one)) for one in wrong if one.rows),
-        *("\n".join(_table_lines(one)) for one in figures if one.rows),
-        *("\n".join(_list_lines(one)) for one in (why, happened) if one.rows),
+        *("\n".join(_list_lines(table)) for table in wrong if table.rows),
+        *("\n".join(_table_lines(table)) for table in figures if table.rows),
+        *("\n".join(_list_lines(table)) for table in (why, happened) if table.rows),
     ]
     if not backends and not nodes and not snapshot.routers:
         blocks.append("Nothing is watched.")
@@ -94,7 +93,7 @@ def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str])
 
 
 def _widths(table: Table) -> list[int]:
-    """Give each column what it needs; where that is too much, the widest names are cut."""
+    """Return each column's width; if all together are too wide, the widest names are cut."""
     widths = [
         max(cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows))
         for number, column in enumerate(table.columns)
@@ -109,7 +108,7 @@ def _widths(table: Table) -> list[int]:
 
 
 def _cell(column: Column, text: str, width: int | None = None) -> str:
-    """Give a cell as Markdown in at most `width` columns."""
+    """Return a cell as Markdown in at most `width` columns; None: uncut."""
     if column.kind is not Kind.NAME or text == UNKNOWN:
         return text
     shown = code(text)
@@ -134,7 +133,7 @@ def _list_lines(table: Table) -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """Give text from outside so that Markdown shows it as it is, in a table's cell too."""
+    """Quote text from outside so that Markdown shows it literally, in a table's cell too."""
     return "&#124;".join(_span(part) if part else "" for part in text.split("|"))
 
 

@@ -1,4 +1,4 @@
-"""Markdown for a terminal: tables that are wider than it stand in parts, each with the first column."""
+"""Markdown on a terminal: a table wider than the terminal is split, each part with the first column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from sparktop.graphics.cells import cell_width
 
 
 def narrowed(text: str, width: int) -> str:
-    """Return Markdown whose tables are at most `width` cells wide, as far as two of their columns are."""
+    """Return Markdown with tables of at most `width` cells.
+
+    A part has two columns at least, even if wider.
+    """
     parts: list[str] = []
     for is_table, group in groupby(text.splitlines(), lambda line: line.startswith("|")):
         lines = list(group)
@@ -18,11 +21,11 @@ def narrowed(text: str, width: int) -> str:
 
 
 def _table(lines: Sequence[str], width: int) -> Iterator[str]:
-    """Yield the lines of a table; of one that is too wide, a table for each group of columns."""
+    """Yield the lines of a table; a table that is too wide is split into groups of columns."""
     if max(map(cell_width, lines)) <= width:
         yield from lines
         return
-    rows = [line.split("|")[1:-1] for line in lines]  # a pipe in a cell is an entity
+    rows = [line.split("|")[1:-1] for line in lines]  # safe: a pipe inside a cell is an entity
     for number, columns in enumerate(_groups([cell_width(cell) for cell in rows[0]], width)):
         if number:
             yield ""
@@ -31,7 +34,7 @@ def _table(lines: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Yield columns that fit beside the first one, at least one of them."""
+    """Yield groups of column indices that fit into `width`: the first column, and at least another."""
     group, used = [0], widths[0] + 2
     for column, cells in enumerate(widths[1:], start=1):
         if len(group) > 1 and used + cells + 1 > width:

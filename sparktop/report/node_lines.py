@@ -1,4 +1,4 @@
-"""What the plain report says of a node below its row: memory, GPUs, RDMA, and what wants attention."""
+"""Lines of the plain report below a node's row: memory, GPUs, RDMA, and problems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUIET = frozenset({"unknown", "idle", "normal"})
 
 
 def node_lines(node: NodeView, width: int) -> Iterator[str]:
-    """Give the lines, each at most `width` characters wide where its words allow it."""
+    """Yield the node's lines, wrapped at `width` characters as far as words allow."""
     for sentence in _sentences(node):
         yield from wrap(clean(sentence), width, initial_indent="  ", subsequent_indent="    ")
 
@@ -46,7 +46,7 @@ def _sentences(node: NodeView) -> Iterator[str]:
 
 
 def loss_line(gpu: LostGpu) -> str:
-    """Return a lost GPU in words."""
+    """Describe a lost GPU in one line."""
     return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
 
 
@@ -77,6 +77,6 @@ def _gpu(gpu: GpuReading, name: str) -> str:
     if gpu.memory_total_bytes is not None:
         parts.append(f"{cell.data(gpu.memory_used_bytes)} of {cell.data(gpu.memory_total_bytes)}")
     slowed = f"throttled {UNKNOWN}" if reasons is None else ", ".join(reasons) or "not throttled"
-    instances = [one.name or str(one.index) for one in gpu.mig_instances]
+    instances = [instance.name or str(instance.index) for instance in gpu.mig_instances]
     split = f"; MIG {', '.join(instances) or 'without instances'}" if gpu.mig else ""
     return f"{name}: {', '.join(parts)}, {slowed}{split}"

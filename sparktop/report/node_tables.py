@@ -1,4 +1,4 @@
-"""Nodes as tables."""
+"""Tables of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.report.table import Column, Kind, Table
 
 
 def machines(nodes: Sequence[NodeView]) -> Table:
-    """Give the nodes' processors and memory."""
+    """Return CPU and memory, one row per node."""
     columns = (
         Column("node", Kind.NAME),
         Column("CPU"),
@@ -46,7 +46,7 @@ def machines(nodes: Sequence[NodeView]) -> Table:
 
 
 def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
-    """Give every GPU; a node without one has a line that says why."""
+    """Return one row per GPU, and lost ones; a node without any has a row with the reason."""
     columns = (
         Column("node", Kind.NAME),
         Column("GPU", Kind.NAME),
@@ -65,7 +65,7 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
         for gpu in found:
             rows.append((cell.name(node.name), *_gpu_cells(gpu, detailed=detailed)))
             if detailed:
-                rows += [_instance_cells(node.name, gpu, one, len(columns)) for one in gpu.mig_instances]
+                rows += [_instance_cells(node.name, gpu, each, len(columns)) for each in gpu.mig_instances]
         for gone in node.gpus_lost:
             name = f"GPU {gone.index} {gone.name or ''}".strip()
             reason = cell.name(f"LOST: {gone.reason or 'no reason given'}")
@@ -93,15 +93,18 @@ def _gpu_cells(gpu: GpuReading, *, detailed: bool) -> tuple[str, ...]:
     )
 
 
-def _instance_cells(node: str, gpu: GpuReading, one: MigInstance, columns: int) -> tuple[str, ...]:
-    """Give an instance of a split GPU as a row: all that is told of it is its memory."""
-    name = f"GPU {gpu.index} MIG {one.index} {one.name or ''}"
+def _instance_cells(node: str, gpu: GpuReading, instance: MigInstance, columns: int) -> tuple[str, ...]:
+    """Return the row of a MIG instance, whose memory is all that is known."""
+    name = f"GPU {gpu.index} MIG {instance.index} {instance.name or ''}"
     blank = [UNKNOWN] * (columns - 4)
-    return cell.name(node), cell.name(name), *blank, cell.data(one.memory_used_bytes), UNKNOWN
+    return cell.name(node), cell.name(name), *blank, cell.data(instance.memory_used_bytes), UNKNOWN
 
 
 def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
-    """Give how fast the GPUs run against their load; `only_slow`: where something is behind it."""
+    """Return how fast the GPUs run for their load.
+
+    `only_slow` keeps the nodes with a known cause of slowness.
+    """
     columns = (
         Column("node", Kind.NAME),
         Column("speed", Kind.WORD),
@@ -124,7 +127,7 @@ def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
 
 
 def memory_parts(nodes: Sequence[NodeView]) -> Table:
-    """Give the parts that each node's memory adds up from, and where its headroom goes."""
+    """Return the parts of each node's memory with their shares of the total, and what was counted twice."""
     columns = (Column("node", Kind.NAME), Column("memory", Kind.NAME), Column("size"), Column("share"))
     rows: list[tuple[str, ...]] = []
     for node in nodes:
@@ -147,7 +150,7 @@ def memory_parts(nodes: Sequence[NodeView]) -> Table:
 
 
 def trends(nodes: Sequence[NodeView]) -> Table:
-    """Give where headroom goes on nodes whose trend stands out."""
+    """Return the trend of the headroom, on nodes that have one."""
     columns = (
         Column("node", Kind.NAME),
         Column("headroom"),
@@ -170,7 +173,7 @@ def trends(nodes: Sequence[NodeView]) -> Table:
 
 
 def links(nodes: Sequence[NodeView]) -> Table:
-    """Give the network interfaces and RDMA ports that are up, against what link and bus can carry."""
+    """Return the network interfaces and RDMA ports that are not down, with the capacities of link and bus."""
     columns = (
         Column("node", Kind.NAME),
         Column("interface", Kind.NAME),
@@ -206,7 +209,7 @@ def _gbit(bits_per_s: float | None) -> str:
 
 
 def processes(nodes: Sequence[NodeView], most: int) -> Table:
-    """Give what holds GPU memory and what holds most memory, `most` a node."""
+    """Return the processes with GPU memory or most memory, at most `most` per node."""
     columns = (
         Column("node", Kind.NAME),
         Column("pid"),
@@ -233,7 +236,7 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
 
 
 def rails(nodes: Sequence[NodeView]) -> Table:
-    """Give the power rails that machines measure."""
+    """Return the measured power rails, one row each."""
     columns = (Column("node", Kind.NAME), Column("rail", Kind.NAME), Column("power"), Column("energy"))
     rows = (
         (
@@ -249,7 +252,7 @@ def rails(nodes: Sequence[NodeView]) -> Table:
 
 
 def sensors(nodes: Sequence[NodeView]) -> Table:
-    """Give the temperature sensors beside the GPUs'."""
+    """Return the temperature sensors other than the GPUs', one row each."""
     columns = (Column("node", Kind.NAME), Column("sensor", Kind.NAME), Column("temp."), Column("critical"))
     rows = (
         (

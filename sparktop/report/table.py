@@ -1,4 +1,4 @@
-"""Tables of words and figures: what the pages for people have in common."""
+"""Tables of words and figures, shared by the HTML and Markdown reports."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a column holds."""
+    """Content of a column."""
 
     NAME = "name"
-    """Text from outside: a page must escape it."""
+    """Text from outside, which a page must escape."""
     WORD = "word"
-    """Words of ours."""
+    """Words of sparktop's own."""
     FIGURE = "figure"
-    """Aligned right."""
+    """Numbers, aligned right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a column."""
+    """Title and kind of a column."""
 
     title: str
     kind: Kind = Kind.FIGURE
@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of clean one-line cells under a title; what is unknown is "–"."""
+    """Rows of clean one-line cells under a title; an unknown value is "–"."""
 
     title: str
     columns: tuple[Column, ...]
