@@ -1,1 +1,1 @@
-"""The simulated cluster as pure arithmetic: engines, nodes, virtual time. No clock, no I/O, no threads."""
+"""The simulated cluster as pure arithmetic: engines, nodes, routers, virtual time. Without clock or I/O."""

@@ -1,8 +1,8 @@
-"""A KV cache in blocks: allocation, and blocks that are kept because a prefix may come again.
+"""A KV cache in blocks: allocation, and a prefix cache of released blocks.
 
-A block whose tokens have a hash can be shared: requests with the same beginning hold it together. When nobody
-holds it any more it stays, counts as free, and is taken for something else only when no empty block is left,
-the longest unused first (as vLLM's block pool does).
+A block whose tokens have a hash can be shared: requests with the same beginning hold it together. A released
+block stays cached and counts as free; it is reused only when no empty block is left, the longest unused
+first, as in vLLM's block pool.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ class BlockPool:
         self.capacity = capacity
         self._empty = capacity
         self._holders: dict[int, int] = {}
-        """How many requests hold the block with a hash."""
+        """Number of requests that hold a block, by the block's hash."""
         self._kept: OrderedDict[int, None] = OrderedDict()
-        """Hashes of blocks that nobody holds, longest unused first."""
+        """Hashes of cached blocks without a holder, longest unused first."""
 
     @property
     def available(self) -> int:
-        """Blocks that can be allocated now."""
+        """Number of blocks that can be allocated now."""
         return self._empty + len(self._kept)
 
     @property
     def held(self) -> int:
-        """Blocks that requests hold, each counted once."""
+        """Number of blocks held by requests, shared ones counted once."""
         return self.capacity - self.available
 
     def match(self, hashes: Sequence[int]) -> int:
-        """Give how many of these blocks, from the first on, are there."""
+        """Return how many of these blocks, counted from the first, are cached or held."""
         count = 0
         for block in hashes:
             if block not in self._holders and block not in self._kept:
@@ -43,7 +43,7 @@ class BlockPool:
         return count
 
     def kept_among(self, hashes: Sequence[int]) -> int:
-        """Give how many of these blocks nobody holds: holding them takes that many from `available`."""
+        """Return how many of these blocks have no holder, so that holding them reduces `available`."""
         return sum(block in self._kept for block in hashes)
 
     def hold(self, hashes: Sequence[int]) -> None:
@@ -56,7 +56,11 @@ class BlockPool:
                 self._holders[block] += 1
 
     def allocate(self, count: int) -> None:
-        """Take blocks without a hash; ValueError when there are not enough."""
+        """Allocate `count` blocks without a hash.
+
+        Raises:
+            ValueError: fewer blocks are available.
+        """
         if count > self.available:
             raise ValueError(f"{count} blocks wanted, {self.available} available")
         taken = min(count, self._empty)
@@ -65,16 +69,19 @@ class BlockPool:
             self._kept.popitem(last=False)
 
     def name(self, block: int) -> bool:
-        """Give a held block its hash, so that others find it; False when that hash is already there."""
+        """Assign its hash to a held block, so that others find it.
+
+        Return False if that hash already exists.
+        """
         if block in self._holders or block in self._kept:
             return False
         self._holders[block] = 1
         return True
 
     def release(self, anonymous: int, hashes: Sequence[int] = ()) -> None:
-        """Give up blocks: those without a hash are empty, the others are kept once nobody holds them.
+        """Release blocks: those without a hash become empty, the others are cached once they have no holder.
 
-        The last block of a prefix is the first to be taken again: without the ones before it it is of no use.
+        The last block of a prefix is reused first, because it is worthless without the preceding ones.
         """
         self._empty += anonymous
         for block in reversed(hashes):
@@ -86,6 +93,6 @@ class BlockPool:
                 self._kept[block] = None
 
     def forget(self) -> None:
-        """Drop every kept block (a reset prefix cache)."""
+        """Drop all cached blocks, as on a reset of the prefix cache."""
         self._empty += len(self._kept)
         self._kept.clear()

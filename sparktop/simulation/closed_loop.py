@@ -1,6 +1,6 @@
-"""Clients in virtual time: the closed loops of a sweep, on simulated engines.
+"""Clients in virtual time: the closed loops of a sweep against simulated engines.
 
-They tell the same events as the real generator, so `sparktop.sweep.result.measure` reads both alike.
+They emit the same events as the real load generator, so that `sparktop.sweep.measure` reads both alike.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ Lengths = Callable[[random.Random], tuple[int, int]]
 
 
 class Way(Protocol):
-    """Where requests go: an engine, or a router that chooses one."""
+    """The destination of requests: an engine, or a router that chooses one."""
 
     def send(self, request: SimulatedRequest) -> None:
-        """Send a request now; its events come through `VirtualTime.listeners`."""
+        """Send a request now; its events arrive through `VirtualTime.listeners`."""
 
     def abort(self, request_id: str) -> None:
-        """Give up a request now."""
+        """Abort a request now."""
 
 
 class DirectWay:
-    """Sends everything to one engine."""
+    """Sends all requests to one engine."""
 
     def __init__(self, time: VirtualTime, engine: int = 0) -> None:
-        """Send to the engine at this place of the list."""
+        """Send to the engine at the index `engine` of `time.engines`."""
         self._time = time
         self._engine = engine
 
     def send(self, request: SimulatedRequest) -> None:
-        """Submit it."""
+        """Submit the request to the engine."""
         self._time.submit(self._engine, request)
 
     def abort(self, request_id: str) -> None:
-        """Cancel it."""
+        """Cancel the request at the engine."""
         self._time.cancel(self._engine, request_id)
 
 
 class ClosedLoop:
-    """One level of load in virtual time; `events` holds what happened, once `VirtualTime.run` went by."""
+    """One level of load in virtual time; its events are in `events` after `VirtualTime.run`."""
 
     def __init__(
         self,
@@ -70,17 +70,20 @@ class ClosedLoop:
         stagger_s: float = 0.0,
         pause_s: float = 0.5,
     ) -> None:
-        """Prepare; `start` begins.
+        """Prepare the level; `start` begins it.
 
-        `lengths` draws each request's sizes (the level's own without it). `stagger_s` is the span over which
-        the clients of a steady run begin, `pause_s` the time between two runs.
+        `lengths` draws each request's sizes (None: the level's own). `stagger_s` is the span in seconds over
+        which the clients of a steady run start, `pause_s` the time between two runs.
+
+        Raises:
+            ValueError: a steady level has no duration.
         """
         self.events: list[LoadEvent] = []
         self.done = False
         self._time = time
         self._way = way
         self._level = level
-        # Sizes of requests, no secrets.
+        # Sizes of requests need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._lengths = lengths
         self._stagger_s = stagger_s
@@ -111,7 +114,7 @@ class ClosedLoop:
             self._time.call_at(now_s + delay_s, partial(self._begin, self._run))
 
     def _begin(self, run: int) -> None:
-        # A client whose turn comes after the end of its run stays away.
+        # A client whose turn comes after the end of its run sends nothing.
         if run == self._run and self._unsent:
             self._unsent -= 1
             self._send()
@@ -140,7 +143,7 @@ class ClosedLoop:
             self._end_run()
 
     def _close(self) -> None:
-        """End a steady run: whatever is in flight is given up."""
+        """End a steady run: abort all requests in flight."""
         self._closing = True
         self._unsent = 0
         for request_id in tuple(self._in_flight):

@@ -1,19 +1,20 @@
-"""Backends that a router leaves alone for a while because they failed, by LiteLLM's rules."""
+"""Cooldown of failing backends in a router, by LiteLLM's rules."""
 
 from __future__ import annotations
 
 import math
 
 AT_ONCE = frozenset({401, 404, 429})
-"""Status codes after which one failure is enough."""
+"""Status codes that start a cooldown at the first failure."""
 COOLDOWN_S = 5.0
 WINDOW_S = 60.0
 SHARE = 0.5
-"""Of the requests counted now, more failures than this are too many; a single request is never enough."""
+"""Share of failures among the counted requests above which a cooldown starts; a single request never
+suffices."""
 
 
 class _Window:
-    """A count that starts again `WINDOW_S` after its first one, whatever comes in between."""
+    """A counter that restarts `WINDOW_S` after its first count, whatever comes in between."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -30,24 +31,28 @@ class _Window:
 
 
 class Cooldown:
-    """Which backends are left alone; LiteLLM 1.83 to 1.109 with its default policy.
+    """The backends that are cooling down, as in LiteLLM 1.83 to 1.109 with its default policy.
 
-    More than half of the requests counted now have failed (at least two were counted), or one was answered
-    429, 401 or 404: the backend gets nothing for `seconds`. Failures meanwhile do not prolong it.
+    A backend gets no requests for `seconds` once more than half of its counted requests have failed (of two
+    or more), or a single one was answered 429, 401 or 404. Failures during the cooldown do not prolong it.
     """
 
     def __init__(self, backends: int, seconds: float | None = COOLDOWN_S) -> None:
-        """Start with none left alone; without `seconds` none ever is."""
+        """Start without cooldowns; `seconds` None disables them.
+
+        Raises:
+            ValueError: `seconds` is not above 0.
+        """
         if seconds is not None and seconds <= 0:
             raise ValueError("a cooldown is longer than 0 s; None for none")
         self._seconds = seconds
         self._fails = [_Window() for _ in range(backends)]
         self._successes = [_Window() for _ in range(backends)]
         self._until: dict[int, float] = {}
-        """Of each backend that is left alone, or was until short ago."""
+        """End of the current or latest cooldown, by backend."""
 
     def note(self, backend: int, now: float, *, ok: bool, status: int | None) -> None:
-        """Count an answer, and leave its backend alone if that was one failure too many."""
+        """Count an answer, and start a cooldown of its backend if the failures are too many."""
         if self._seconds is None:
             return
         (self._successes if ok else self._fails)[backend].add(now)
@@ -59,9 +64,9 @@ class Cooldown:
             self._until[backend] = now + self._seconds
 
     def at(self, now: float) -> frozenset[int]:
-        """Give the backends that are left alone at a time."""
+        """Return the backends that are cooling down at the time `now`."""
         if not self._until:
             return frozenset()
-        for backend in [one for one, until in self._until.items() if until <= now]:
+        for backend in [index for index, until in self._until.items() if until <= now]:
             del self._until[backend]
         return frozenset(self._until)

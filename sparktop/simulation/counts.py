@@ -1,4 +1,4 @@
-"""What a router knows of the requests under way: counts that may be late, polled, or forgotten."""
+"""A router's counts of requests in flight, which may lag, be polled, or expire."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 
 
 class Counts:
-    """Requests under way on each backend, as a router sees them; a time never goes back.
+    """Requests in flight per backend as a router sees them; times must not decrease.
 
-    A count rises `increment_lag_s` after a request was given to its backend and falls `decrement_lag_s` after
-    it ended. With `poll_s` the router sees the counts of the last multiple of it, and nothing newer. With
-    `expiry_s` all counts are forgotten that long after the first was written, as LiteLLM's cache entry is,
-    which no later write keeps alive; requests that end afterwards take their count below zero.
+    A count rises `increment_lag_s` after a request went to its backend, and falls `decrement_lag_s` after its
+    end. With `poll_s` the router sees only the counts at the last multiple of it. With `expiry_s` all counts
+    are reset that long after the first write, like LiteLLM's cache entry, which later writes do not prolong;
+    requests that end afterwards push their count below zero.
     """
 
     def __init__(
@@ -24,7 +24,11 @@ class Counts:
         poll_s: float | None = None,
         expiry_s: float | None = None,
     ) -> None:
-        """Start with nothing under way."""
+        """Start with no requests in flight.
+
+        Raises:
+            ValueError: a lag is negative, or `poll_s` or `expiry_s` is not above 0.
+        """
         if min(increment_lag_s, decrement_lag_s) < 0:
             raise ValueError("a lag is not below 0")
         if any(span is not None and span <= 0 for span in (poll_s, expiry_s)):
@@ -39,12 +43,12 @@ class Counts:
         self._forget_at = math.inf
 
     def at(self, now: float) -> list[int]:
-        """Give the counts as seen at a time; the list is the counts' own and changes with them."""
+        """Return the counts as seen at a time; the list is internal and changes with them."""
         self._catch_up(now)
         return self._seen
 
     def add(self, backend: int, change: int, now: float) -> None:
-        """Note that a request began (1) or ended (-1) on a backend."""
+        """Record the start (1) or the end (-1) of a request on a backend."""
         self._catch_up(now)
         lag_s = self._lags_s[change]
         if lag_s:
@@ -54,7 +58,7 @@ class Counts:
 
     def _catch_up(self, now: float) -> None:
         if self._poll_s is not None and now >= self._poll_at:
-            # Of the polls since the last look only the newest can still be seen.
+            # Of the polls since the last call, only the newest is still visible.
             newest_at = math.floor(now / self._poll_s) * self._poll_s
             self._settle(newest_at)
             self._seen[:] = self._known

@@ -1,13 +1,13 @@
 """A simulated engine: continuous batching as a pure function of model time.
 
-Each step gives every decoding request one token, spends what is left of the step's token budget on prompts,
-oldest first, and takes as long as its profile says for that work, at the clock that its node's heat leaves.
-Requests wait for a slot and for KV blocks; when the blocks run out, the newest request is preempted, goes to
+Each step makes a token for every decoding request, spends the rest of the step's token budget on prompts,
+oldest first, and takes as long as the profile states for that work at the clock that its nodes' heat allows.
+Requests wait for a slot and for KV blocks; when the blocks run out, the newest request is preempted, moves to
 the front of the queue and is computed again (vLLM's scheduler, version 1).
 
-Nothing here looks at a clock: whoever holds the engine says what time it is. A step takes the requests that
-arrived strictly before it starts, so the same requests at the same times give the same events however the
-time in between is cut.
+No clock is read here: the caller supplies the time. A step includes the requests that arrived strictly before
+its start, so the same requests at the same times produce the same events, however the time in between is
+divided into calls.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from sparktop.simulation.tally import EngineTally
 from sparktop.simulation.thermal import NodeThermal, step_power_w
 
 LONGEST_STRETCH_S = 2.0
-"""After so long the clock is looked at again: heat has a time constant of 75 s."""
+"""Longest time in seconds until the clock rate is updated: heat has a time constant of 75 s."""
 
 ENGINE_ERROR = "the simulated engine broke the request off"
 
 EngineEvent = FirstToken | Tokens | RequestEnded
-"""What an engine tells of its requests; that they started, their sender tells."""
+"""Events of an engine's requests; their start is reported by the sender."""
 
 
 class Engine:
-    """One simulated engine; `advance` moves it through model time."""
+    """A simulated engine; `advance` moves it through model time."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Engine:
         token_events: bool = True,
         on_end: Callable[[RequestTimeline], None] | None = None,
     ) -> None:
-        """Start empty at model time `start_s`.
+        """Start without requests at model time `start_s`.
 
-        Without `token_events`, tokens after the first are counted but not told, and a thousand engines fit
-        into one process. `on_end` gets each request's timeline when it ends.
+        With `token_events` false, tokens after the first are counted but not reported as events, so that a
+        thousand engines fit into a process. `on_end` receives each request's timeline at its end.
         """
         self.profile = profile
         self.nodes = (
@@ -66,13 +66,13 @@ class Engine:
         self.tally = EngineTally()
         self._token_events = token_events
         self._on_end = on_end
-        # Noise of step times, no secrets.
+        # Noise of step times needs no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._now_s = start_s
         self._free_s = start_s
-        """When the last stretch ended."""
+        """End of the last stretch."""
         self._arrivals: deque[Sequence] = deque()
-        """Submitted requests that no step could have taken yet, in order of arrival."""
+        """Submitted requests that no step could have included yet, in order of arrival."""
         self._waiting: deque[Sequence] = deque()
         self._batch = Batch(kv_blocks=profile.kv_blocks, block_tokens=profile.block_tokens)
         self._stretch: Stretch | None = None
@@ -81,34 +81,35 @@ class Engine:
 
     @property
     def now_s(self) -> float:
-        """The model time that it was last advanced to."""
+        """Model time of the last `advance` or `cancel`, in seconds."""
         return self._now_s
 
     @property
     def running(self) -> int:
-        """Requests in the batch."""
+        """Number of requests in the batch."""
         return len(self._batch.running)
 
     @property
     def waiting(self) -> int:
-        """Requests that have arrived and are not in the batch."""
+        """Number of requests that have arrived and are not in the batch."""
         arrived = sum(sequence.arrived_s <= self._now_s for sequence in self._arrivals)
         return len(self._waiting) + arrived
 
     @property
     def kv_usage(self) -> float:
-        """Share of the KV blocks that requests hold, 0 to 1."""
+        """Share of the KV blocks held by requests, 0 to 1."""
         return self._batch.pool.held / self._batch.pool.capacity
 
     @property
     def in_flight(self) -> tuple[str, ...]:
-        """Requests that have not ended, oldest submission first."""
+        """Ids of the requests that have not ended, oldest submission first."""
         return tuple(self._requests)
 
     def submit(self, request: SimulatedRequest, at: float) -> None:
-        """Let a request arrive at a model time that has not passed.
+        """Schedule the arrival of a request at the model time `at`.
 
-        ValueError: the time has passed, the id is in use, or the request could never fit.
+        Raises:
+            ValueError: the time has passed, the id is in use, or the request could never fit.
         """
         if at < self._now_s:
             raise ValueError(f"arrival at {at} s, but {self._now_s} s have passed")
@@ -125,7 +126,11 @@ class Engine:
         self._cut_for_arrival()
 
     def cancel(self, request_id: str, at: float) -> bool:
-        """Abort a request at a model time that has not passed; False when it has ended or never was."""
+        """Abort a request at the model time `at`; return False if it has ended or is unknown.
+
+        Raises:
+            ValueError: the time has passed.
+        """
         if at < self._now_s:
             raise ValueError(f"cancelled at {at} s, but {self._now_s} s have passed")
         self._run_to(at)
@@ -137,26 +142,26 @@ class Engine:
             self._batch.leave(sequence)
             stretch = self._stretch
             if stretch is not None:
-                # The step under way goes on with its old duration; what the request made in it is dropped,
-                # and a prompt that left the batch counts as not computed.
+                # The step under way keeps its duration; what the request made in it is dropped, and a prompt
+                # that left the batch counts as not computed.
                 stretch.steps = min(stretch.steps, stretch.done + 1)
         else:
             queue = self._waiting if sequence in self._waiting else self._arrivals
             queue.remove(sequence)
-            # An arrival that is known already would have had to wait behind it.
+            # An arrival that is already known would have had to wait behind it.
             self._cut_for_arrival()
         self._end(sequence, at, EndReason.ABORT)
         return True
 
     def advance(self, until_s: float) -> list[EngineEvent]:
-        """Do all that happens up to a model time; give what was not told yet, in order of time."""
+        """Process everything up to a model time; return the events not returned yet, in order of time."""
         if until_s > self._now_s:
             self._run_to(until_s)
-        told, self._outbox = self._outbox, []
-        return told
+        events, self._outbox = self._outbox, []
+        return events
 
     def next_event_at(self) -> float | None:
-        """Give the next time at which something happens; None when nothing will without a submission."""
+        """Return the time of the next event; None if nothing happens without a submission."""
         if self._outbox:
             return self._outbox[0].at
         stretch = self._stretch
@@ -192,7 +197,7 @@ class Engine:
         return arrived_s + self.profile.wake_s
 
     def _plan(self, start_s: float) -> None:
-        """Schedule what the next step computes and for how many steps that stays so."""
+        """Schedule the work of the next step, and how many steps it stays the same."""
         batch, profile = self._batch, self.profile
         while self._arrivals and self._arrivals[0].arrived_s < start_s:
             self._waiting.append(self._arrivals.popleft())
@@ -228,13 +233,14 @@ class Engine:
             parts.append((sequence, tokens))
             budget -= tokens
 
-        # Those that decode come first in the batch; mostly there are no others, and then none is looked at.
+        # Decoding requests come first in the batch, so that the loop visits only those in prefill, mostly
+        # none.
         unfinished = len(batch.running) - batch.decoding
         for sequence in reversed(list(islice(reversed(batch.running.values()), unfinished))):
             if budget:
                 compute(sequence)
-        # A step that preempted admits nobody: the preempted one is first in the queue, and part of the blocks
-        # that it had and needs again is gone.
+        # After a preemption no request is admitted: the preempted one heads the queue, and some of the blocks
+        # that it needs again are gone.
         while self._waiting and budget and self.running < self.profile.max_num_seqs:
             if not batch.admit(self._waiting[0]):
                 break
@@ -251,16 +257,16 @@ class Engine:
             self.tally.prefix_hits += sequence.cached_tokens
 
     def _steps_alike(self, first_s: float) -> int:
-        """Give for how many steps a batch that only decodes stays the same and its KV blocks suffice."""
+        """Return for how many steps a decoding batch stays the same and its KV blocks suffice."""
         batch = self._batch
         steps = min(batch.steps_to_finish(), max(1, int(LONGEST_STRETCH_S / first_s)))
-        # One step is reserved already.
+        # A step is already reserved.
         while steps > 1 and batch.blocks_for(steps - 1) > batch.pool.available:
             steps -= 1
         return steps
 
     def _cut_for_arrival(self) -> None:
-        """End the stretch at the first step that could take the next arrival."""
+        """End the stretch at the first step that could include the next arrival."""
         stretch = self._stretch
         open_to_all = not self._waiting and self.running < self.profile.max_num_seqs
         if stretch is not None and self._arrivals and open_to_all:
@@ -277,10 +283,10 @@ class Engine:
     def _do_steps(self, stretch: Stretch, steps: int) -> None:
         batch, tally, done = self._batch, self.tally, stretch.done
         if self._token_events and batch.decoding:
-            decoding = [request_id for request_id, one in batch.running.items() if one.phase is Phase.DECODE]
+            decoding = [name for name, sequence in batch.running.items() if sequence.phase is Phase.DECODE]
             for step in range(done + 1, steps + 1):
                 at = stretch.end_s(step)
-                self._outbox.extend([Tokens(request_id, at) for request_id in decoding])
+                self._outbox.extend([Tokens(name, at) for name in decoding])
         count = steps - done
         tally.generation_tokens += count * batch.decoding
         tally.step_rows[stretch.rows] += count
@@ -290,12 +296,12 @@ class Engine:
         batch.step(count, under_way=steps < stretch.steps)
 
     def _finish(self, stretch: Stretch) -> None:
-        """End a stretch whose steps are all done: requests that made their last token, prompts computed."""
+        """End a stretch after its last step: end completed requests, and finish computed prompts."""
         self._stretch = None
         self._free_s = now_s = stretch.end_s(stretch.steps)
         for sequence in self._batch.finished():
             if sequence.phase is Phase.ENDED:
-                # Preempted and back with the same last step, it is in the batch's list of ends twice.
+                # Preempted and resumed with the same last step, it is in the batch's list of ends twice.
                 continue
             sequence.last_token_s = now_s
             self._batch.leave(sequence)

@@ -1,4 +1,4 @@
-"""The load of routed backends over virtual time, and what it tells: imbalance, and a period if it has one."""
+"""The load of routed backends over virtual time, its imbalance, and its period if it has one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.virtual_time import VirtualTime
 
 _LOOKED_AT = 16
-"""Backends whose rhythm is looked for, evenly chosen: of a thousand equal ones a few tell it."""
+"""Most backends examined for a period, evenly chosen: of a thousand equal ones, a few suffice."""
 _REBOUND = 0.3
-"""Least autocorrelation at a lag that is called a period."""
+"""Least autocorrelation at a lag that counts as a period."""
 _AS_CLEAR = 0.8
-"""Of the clearest return."""
+"""Share of the highest peak that an earlier peak must reach to be the period."""
 _FEWEST_CYCLES = 4.0
 
 
 class LoadTrace:
-    """The requests under way on every backend, sampled from its making on until a moment.
+    """The requests in flight on every backend, sampled from its creation until a time.
 
-    `times_s` and `loads` are parallel; a row of `loads` holds one number a backend.
+    `times_s` and `loads` are parallel; a row of `loads` has one number per backend.
     """
 
     def __init__(self, time: VirtualTime, way: RoutedWay, *, until_s: float, every_s: float = 0.25) -> None:
-        """Sample now, and every `every_s` up to `until_s`."""
+        """Sample now, and every `every_s` seconds up to `until_s`."""
         self.every_s = every_s
         self.times_s: list[float] = []
         self.loads: list[tuple[int, ...]] = []
@@ -43,24 +43,25 @@ class LoadTrace:
             self._time.call_at(at, self._sample)
 
     def since(self, at: float) -> list[tuple[int, ...]]:
-        """Give the rows from a time on."""
+        """Return the rows from the time `at` on."""
         return [row for time_s, row in zip(self.times_s, self.loads, strict=True) if time_s >= at]
 
 
 def imbalance(rows: Sequence[Sequence[int]]) -> float | None:
-    """Give the standard deviation of the loads among backends over their mean, averaged over the rows.
+    """Return the coefficient of variation of the loads among backends, averaged over the rows.
 
-    0: all alike; with two backends 1: everything on one. Rows without load do not count; None without others.
+    0 means equal loads; 1, with two backends, means all load on one of them. Rows without load are skipped;
+    None if no others exist.
     """
     found = [sqrt(fmean((load - mean) ** 2 for load in row)) / mean for row in rows if (mean := fmean(row))]
     return fmean(found) if found else None
 
 
 def period_s(rows: Sequence[Sequence[int]], every_s: float) -> float | None:
-    """Give the period of the swing between backends, None where the load has no rhythm.
+    """Return the period in seconds of the swing between backends; None if there is none.
 
-    The autocorrelation of each backend's difference from the mean, averaged over backends, is back above
-    0.3 there, after it was below zero; at least four periods were seen.
+    The autocorrelation of each backend's difference from the mean, averaged over the backends, must rise
+    above 0.3 at the period after having been below zero, and four periods must have been seen.
     """
     size, backends = len(rows), len(rows[0]) if rows else 0
     chosen = range(0, backends, max(1, backends // _LOOKED_AT))
@@ -88,7 +89,7 @@ def period_s(rows: Sequence[Sequence[int]], every_s: float) -> float | None:
     clearest = max((correlation[lag] for lag in peaks), default=0.0)
     if clearest < _REBOUND:
         return None
-    # A steady swing is back after two periods as well: the first return that is nearly as clear is the one.
+    # A steady swing also returns after two periods, so the first peak that is nearly as high is taken.
     start = next(lag for lag in peaks if correlation[lag] >= _AS_CLEAR * clearest)
     end = next(
         (lag for lag in range(start, len(correlation)) if correlation[lag] < _AS_CLEAR * clearest),

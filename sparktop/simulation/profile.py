@@ -1,4 +1,4 @@
-"""What a simulated engine can do: its limits and what a step costs."""
+"""Limits of a simulated engine, and the cost of its steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """How long an engine step takes, from what it computes.
+    """The duration of an engine step, from the work in it.
 
     A step reads the weights of the experts that its rows choose, computes each row, and reads the KV cache of
-    every request that it decodes:
+    every decoding request:
 
         step = weights(rows) + rows x row + context x context_token + pairs x attention_pair
         weights(rows) = min(weights_one x rows ^ exponent, weights_all)
@@ -23,22 +23,22 @@ class StepCost:
     """
 
     weights_one_s: float
-    """Reading what one row needs."""
+    """Reading the weights for one row, in seconds."""
     weights_exponent: float
-    """How what must be read grows with the rows: 0 would be a dense model, 1 experts that never coincide."""
+    """Growth of the weights read with the rows: 0 would be a dense model, 1 experts that never coincide."""
     weights_all_s: float
-    """Reading every expert: no step reads more."""
+    """Reading every expert, the most that a step can read."""
     row_s: float
-    """Computing one row: what limits long prompts."""
+    """Computing one row, which dominates long prompts."""
     context_token_s: float
-    """Reading the KV cache of one token of a decoding request's context."""
+    """Reading the KV cache of one context token of a decoding request."""
     attention_pair_s: float
-    """One pair of a prompt's token and a token before it: the part of prefill that grows with the square."""
+    """Attention between a prompt's token and an earlier one: the quadratic part of prefill."""
     weights_clock_share: float = 0.3
-    """Of the reading time, the part that follows the SM clock; computing follows it wholly."""
+    """Share of the reading time that scales with the SM clock; computing scales with it completely."""
 
     def step_s(self, rows: int, context_tokens: int, pairs: float, clock_mhz: float) -> float:
-        """Give the duration of a step at an SM clock."""
+        """Return the duration of a step in seconds at an SM clock."""
         slower = REFERENCE_CLOCK_MHZ / clock_mhz
         weights_s: float = min(self.weights_one_s * rows**self.weights_exponent, self.weights_all_s)
         reading_s = weights_s + context_tokens * self.context_token_s
@@ -46,7 +46,7 @@ class StepCost:
         return reading_s * self._reading_factor(slower) + computing_s * slower
 
     def growth_s(self, requests: int, clock_mhz: float) -> float:
-        """Give by how much each decode step outlasts the one before: every context is one token longer."""
+        """Return by how many seconds a decode step exceeds the previous one: each context grew by a token."""
         return requests * self.context_token_s * self._reading_factor(REFERENCE_CLOCK_MHZ / clock_mhz)
 
     def _reading_factor(self, slower: float) -> float:
@@ -62,30 +62,35 @@ class EngineProfile:
     cost: StepCost
     max_model_len: int
     max_num_seqs: int
-    """Requests that run at once."""
+    """Most requests that run at once."""
     max_num_batched_tokens: int
-    """Tokens that one step computes at most; a longer prompt is computed in chunks."""
+    """Most tokens computed in a step; a longer prompt is computed in chunks."""
     kv_blocks: int
     block_tokens: int = 16
     capture_sizes: tuple[int, ...] = ()
-    """Batches for which a CUDA graph exists, ascending: a smaller batch is padded to the next one.
+    """Batch sizes with a CUDA graph, ascending; other batches are padded to the next size.
 
-    Empty with `enforce_eager`: nothing is padded then. A batch above the largest is not padded either.
+    Empty with `enforce_eager`, so that nothing is padded. A batch above the largest size is not padded
+    either.
     """
     nodes: int = 1
     """Machines that share each step (tensor parallel)."""
     wake_s: float = 0.02
-    """From a request's arrival at an idle engine to its first step: HTTP, tokenizing, scheduling.
+    """Seconds from a request's arrival at an idle engine to its first step: HTTP, tokenizing, scheduling.
 
-    Requests that arrive meanwhile are in that first step too.
+    Requests that arrive meanwhile are included in that first step.
     """
     jitter: float = 0.0
     """Relative standard deviation of step times, drawn anew whenever the batch changes."""
     link_bytes_per_row: int = 0
-    """What each node sends to the others for one row."""
+    """Bytes that each node sends to the others for one row."""
 
     def __post_init__(self) -> None:
-        """Refuse settings under which the scheduler could not work."""
+        """Check the settings.
+
+        Raises:
+            ValueError: the scheduler could not work with them.
+        """
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens is below max_num_seqs: a full batch could not decode")
         if min(self.max_num_seqs, self.kv_blocks, self.block_tokens, self.max_model_len) < 1:
@@ -101,7 +106,7 @@ class EngineProfile:
         return self.kv_blocks * self.block_tokens
 
     def padded(self, rows: int) -> int:
-        """Give the rows that a step of so many really computes."""
+        """Return the rows computed in a step of `rows`, including padding."""
         sizes = self.capture_sizes
         at = bisect_left(sizes, rows)
         return sizes[at] if at < len(sizes) else rows

@@ -1,4 +1,4 @@
-"""Requests to a simulated engine, and what became of them there."""
+"""Requests to a simulated engine, and their state and times there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.model.load import EndReason
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRequest:
-    """What is asked of a simulated engine; the answer's length is known beforehand."""
+    """A request to a simulated engine, with the length of its answer known in advance."""
 
     request_id: str
     prompt_tokens: int
@@ -18,33 +18,33 @@ class SimulatedRequest:
     """Tokens after which it ends, at least 1."""
     reason: EndReason = EndReason.LENGTH
     block_hashes: tuple[int, ...] = ()
-    """A hash for each full block of its tokens, each over everything up to that block's end.
+    """A hash for each full block of its tokens, each covering everything up to that block's end.
 
-    Equal hashes are equal beginnings, which the prefix cache may hold. They may go on into the answer, for
-    callers that know what it will be; with none, nothing of the request is cached.
+    Equal hashes mean equal beginnings, which the prefix cache may hold. Hashes may extend into the answer,
+    for callers that know it in advance; without hashes, nothing of the request is cached.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeline:
-    """When things happened to one request in its engine, as vLLM's own latency histograms want them."""
+    """Times of one request in its engine, as needed for vLLM's latency histograms."""
 
     request: SimulatedRequest
     arrived_s: float
     admitted_s: float | None
-    """When it first got a slot; None when it never did."""
+    """Time of the first admission to a slot; None if it never came."""
     first_token_s: float | None
     last_token_s: float | None
     ended_s: float
     generated_tokens: int
     cached_tokens: int
-    """Of its prompt, at its first admission."""
+    """Cached prompt tokens at its first admission."""
     preemptions: int
     reason: EndReason
 
 
 class Phase(Enum):
-    """Where a request is."""
+    """State of a request."""
 
     WAITING = 0
     PREFILL = 1
@@ -54,23 +54,23 @@ class Phase(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request on its way through the engine."""
+    """A request in the engine."""
 
     request: SimulatedRequest
     arrived_s: float
     phase: Phase = Phase.WAITING
     generated: int = 0
-    """Tokens made; while it decodes, the batch knows better."""
+    """Tokens made; not updated while it decodes, see `Batch.made`."""
     computed: int = 0
     """Tokens in the KV cache while its prompt is computed."""
     blocks: int = 0
-    """KV blocks held while its prompt is computed, shared ones included."""
+    """KV blocks held while its prompt is computed, including shared ones."""
     shared: list[int] = field(default_factory=list)
-    """Hashes of those that others can find."""
+    """Hashes of the held blocks that other requests can find."""
     named: int = 0
-    """Full blocks that were offered to the prefix cache, whether or not it had them already."""
+    """Full blocks offered to the prefix cache, whether or not it already had them."""
     joined_step: int = 0
-    """While it decodes: tokens made = the batch's steps - this."""
+    """While it decodes: the batch's steps minus the tokens made."""
     finish_step: int = 0
     """While it decodes: the batch's step that makes its last token."""
     cached_tokens: int = 0
@@ -81,11 +81,11 @@ class Sequence:
 
     @property
     def length(self) -> int:
-        """Tokens known of it: prompt and made ones; not kept up to date while it decodes."""
+        """Prompt plus made tokens; not updated while it decodes."""
         return self.request.prompt_tokens + self.generated
 
     def timeline(self, ended_s: float, reason: EndReason) -> RequestTimeline:
-        """Give what is known of it at its end."""
+        """Return the timeline of the request at its end."""
         return RequestTimeline(
             self.request,
             self.arrived_s,

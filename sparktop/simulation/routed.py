@@ -16,44 +16,44 @@ from sparktop.simulation.routers import Router
 from sparktop.simulation.virtual_time import VirtualTime
 
 REFUSED_S = 0.1
-"""Until a client has the router's refusal, or a backend's, and tries again."""
+"""Seconds until a client has a refusal of the router or a backend, and may retry."""
 ROUTER_FULL = "no deployments available: every backend cools down"
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Which requests fail, and how."""
+    """Injected faults: which requests fail, and how."""
 
     share: float = 0.0
-    """Of the requests, drawn one by one."""
+    """Share of the requests that fail, drawn independently."""
     status: int = 500
     after_tokens: int | None = None
-    """Broken off after so many tokens; None: refused before the engine sees it."""
+    """Number of tokens after which a request breaks off; None: refused before it reaches the engine."""
     backends: frozenset[int] | None = None
-    """Only there; None: everywhere."""
+    """Backends with faults; None: all."""
     from_s: float = 0.0
     until_s: float = float("inf")
-    """Only requests that are routed between these times."""
+    """Only requests routed between these times, in seconds, fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyHabits:
-    """What happens to requests around the router's choice."""
+    """Effects on requests around the router's choice."""
 
     arrival_spread_s: float = 0.0
-    """Mean of the time, exponentially distributed, from a client's start to the choice."""
+    """Mean seconds, exponentially distributed, from a client's start to the router's choice."""
     counted: bool = True
-    """Whether the router is told of requests at all: some of LiteLLM's routes do not tell it."""
+    """Whether the router counts requests at all: some of LiteLLM's routes do not."""
     leaks: bool = False
-    """Whether the count stays up when a client goes away (old LiteLLM)."""
+    """Whether the count stays up when a client disconnects, as in old LiteLLM."""
     faults: Faults = Faults()
 
 
 class RoutedWay:
-    """Sends each request where a router says; several routers are workers that know nothing of each other.
+    """Sends each request to the backend that a router chooses; several routers act as independent workers.
 
-    `served` holds how many requests each backend got, `loads` how many are there now, and `refused` how many
-    the router turned away.
+    `served` counts the requests that each backend received, `loads` those in flight there, and `refused`
+    those that the router rejected.
     """
 
     def __init__(
@@ -64,26 +64,30 @@ class RoutedWay:
         *,
         seed: int | str = 0,
     ) -> None:
-        """Stand before all engines of `time`; make it before whoever listens for the requests' ends."""
+        """Route to all engines of `time`; create this before other listeners to the requests' ends.
+
+        Raises:
+            ValueError: a router has another number of backends than there are engines.
+        """
         self.loads = [0] * len(time.engines)
         self.served = [0] * len(time.engines)
         self.refused = 0
         self.failed: Counter[int] = Counter()
-        """By status, whatever a backend answered other than 200."""
+        """Failed answers of backends, by status."""
         self._time = time
         self._routers = (routers,) if isinstance(routers, Router) else tuple(routers)
         if any(router.backends != len(time.engines) for router in self._routers):
             raise ValueError("each router has as many backends as there are engines")
         self._habits = habits or ProxyHabits()
-        # Chances of arrival and failure, no secrets.
+        # Chances of arrival and failure need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._coming: dict[str, SimulatedRequest] = {}
-        """Sent by their clients, with no backend yet or turned away by one."""
+        """Requests sent by their clients but not accepted by a backend, by id."""
         self._there: dict[str, tuple[int, Router]] = {}
         time.listeners.append(self._hear)
 
     def send(self, request: SimulatedRequest) -> None:
-        """Route a request, after its way to the router."""
+        """Route a request after its delay to the router."""
         self._coming[request.request_id] = request
         spread_s = self._habits.arrival_spread_s
         if spread_s:
@@ -93,11 +97,11 @@ class RoutedWay:
             self._route(request)
 
     def abort(self, request_id: str) -> None:
-        """Cancel a request where it is; its client has gone away."""
+        """Cancel a request wherever it is, because its client disconnected."""
         if request_id in self._there:
             self._time.cancel(self._there[request_id][0], request_id)
         elif self._coming.pop(request_id, None) is not None:
-            # Told as engines tell it: not before whoever aborts is done.
+            # Reported as engines do: not before the caller is done.
             now_s = self._time.now_s
             end = RequestEnded(request_id, now_s, EndReason.ABORT)
             self._time.call_at(now_s, partial(self._time.tell, -1, end))
@@ -137,15 +141,15 @@ class RoutedWay:
         return here and self._random.random() < faults.share
 
     def _turn_away(self, request: SimulatedRequest, backend: int, message: str) -> None:
-        """Tell the client after a moment: one that tries again at once would do so for ever."""
+        """Report the failure to the client after `REFUSED_S`: an immediate retry would loop forever."""
         at = self._time.now_s + REFUSED_S
         failure = Failure(FailureKind.HTTP, message, at)
 
-        def tell() -> None:
+        def report() -> None:
             if self._coming.pop(request.request_id, None) is not None:
                 self._time.tell(backend, RequestEnded(request.request_id, at, EndReason.ERROR, failure))
 
-        self._time.call_at(at, tell)
+        self._time.call_at(at, report)
 
     def _hear(self, engine: int, event: EngineEvent) -> None:
         if not isinstance(event, RequestEnded) or event.request_id not in self._there:

@@ -1,7 +1,7 @@
-"""The strategies of a router, as pure functions of time: for virtual time and for a proxy in real time.
+"""A router's strategies, as pure functions of time: for virtual time and for a proxy in real time.
 
-Whoever routes a request asks `choose`, tells `started` at once, and `ended` when the stream is over. That a
-count rises late, as in LiteLLM after a hop to another thread, is the router's own matter: a setting.
+The caller asks `choose` for each request, then calls `started` at once, and `ended` when the stream is over.
+That a count rises late, as in LiteLLM after a hop to another thread, is a setting of the router.
 
     router = make_router("least-busy", 2, RouterSettings(increment_lag_s=0.002))
     backend = router.choose(now)        # None: all cool down, the request is refused
@@ -24,40 +24,45 @@ from sparktop.simulation.counts import Counts
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """What a router knows and when; each default is the harmless case, but for LiteLLM's cooldown."""
+    """What a router knows and when; defaults are the ideal case, except for LiteLLM's cooldown."""
 
     increment_lag_s: float = 0.0
-    """From a choice until the count shows it: a hop to another thread."""
+    """Seconds from a choice until the count shows it: a hop to another thread."""
     decrement_lag_s: float = 0.0
-    """From a stream's end until the count shows it."""
+    """Seconds from a stream's end until the count shows it."""
     poll_s: float | None = None
-    """The counts are read so often and no choice in between shows in them; None: they are kept up to date."""
+    """Seconds between readings of the counts, which show no choice in between; None: always up to date."""
     expiry_s: float | None = None
-    """All counts are forgotten so long after the first: 600 s in old LiteLLM, 3,600 s in newer."""
+    """Seconds after the first write at which all counts expire: 600 in old LiteLLM, 3,600 in newer; None:
+    never."""
     random_ties: bool = False
-    """Equal counts: any of them (the newest LiteLLM), instead of the first."""
+    """Whether equal counts are resolved at random (the newest LiteLLM) rather than by taking the first."""
     cooldown_s: float | None = COOLDOWN_S
-    """How long a failing backend gets nothing; None is LiteLLM's `disable_cooldowns`."""
+    """Seconds that a failing backend gets no requests; None is LiteLLM's `disable_cooldowns`."""
 
 
 class Router(ABC):
-    """Chooses a backend for each request; times never go back."""
+    """Chooses a backend for each request; times must not decrease."""
 
     strategy: ClassVar[str]
 
     def __init__(self, backends: int, settings: RouterSettings | None = None, *, seed: int | str = 0) -> None:
-        """Start with nothing under way; ValueError without a backend."""
+        """Start with no requests in flight.
+
+        Raises:
+            ValueError: there is no backend.
+        """
         if backends < 1:
             raise ValueError("a router has at least one backend")
         self.backends = backends
         self.settings = settings or RouterSettings()
-        # Chances of routing, no secrets.
+        # Chances of routing need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._cooldown = Cooldown(backends, self.settings.cooldown_s)
         self._counts = self._make_counts()
 
     def choose(self, now: float) -> int | None:
-        """Give the backend for a request that came now; None when every one of them cools down."""
+        """Return the backend for a request that arrives now; None if all backends cool down."""
         cooling = self._cooldown.at(now)
         if not cooling:
             return self._choose(None, now)
@@ -65,25 +70,25 @@ class Router(ABC):
         return self._choose(healthy, now) if healthy else None
 
     def started(self, backend: int, now: float) -> None:
-        """Note that a request was given to a backend."""
+        """Record that a request was sent to a backend."""
         self._counts.add(backend, 1, now)
 
     def ended(self, backend: int, now: float, *, ok: bool | None = True, status: int | None = None) -> None:
-        """Note that a request's stream is over.
+        """Record that a request's stream is over.
 
-        `ok` is None when its client went away, which speaks neither for the backend nor against it. `status`
-        is the failure's, where it had one.
+        `ok` is None if its client disconnected, which counts neither for nor against the backend. `status` is
+        the HTTP status of a failure, if it had one.
         """
         self._counts.add(backend, -1, now)
         if ok is not None:
             self._cooldown.note(backend, now, ok=ok, status=status)
 
     def counts(self, now: float) -> tuple[int, ...]:
-        """Give the requests under way on each backend as the router sees them."""
+        """Return the requests in flight on each backend as the router sees them."""
         return tuple(self._counts.at(now))
 
     def cooling(self, now: float) -> frozenset[int]:
-        """Give the backends that get nothing now because they failed."""
+        """Return the backends that get no requests now because they failed."""
         return self._cooldown.at(now)
 
     def _make_counts(self) -> Counts:
@@ -98,11 +103,11 @@ class Router(ABC):
 
     @abstractmethod
     def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
-        """Choose among the healthy ones, at least one; None: all are."""
+        """Choose among the healthy backends, at least one; None: all are healthy."""
 
 
 class SimpleShuffle(Router):
-    """Any healthy backend, each as likely (LiteLLM's default)."""
+    """A random healthy backend, all equally likely (LiteLLM's default)."""
 
     strategy = "simple-shuffle"
 
@@ -127,10 +132,11 @@ class RoundRobin(Router):
 
 
 class LeastBusy(Router):
-    """The lowest count, as LiteLLM's least-busy chooses it.
+    """The lowest count, chosen as in LiteLLM's least-busy.
 
-    Ties go to the first, and the lowest is looked for among all backends: when it cools down, any healthy one
-    is taken, whatever its count. With `random_ties`, as in the newest version, both are mended.
+    Ties go to the first backend, and the lowest count is determined among all backends: if that backend cools
+    down, a random healthy one is chosen, whatever its count. With `random_ties`, as in the newest version,
+    neither is the case.
     """
 
     strategy = "least-busy"
@@ -146,7 +152,7 @@ class LeastBusy(Router):
 
 
 class PowerOfTwo(Router):
-    """The lower count of two healthy backends drawn at random (with two backends: the lowest of all)."""
+    """The lower count of two healthy backends drawn at random; with two backends, the lowest of all."""
 
     strategy = "power-of-two"
 
@@ -154,12 +160,12 @@ class PowerOfTwo(Router):
         counts, among = self._counts.at(now), range(self.backends) if healthy is None else healthy
         if len(among) == 1:
             return among[0]
-        one, other = self._random.sample(among, 2)
-        return one if counts[one] <= counts[other] else other
+        first, second = self._random.sample(among, 2)
+        return first if counts[first] <= counts[second] else second
 
 
 class ShortestQueue(Router):
-    """The lowest count of all healthy backends, known perfectly: lags, polls and expiry do not reach it."""
+    """The lowest count of all healthy backends, known perfectly: without lags, polls and expiry."""
 
     strategy = "shortest-queue"
 
@@ -174,13 +180,17 @@ class ShortestQueue(Router):
 STRATEGIES: dict[str, type[Router]] = {
     router.strategy: router for router in (SimpleShuffle, RoundRobin, LeastBusy, PowerOfTwo, ShortestQueue)
 }
-"""By the name that people choose them with."""
+"""Router classes by the name of the strategy."""
 
 
 def make_router(
     strategy: str, backends: int, settings: RouterSettings | None = None, *, seed: int | str = 0
 ) -> Router:
-    """Make a router by its strategy's name; ValueError for a name that is none."""
+    """Make a router with the named strategy.
+
+    Raises:
+        ValueError: there is no such strategy.
+    """
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
     return STRATEGIES[strategy](backends, settings, seed=seed)

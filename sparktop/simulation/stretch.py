@@ -1,4 +1,4 @@
-"""Engine steps that follow one another with nothing changing between them, in closed form."""
+"""Consecutive engine steps with an unchanged batch, in closed form."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparktop.simulation.request import Sequence
 
 @dataclass(slots=True, eq=False)
 class Stretch:
-    """A number of steps with the same batch: one that computes prompts, or any number that only decode.
+    """Several steps with the same batch: one step that computes prompts, or any number that only decode.
 
-    Step k (from 1) takes `first_s + (k - 1) x growth_s`, so the end of each is a polynomial of k. All times
-    are computed from the stretch's start, never added up: whoever asks in between changes nothing.
+    Step k (from 1) takes `first_s + (k - 1) x growth_s`, so its end is a polynomial in k. All times are
+    computed from the stretch's start and never accumulated, so that calls in between change nothing.
     """
 
     start_s: float
@@ -21,26 +21,26 @@ class Stretch:
     growth_s: float
     steps: int
     rows: int
-    """Tokens that each step computes, without padding."""
+    """Tokens computed in each step, without padding."""
     padding: int = 0
-    """Rows computed beside them because no captured graph is as small."""
+    """Rows computed in addition, because no captured graph is small enough."""
     prefilling: list[tuple[Sequence, int]] = field(default_factory=list)
-    """Requests whose prompts are computed in it, and how many of their tokens."""
+    """Requests whose prompts are computed in it, with the number of tokens of each."""
     done: int = 0
 
     def end_s(self, step: int) -> float:
-        """Give when a step ends."""
+        """Return the end time of a step."""
         return self.start_s + step * self.first_s + self.growth_s * (step * (step - 1) / 2)
 
     def ended_by(self, at: float) -> int:
-        """Give how many steps end up to a time, did the stretch go on for ever."""
+        """Return how many steps end up to a time, if the stretch went on forever."""
         elapsed_s = at - self.start_s
         if elapsed_s <= 0:
             return 0
         if self.growth_s > 0:
             slope = self.first_s - self.growth_s / 2
             root = math.sqrt(slope * slope + 2 * self.growth_s * elapsed_s)
-            # Of the two forms of the root, the one that subtracts nothing.
+            # Of the root's two forms, the one that does not subtract nearly equal numbers.
             steps = int(2 * elapsed_s / (root + slope) if slope > 0 else (root - slope) / self.growth_s)
         else:
             steps = int(elapsed_s / self.first_s)

@@ -1,4 +1,4 @@
-"""What a simulated engine has counted since its start, in vLLM's terms."""
+"""Counters of a simulated engine since its start, in vLLM's terms."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class EngineTally:
     """Counters that only rise."""
 
     prompt_tokens: int = 0
-    """Of requests that have made their first token."""
+    """Prompt tokens of requests that have made their first token."""
     prompt_tokens_cached: int = 0
-    """Of those, the ones that came from the prefix cache."""
+    """The part of `prompt_tokens` that came from the prefix cache."""
     generation_tokens: int = 0
     preemptions: int = 0
     prefix_queries: int = 0
@@ -23,11 +23,11 @@ class EngineTally:
     prefix_hits: int = 0
     ended: Counter[EndReason] = field(default_factory=Counter)
     step_rows: Counter[int] = field(default_factory=Counter)
-    """Steps by the tokens that they computed."""
+    """Number of steps by the rows computed in them."""
     busy_s: float = 0.0
-    """Time spent in steps."""
+    """Seconds spent in steps."""
     padded_rows: int = 0
-    """Rows computed only because no captured graph was as small as the batch."""
+    """Rows computed only because no captured graph was small enough for the batch."""
 
     @property
     def steps(self) -> int:
@@ -36,5 +36,5 @@ class EngineTally:
 
     @property
     def rows(self) -> int:
-        """Tokens computed so far, padding left out."""
+        """Rows computed so far, without padding."""
         return sum(rows * steps for rows, steps in self.step_rows.items())

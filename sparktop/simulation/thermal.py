@@ -1,10 +1,10 @@
-"""Heat of a simulated GB10: power makes it warm, warmth slows its clock.
+"""Heat of a simulated GB10: power heats it, and heat slows its clock.
 
 The temperature follows `AMBIENT_C + power x RISE_C_PER_W` with one time constant, so between two changes of
-power it is an exponential and needs no steps. The ends are what is seen of DGX Sparks: 3 to 5 W and 208 MHz
-with nothing loaded, 11 to 14 W with a model loaded, 30 to 45 W in decode, 75 W and more under heavy load, 84
-to 90 C under lasting load at 64 streams, a clock near 2,400 MHz under load, and one of 500 to 850 MHz at 15
-to 18 W, with no throttle reason told, after a USB-PD fault. The shapes between the ends are assumptions.
+power it is an exponential and needs no steps. The extremes are those observed of DGX Sparks: 3 to 5 W and
+208 MHz with no model loaded, 11 to 14 W with a model loaded, 30 to 45 W in decode, 75 W and more under heavy
+load, 84 to 90 C under lasting load at 64 streams, a clock near 2,400 MHz under load, and one of 500 to 850
+MHz at 15 to 18 W, with no throttle reason reported, after a USB-PD fault. The curves in between are assumed.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from __future__ import annotations
 import math
 
 REFERENCE_CLOCK_MHZ = 2405.0
-"""The SM clock under load of a machine that is not hot: step times are stated at it."""
+"""The SM clock under load of a machine that is not hot, at which step times are stated."""
 IDLE_CLOCK_MHZ = 208.0
 LOADED_W = 11.0
-"""A model in memory and nothing to do."""
+"""Power in watts with a model in memory but no load."""
 BARE_W = 4.0
-"""No model in memory."""
+"""Power in watts without a model in memory."""
 AMBIENT_C = 27.0
 RISE_C_PER_W = 0.83
-"""75 W end at 89 C, the mix of a lasting c = 64 (69 W) at 84 C."""
+"""75 W settle at 89 C, the mix of a lasting c = 64 (69 W) at 84 C."""
 TIME_CONSTANT_S = 75.0
 SAG_FROM_C = 80.0
 SAG_PER_C = 0.006
-"""Share of the clock lost for each degree above `SAG_FROM_C`: 3 % at 85 C."""
+"""Share of the clock lost per degree above `SAG_FROM_C`: 3 % at 85 C."""
 THROTTLED_PER_C = 0.05
-"""Share of the time in software thermal slowdown, for each degree above `SAG_FROM_C`."""
+"""Share of the time in software thermal slowdown, per degree above `SAG_FROM_C`."""
 PINNED_W = 16.5
-"""The most that a machine with a pinned clock draws (15 to 18 W seen)."""
+"""Most power in watts of a machine with a pinned clock (15 to 18 W observed)."""
 _ONE_ROW_W = 30.0
 _ALL_ROWS_W = 75.0
 _ROWS_SCALE = 28.0
 
 
 def step_power_w(rows: int) -> float:
-    """Give what a node draws during a step of so many rows: 31 W for one, 61 W for 32, 75 W in prefill."""
+    """Return a node's power in watts during a step: 31 W for one row, 61 W for 32, 75 W in prefill."""
     return _ALL_ROWS_W - (_ALL_ROWS_W - _ONE_ROW_W) * math.exp(-rows / _ROWS_SCALE)
 
 
 class NodeThermal:
-    """One simulated machine's power, temperature and clock, at any time from its last change on."""
+    """One simulated machine's power, temperature and clock, at any time since its last change."""
 
     def __init__(self, *, ambient_c: float = AMBIENT_C, idle_w: float = LOADED_W, at: float = 0.0) -> None:
-        """Start idle and settled at `idle_w`."""
+        """Start idle, with the temperature settled at `idle_w`."""
         self.ambient_c = ambient_c
         self.idle_w = idle_w
         self.pinned_mhz: float | None = None
-        """The clock that a power-delivery fault holds it at; None while there is none."""
+        """Clock in MHz at which a power-delivery fault holds the machine; None without a fault."""
         self._at = at
         self._power_w = idle_w
         self._busy = False
@@ -56,48 +56,48 @@ class NodeThermal:
         self._throttled_s = 0.0
 
     def draw(self, at: float, power_w: float | None) -> None:
-        """Draw this much from now on; None: idle. A time before the last change counts as that."""
+        """Set the power from `at` on; None: idle. A time before the last change counts as that change."""
         self._settle(at)
         self._busy = power_w is not None
         wanted_w = self.idle_w if power_w is None else power_w
         self._power_w = wanted_w if self.pinned_mhz is None else min(wanted_w, max(PINNED_W, self.idle_w))
 
     def power_w(self) -> float:
-        """Give what it draws since the last change."""
+        """Return the power in watts since the last change."""
         return self._power_w
 
     def temperature_c(self, at: float) -> float:
-        """Give the temperature at a time not before the last change."""
+        """Return the temperature in °C at a time not before the last change."""
         target_c = self.ambient_c + self._power_w * RISE_C_PER_W
         fade = math.exp(-max(0.0, at - self._at) / TIME_CONSTANT_S)
         return target_c + (self._temperature_c - target_c) * fade
 
     def clock_mhz(self, at: float) -> float:
-        """Give the SM clock: low when idle, sagging when hot, pinned by a fault."""
+        """Return the SM clock in MHz: low when idle, sagging when hot, pinned by a fault."""
         return self.load_clock_mhz(at) if self._busy else IDLE_CLOCK_MHZ
 
     def load_clock_mhz(self, at: float) -> float:
-        """Give the SM clock that a step starting then gets."""
+        """Return the SM clock in MHz under load, as for a step starting at `at`."""
         over_c = max(0.0, self.temperature_c(at) - SAG_FROM_C)
         clock_mhz = REFERENCE_CLOCK_MHZ * (1.0 - SAG_PER_C * over_c)
         return clock_mhz if self.pinned_mhz is None else min(clock_mhz, self.pinned_mhz)
 
     def throttled_share(self, at: float) -> float:
-        """Give the share of the time that the clock is slowed for heat, 0 to 1."""
+        """Return the share of the time that the clock is slowed for heat, 0 to 1."""
         if not self._busy or self.pinned_mhz is not None:
             return 0.0
         return min(1.0, THROTTLED_PER_C * max(0.0, self.temperature_c(at) - SAG_FROM_C))
 
     def throttled_s(self, at: float) -> float:
-        """Give the seconds spent slowed for heat since the start, as the driver's own counter would."""
+        """Return the seconds slowed for heat since the start, as the driver's own counter would."""
         return self._throttled_s + self._throttled_since(at)
 
     def energy_j(self, at: float) -> float:
-        """Give what it has drawn since the start."""
+        """Return the energy in joules since the start."""
         return self._energy_j + self._power_w * max(0.0, at - self._at)
 
     def _throttled_since(self, at: float) -> float:
-        # The share is taken as straight between the two ends: intervals are seconds, the time constant 75.
+        # The share is interpolated linearly: intervals are seconds, the time constant is 75 s.
         share = (self.throttled_share(self._at) + self.throttled_share(at)) / 2
         return share * max(0.0, at - self._at)
 

@@ -1,7 +1,7 @@
-"""Many simulated engines in one virtual time, as fast as the machine computes them.
+"""Many simulated engines in one virtual time, as fast as the machine can compute.
 
-Nothing happens between events, so time jumps from one to the next: an idle engine costs nothing, and one that
-only decodes costs as much as one event however many tokens it makes.
+Nothing happens between events, so time jumps from one event to the next: an idle engine costs nothing, and a
+decoding one costs as much as a single event, however many tokens it makes.
 """
 
 from __future__ import annotations
@@ -14,54 +14,61 @@ from sparktop.simulation.engine import Engine, EngineEvent
 from sparktop.simulation.request import SimulatedRequest
 
 Listener = Callable[[int, EngineEvent], None]
-"""Gets the engine's place in the list, and what happened."""
+"""Receives the engine's index and its event."""
 
 _ENGINE, _CALL = 0, 1
-"""Of what falls on one moment, the engines' events come first: whoever is called then knows them."""
+"""At the same instant, engine events precede calls, so that called functions know them."""
 
 
 class VirtualTime:
-    """Engines and calls in order of time; ties go by kind, then by when they were asked for."""
+    """Engines and scheduled calls in order of time.
+
+    Ties are resolved by kind, then by order of scheduling.
+    """
 
     def __init__(self, engines: Sequence[Engine], *, start_s: float = 0.0) -> None:
-        """Start at `start_s`; the engines have not been advanced beyond it."""
+        """Start at `start_s`, beyond which no engine may have been advanced."""
         self.engines = tuple(engines)
         self.listeners: list[Listener] = []
-        """Each gets every event, at the moment when it happens; it may submit, cancel and schedule."""
+        """Each receives every event when it happens, and may submit, cancel and schedule."""
         self._now_s = start_s
         self._queue: list[tuple[float, int, int, int, Callable[[], object] | None]] = []
         self._serial = 0
         self._due = [math.inf] * len(self.engines)
-        """When each engine's valid entry in the queue is due; another entry of it is stale."""
+        """Due time of each engine's valid queue entry; its other entries are stale."""
 
     @property
     def now_s(self) -> float:
-        """The model time now."""
+        """Current model time in seconds."""
         return self._now_s
 
     def call_at(self, at: float, action: Callable[[], object]) -> None:
-        """Do something at a time, now at the earliest."""
+        """Schedule a call, at the current time or later."""
         self._serial += 1
         heappush(self._queue, (max(at, self._now_s), _CALL, self._serial, -1, action))
 
     def submit(self, engine: int, request: SimulatedRequest) -> None:
-        """Let a request arrive at an engine now; ValueError as `Engine.submit`."""
+        """Submit a request to an engine now.
+
+        Raises:
+            ValueError: as for `Engine.submit`.
+        """
         self.engines[engine].submit(request, self._now_s)
         self._expect(engine)
 
     def cancel(self, engine: int, request_id: str) -> bool:
-        """Abort a request now; False when it has ended or never was."""
+        """Abort a request now; return False if it has ended or is unknown."""
         found = self.engines[engine].cancel(request_id, self._now_s)
         self._expect(engine)
         return found
 
     def tell(self, engine: int, event: EngineEvent) -> None:
-        """Let the listeners hear now what no engine tells, such as a router's refusal (engine -1)."""
+        """Send the listeners an event that no engine emits, such as a router's refusal (engine -1)."""
         for listener in tuple(self.listeners):
             listener(engine, event)
 
     def run(self, until_s: float = math.inf) -> None:
-        """Let time pass up to a moment; without one, until nothing is left to happen."""
+        """Advance time up to `until_s`; by default until nothing is left to happen."""
         queue = self._queue
         while queue and queue[0][0] <= until_s:
             at, _, _, engine, action = heappop(queue)
@@ -78,9 +85,9 @@ class VirtualTime:
                         listener(engine, event)
         if math.isfinite(until_s):
             self._now_s = max(self._now_s, until_s)
-            for one in self.engines:
-                # Their counters shall say what is true now; nothing that is told happens up to here.
-                one.advance(until_s)
+            for each in self.engines:
+                # Brings their counters up to date; no reportable event is left before `until_s`.
+                each.advance(until_s)
 
     def _expect(self, engine: int) -> None:
         at = self.engines[engine].next_event_at()

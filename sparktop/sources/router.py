@@ -126,7 +126,7 @@ class RouterSource:
         )
 
     async def close(self) -> None:
-        """Leave the session."""
+        """Release the shared session."""
         if not self._closed:
             self._closed = True
             await self._session.leave()
