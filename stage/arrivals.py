@@ -1,4 +1,4 @@
-"""Users who come and go by themselves: seeded arrivals in slow swings, the same each time."""
+"""Users of the rehearsal: seeded arrivals whose rate swings slowly, reproducible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktop.simulation.request import SimulatedRequest
 
 _BLOCK_TOKENS = 16
 _CONTINUED = 0.4
-"""Share of the requests that go on with what an earlier one said."""
+"""Share of the requests that continue an earlier request's text."""
 _LIMITED = 0.2
 """Share of the requests that end at their token limit."""
 _REMEMBERED = 12
@@ -21,23 +21,23 @@ _LONGEST_ANSWER = 400
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A request rate that goes up and down as a sine."""
+    """A request rate that follows a sine."""
 
     mean_per_s: float = 0.85
     depth: float = 0.8
-    """0: steady; 1: down to nothing."""
+    """Relative amplitude: 0 is steady, 1 reaches zero."""
     period_s: float = 90.0
     phase: float = 0.0
-    """In turns: 0.5 starts half a period later."""
+    """Fraction of a period: 0.5 starts half a period later."""
 
     def rate_per_s(self, at_s: float) -> float:
-        """Give the rate at a model time."""
+        """Return the rate at a model time."""
         turn = at_s / self.period_s + self.phase
         return self.mean_per_s * (1.0 + self.depth * math.sin(2 * math.pi * turn))
 
     @property
     def peak_per_s(self) -> float:
-        """The highest rate there is."""
+        """The highest rate."""
         return self.mean_per_s * (1.0 + self.depth)
 
 
@@ -45,18 +45,18 @@ class Arrivals:
     """An endless stream of requests: a Poisson process whose rate follows a `Swing` (by thinning)."""
 
     def __init__(self, swing: Swing, seed: str, *, start_s: float = 0.0) -> None:
-        """Start at a model time; the same seed gives the same requests."""
+        """Start at a model time; equal seeds produce equal requests."""
         self._swing = swing
         self._seed = seed
-        # Arrivals for graphs with life, no secrets.
+        # Arrivals need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._clock_s = start_s
         self._made = 0
         self._prefixes: deque[tuple[int, ...]] = deque(maxlen=_REMEMBERED)
-        """Block hashes of late requests, which others go on with."""
+        """Block hashes of recent requests, which later ones may continue."""
 
     def draw(self) -> tuple[float, SimulatedRequest]:
-        """Give the next request and when it arrives."""
+        """Return the next request with its arrival time."""
         peak = self._swing.peak_per_s
         while True:
             self._clock_s += self._random.expovariate(peak)
@@ -64,7 +64,7 @@ class Arrivals:
                 return self._clock_s, self._request()
 
     def _request(self) -> SimulatedRequest:
-        """Draw chat-like sizes: a median prompt of 350 tokens with a long tail, answers of some 150."""
+        """Draw chat-like sizes: a median prompt of 350 tokens with a long tail, answers of about 150."""
         dice = self._random
         prompt = min(2400, max(24, round(dice.lognormvariate(math.log(350), 0.7))))
         output = min(_LONGEST_ANSWER, max(8, round(dice.lognormvariate(math.log(150), 0.5))))
@@ -79,7 +79,7 @@ class Arrivals:
         )
 
     def _hashes(self, blocks: int) -> tuple[int, ...]:
-        """Give the prompt's blocks: some begin as an earlier one did."""
+        """Return the hashes of the prompt's blocks; some prompts begin like an earlier one."""
         dice = self._random
         shared: tuple[int, ...] = ()
         if self._prefixes and dice.random() < _CONTINUED:

@@ -1,4 +1,4 @@
-"""Load in virtual time: users who come by themselves, or a scenario's clients behind its router."""
+"""Load in virtual time: independent users, or a scenario's clients behind its router."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stage.arrivals import Arrivals, Swing
 
 _FOREVER_S = 1e9
 _ARRIVAL_SPREAD_S = 0.003
-"""Between clients that start together: sockets and parsing."""
+"""Mean seconds between the arrivals of clients that start together: sockets and parsing."""
 
 
 class RehearsedTime(VirtualTime):
@@ -29,7 +29,7 @@ class RehearsedTime(VirtualTime):
     def __init__(
         self, profiles: Sequence[EngineProfile], nodes: Sequence[Sequence[NodeThermal]], *, seed: int | str
     ) -> None:
-        """Start all of them empty at 0, each on its machines."""
+        """Start all engines empty at time 0, each on its machines."""
         self.ledgers = [Ledger(profile.max_model_len) for profile in profiles]
         super().__init__(
             [
@@ -42,7 +42,11 @@ class RehearsedTime(VirtualTime):
         self.listeners.append(self._hear)
 
     def submit(self, engine: int, request: SimulatedRequest) -> None:
-        """Let a request arrive at an engine now; ValueError as `Engine.submit`."""
+        """Submit a request to an engine now.
+
+        Raises:
+            ValueError: as for `Engine.submit`.
+        """
         self.ledgers[engine].arrived(request.request_id, self.now_s, request.output_tokens)
         super().submit(engine, request)
 
@@ -52,10 +56,10 @@ class RehearsedTime(VirtualTime):
 
 
 class OpenLoad:
-    """Users of one engine, who come whether or not it keeps up."""
+    """Users of one engine, who arrive whether or not it keeps up."""
 
     def __init__(self, time: VirtualTime, engine: int, swing: Swing, seed: str) -> None:
-        """Begin with the first arrival."""
+        """Schedule the first arrival."""
         self._time = time
         self._engine = engine
         self._arrivals = Arrivals(swing, seed)
@@ -71,10 +75,10 @@ class OpenLoad:
 
 
 def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLoop:
-    """Start a scenario's clients; they never stop."""
+    """Start a scenario's clients, which never stop."""
     router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
     habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
-    # The way is made first: who listens for the requests' ends hears of them after it.
+    # Created first, so that it is notified of the requests' ends before other listeners.
     way = RoutedWay(time, router, habits, seed=seed)
     size = (scenario.prompt_tokens, scenario.output_tokens)
     level = Level(scenario.name, scenario.load, *size, LoadMode.STEADY, duration_s=_FOREVER_S)

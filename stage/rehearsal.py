@@ -1,6 +1,6 @@
-"""The demo in virtual time: the same engines through the same store, no clock, no network.
+"""The demo in virtual time: the same engines and store, without clock and network.
 
-Screenshots and screen tests use it: the same arguments always give the same picture.
+Screenshots and screen tests use it, because equal arguments always produce the same picture.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from stage.arrivals import Swing
 from stage.load import OpenLoad, RehearsedTime, routed_load
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
-"""When every rehearsal begins."""
+"""Wall-clock time at the start of every rehearsal."""
 _ANSWER_S = 0.012
 _SLOTS, _KV_BLOCKS = 16, 768
-"""Few, so that a handful of users fill an engine, queue and preempt."""
+"""Few, so that a handful of users fill an engine, queue and cause preemption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,21 @@ class RouterPart:
     """A LiteLLM in front of all backends."""
 
     tells: bool = True
-    """Whether it lets us read its strategy and deployments."""
+    """Whether its strategy and deployments can be read."""
     strangers: int = 0
-    """Deployments that are no backend here."""
+    """Number of deployments that are not watched backends."""
     down_at_s: float | None = None
-    """When it stops answering."""
+    """Time at which it stops answering."""
 
 
 _LOOKED_AT_S = 5
 _DRAWN_S = 0.35
-"""Of a second, until somebody looks at what was polled."""
+"""Seconds from a poll until the screen is drawn."""
 _ROUTER_EVERY_S = 5
 
 
 class Rehearsal:
-    """Two (or more) simulated backends and one simulated GB10, moved by hand."""
+    """Two or more simulated backends and their GB10 machines, advanced by calls."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class Rehearsal:
         machines: Mapping[int, Machine] | None = None,
         scenario: Scenario | None = None,
     ) -> None:
-        """Start at virtual second 0 with nothing read yet.
+        """Start at virtual second 0, before the first poll.
 
-        Each backend has `lanes` data-parallel engines on its one page; `speculative` ones count drafts. Each
-        runs on `span` nodes of its own. `machines` says what is special about a node, by its place. Users of
-        each backend come by themselves, in swings; with a `scenario` its clients do, through its router, and
-        engines and machines are the scenario's.
+        Each backend has `lanes` data-parallel engines on its page; `speculative` ones count drafts. Each runs
+        on `span` nodes of its own. `machines` has the special properties of nodes, by index. Without a
+        `scenario`, each backend has its own users, whose rate swings; with one, the scenario's clients come
+        through its router, and engines and machines are the scenario's.
         """
         self._scenario = scenario or _own(span, machines or {})
         self._lanes = lanes
@@ -88,7 +88,7 @@ class Rehearsal:
         self._router = RouterPart() if scenario is not None and router is None else router
         self._now_s = 0.0
         self._second = 0
-        """The last one at which all was polled."""
+        """The last second at which all sources were polled."""
         span = self._scenario.profile.nodes
         names = [backend_name(index) for index in range(backends)]
         hosts = [backend_name(index) for index in range(backends * span)]
@@ -109,21 +109,21 @@ class Rehearsal:
 
     @property
     def time(self) -> VirtualTime:
-        """The engines, and the virtual time that they are in."""
+        """The engines and their virtual time."""
         return self._time
 
     @property
     def now_s(self) -> float:
-        """The virtual time."""
+        """The virtual time in seconds."""
         return self._now_s
 
     @property
     def scenario(self) -> Scenario:
-        """What engines and machines are like."""
+        """The scenario that defines engines and machines."""
         return self._scenario
 
     def play(self, seconds: float) -> Store:
-        """Poll once a virtual second for `seconds`, nodes every second time; gives the store."""
+        """Poll once per virtual second for `seconds`, nodes every second time; return the store."""
         end_s = self._now_s + seconds
         while self._second + 1 <= end_s:
             self._look_around()
@@ -132,14 +132,14 @@ class Rehearsal:
         return self.store
 
     def advance(self, until_s: float) -> None:
-        """Let time pass up to any moment, and poll at each second on the way."""
+        """Advance the virtual time to `until_s`, polling at each second on the way."""
         while self._second + 1 + _ANSWER_S <= until_s:
             self._look_around()
         self._now_s = max(self._now_s, until_s)
         self._time.run(self._now_s)
 
     def _look_around(self) -> None:
-        """Poll at the next second."""
+        """Poll all sources at the next second."""
         self._second += 1
         self._now_s = self._second + _ANSWER_S
         self._time.run(self._now_s)
@@ -156,7 +156,7 @@ class Rehearsal:
 
     def _watch(self, names: list[str], hosts: list[str], scenario: Scenario | None) -> Watch:
         profile = self._scenario.profile
-        # What a configuration says and what the router says need not be the same.
+        # The configured strategy and the one that the router reports need not be equal.
         label = "simple-shuffle" if scenario is None else scenario.strategy
         return Watch(
             nodes=tuple(NodeTarget(host) for host in hosts),
@@ -189,7 +189,7 @@ class Rehearsal:
         if scenario is not None:
             routed_load(self._time, scenario, seed=seed)
             return
-        # While one is full another is not.
+        # The phases differ, so that one engine is busy while another is idle.
         count = len(self._time.engines)
         for index in range(count):
             OpenLoad(self._time, index, Swing(phase=index / count), f"{seed}/{index}")
@@ -216,8 +216,8 @@ class Rehearsal:
             return
         model = self._scenario.profile.model
         here = [
-            Deployment(f"spark-{index + 1}", f"{one.url}/v1", model)
-            for index, one in enumerate(self.watch.backends)
+            Deployment(f"spark-{index + 1}", f"{backend.url}/v1", model)
+            for index, backend in enumerate(self.watch.backends)
         ]
         elsewhere = [Deployment(f"cloud-{index + 1}", None, model) for index in range(part.strangers)]
         sample = RouterSample(
@@ -238,7 +238,7 @@ class Rehearsal:
         return read_page(page, at=self._now_s, answer_ms=4.0)
 
     def _lane(self, lane: LaneSample) -> LaneSample:
-        """Add what the simulated page leaves out, as vLLM does unless it is started with it."""
+        """Add counters of speculative decoding, which the simulated page lacks."""
         if not self._speculative or lane.generation_tokens is None:
             return lane
         drafts = float(lane.generation_tokens * 2 // 5)
@@ -251,7 +251,7 @@ class Rehearsal:
 
 
 def _own(span: int, machines: Mapping[int, Machine]) -> Scenario:
-    """Give engines that a handful of users fill, behind a router that leaves each to its own users."""
+    """Return engines that a handful of users fill, behind a router that leaves each to its own users."""
     profile = replace(
         CLUSTER_TP2 if span > 1 else SOLO, max_num_seqs=_SLOTS, kv_blocks=_KV_BLOCKS, nodes=span
     )

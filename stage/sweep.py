@@ -1,7 +1,7 @@
-"""A sweep in virtual time: the real runner, plan and figures on simulated engines, the same each time.
+"""A sweep in virtual time: the real runner, plan and figures on simulated engines, reproducible.
 
-What a minute of load gives is there in a second, so pictures and tests of a sweep need neither servers nor
-patience. Only the load generator's process, the clock and whoever polls are replaced.
+A minute of load takes a second, so pictures and tests of a sweep need neither servers nor patience. Only the
+load generator's process, the clock and the monitor's polls are replaced.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from stage.worker import RehearsedWorker
 
 _RIVAL_PORT = 4001
 _BEFORE_S = 20.0
-"""What servers and machines have told before a sweep begins."""
+"""Seconds of samples from servers and machines before a sweep begins."""
 _LOOK_S = 0.5
-"""Between two looks of the screen."""
+"""Seconds between two updates of the view."""
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """A moment within a sweep: so long after a run of a level began."""
+    """A moment in a sweep: `after_s` seconds after the start of a run."""
 
     target: str
     load: Load
@@ -44,7 +44,7 @@ class Halt:
 
 
 class RehearsedSweep:
-    """A sweep of simulated servers, played by hand; gives a screen what a running sweep does."""
+    """A sweep of simulated servers, with the views that a screen shows of a running sweep."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class RehearsedSweep:
     ) -> None:
         """Set up idle servers behind the scenario's router.
 
-        `rivals` are strategies of further routers before the same servers: nobody watches these routers, but
-        a sweep can load them, by the strategy's name.
+        `rivals` are strategies of further routers before the same servers. These are not watched, but a sweep
+        can load them, by the strategy's name.
         """
         quiet = replace(scenario or SCENARIOS[DEFAULT_SCENARIO], load=0)
         nodes = backends * quiet.profile.nodes
@@ -65,42 +65,42 @@ class RehearsedSweep:
         self._strategies = {self.rehearsal.watch.routers[0].url: quiet.strategy}
         self._rivals = {name: f"http://192.168.100.11:{_RIVAL_PORT + n}" for n, name in enumerate(rivals)}
         self._strategies |= {url: name for name, url in self._rivals.items()}
-        self.targets = {one.name: one for one in self._targets()}
-        """All that can be loaded, by name: the router, its rivals, each server."""
+        self.targets = {target.name: target for target in self._targets()}
+        """All possible targets by name: the router, its rivals, each server."""
         self.live: LiveView | None = None
-        """The newest sweep's picture."""
+        """View of the newest sweep."""
         self._looked_s = 0.0
         self.rehearsal.play(_BEFORE_S)
 
     @property
     def result(self) -> SweepResult | None:
-        """The newest sweep's result."""
+        """Result of the newest sweep; None before the first."""
         return None if self.live is None else self.live.result
 
     def view(self) -> SweepView:
-        """Give the picture of the moment."""
+        """Return the current view of the sweep."""
         return self._played().view()
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give why a level is as it is."""
+        """Return the evidence behind a level's figures; None if there is none."""
         return self._played().evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay these references over the curves."""
+        """Draw these references along with the curves."""
         self._played().refer(references)
 
     def snapshot(self) -> Snapshot:
-        """Return the picture of servers and machines, what is due judged first."""
+        """Return the current snapshot of servers and machines, after judging the balance if due."""
         self.rehearsal.store.judge()
         return self.rehearsal.store.snapshot()
 
     async def play(self, plan: Plan, *, halt: Halt | None = None) -> LiveView:
-        """Play a sweep to its end, or up to a moment within it; there it stays."""
+        """Play a sweep to its end, or up to `halt`, where it stays."""
         stage = _Stage(self, halt)
         live = self.live = LiveView(plan, clock=lambda: self.rehearsal.now_s)
         runner = _RehearsedRunner(plan, self.rehearsal, self._strategies, stage)
         runner.listen(stage.hear)
-        # What is told once it is to stay as it is belongs to the end of the task, not to the sweep.
+        # Events after the halt result from cancelling the task, and do not belong to the sweep.
         runner.listen(lambda event: None if stage.halted.is_set() else live.take(event))
         making = asyncio.get_running_loop().create_task(runner.run())
         halted = asyncio.get_running_loop().create_task(stage.halted.wait())
@@ -116,12 +116,12 @@ class RehearsedSweep:
         return live
 
     def look(self) -> None:
-        """Let the picture take over what servers and machines told."""
+        """Update the view with the newest samples of servers and machines."""
         self._looked_s = self.rehearsal.now_s
         self._played().look(self.snapshot())
 
     def look_again(self) -> None:
-        """Look as a screen does, twice a second."""
+        """Update the view twice per virtual second, as a screen does."""
         if self.rehearsal.now_s >= self._looked_s + _LOOK_S:
             self.look()
 
@@ -132,20 +132,20 @@ class RehearsedSweep:
 
     def _targets(self) -> list[SweepTarget]:
         watch = self.rehearsal.watch
-        urls = {one.name: one.url for one in watch.backends}
-        nodes = tuple(node for one in watch.backends for node in one.nodes)
+        urls = {backend.name: backend.url for backend in watch.backends}
+        nodes = tuple(node for backend in watch.backends for node in backend.nodes)
         routers = {watch.routers[0].name: watch.routers[0].url} | self._rivals
         return [
             *(
                 SweepTarget(name, url, TargetKind.ROUTER, backends=urls, nodes=nodes, known=True)
                 for name, url in routers.items()
             ),
-            *(SweepTarget(one.name, one.url, nodes=one.nodes, known=True) for one in watch.backends),
+            *(SweepTarget(each.name, each.url, nodes=each.nodes, known=True) for each in watch.backends),
         ]
 
 
 class _Stage:
-    """Notices the moment at which a sweep is to be left as it is."""
+    """Detects the moment at which a sweep is to halt."""
 
     def __init__(self, sweep: RehearsedSweep, halt: Halt | None) -> None:
         self._sweep = sweep
@@ -154,7 +154,7 @@ class _Stage:
         self.halted = asyncio.Event()
 
     def hear(self, event: SweepEvent) -> None:
-        """Note when the run begins within which it is."""
+        """Record the start of the run that contains the moment."""
         halt = self._halt
         if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
             return
@@ -162,17 +162,17 @@ class _Stage:
             self._at_s = self._sweep.rehearsal.now_s + halt.after_s
 
     async def moved(self) -> None:
-        """Look, and stay here for good where the moment has come."""
+        """Update the view; at the moment of the halt, block forever."""
         self._sweep.look_again()
         if self._at_s is not None and self._sweep.rehearsal.now_s >= self._at_s:
             self.halted.set()
             await asyncio.Event().wait()
-        # Others have their turn: nothing here waits for anything.
+        # Let other tasks run, since nothing here really waits.
         await asyncio.sleep(0)
 
 
 class _RehearsedRunner(SweepRunner):
-    """The runner on virtual time: whoever waits for servers moves it on."""
+    """The sweep's runner in virtual time: waiting for servers advances the time."""
 
     def __init__(
         self, plan: Plan, rehearsal: Rehearsal, strategies: Mapping[str, str], stage: _Stage
@@ -193,7 +193,7 @@ class _RehearsedRunner(SweepRunner):
 
 
 class _RehearsedLog(ServerLog):
-    """Waits by letting virtual time pass."""
+    """Waits by advancing the virtual time."""
 
     def __init__(self, rehearsal: Rehearsal, stage: _Stage) -> None:
         super().__init__(clock=lambda: rehearsal.now_s)
@@ -201,7 +201,7 @@ class _RehearsedLog(ServerLog):
         self._stage = stage
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Let time pass until `done`, for so long at most; tell whether it is."""
+        """Advance time until `done`, at most by `limit_s` seconds; return whether it is."""
         end_s = self._rehearsal.now_s + limit_s
         while not done() and self._rehearsal.now_s < end_s:
             self._rehearsal.advance(min(end_s, self._rehearsal.now_s + _LOOK_S))

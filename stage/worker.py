@@ -1,4 +1,4 @@
-"""The load generator in virtual time: it takes the commands of a sweep and says what the real one would."""
+"""The load generator in virtual time: accepts a sweep's commands and sends the real generator's messages."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ from sparktop.sweep.run.worker_process import SweepWorker
 from stage.rehearsal import Rehearsal
 
 _STEP_S = 0.1
-"""Between two batches: a bin of tokens."""
+"""Seconds per batch of events: a bin of tokens."""
 _ARRIVAL_SPREAD_S = 0.003
-"""Between requests of a burst at a router: sockets and parsing."""
+"""Mean seconds between requests of a burst at a router: sockets and parsing."""
 
 
 @dataclass(slots=True)
 class _Arrivals:
-    """When the tokens of one request came."""
+    """Times at which the tokens of one request arrived."""
 
     at: array[float] = field(default_factory=lambda: array("d"))
     counts: list[int] = field(default_factory=list)
 
     def add(self, at: float, count: int) -> None:
-        """Take in a read."""
+        """Record a read of `count` tokens."""
         self.at.append(at)
         self.counts.append(count)
 
 
 class RehearsedWorker(SweepWorker):
-    """Makes runs on the engines of a rehearsal; `strategies` says by URL how each router chooses."""
+    """Performs runs on the engines of a rehearsal; `strategies` maps each router's URL to its strategy."""
 
     def __init__(
         self,
@@ -67,34 +67,34 @@ class RehearsedWorker(SweepWorker):
         strategies: Mapping[str, str],
         moved: Callable[[], Awaitable[None]],
     ) -> None:
-        """Belong to a rehearsal; `moved` is awaited after each step of time."""
+        """Attach to a rehearsal; `moved` is awaited after each step of time."""
         self._rehearsal = rehearsal
         self._moved = moved
-        self._said: deque[WorkerMessage] = deque()
+        self._outbox: deque[WorkerMessage] = deque()
         self._runs = 0
         self._called_off = False
         self._served: dict[str, int] = {}
-        """The engine of each request in flight."""
+        """Engine index of each request in flight."""
         self._arrivals: dict[str, _Arrivals] = {}
-        # Ways first: who listens for the requests' ends hears of them after it.
+        # Created first, so that they are notified of the requests' ends before `_note`.
         self._ways = self._make_ways(strategies)
         rehearsal.time.listeners.append(self._note)
         self.ready = Ready(0, "virtual", None)
 
     async def send(self, command: Command) -> None:
-        """Carry out a calibration; call off a run."""
+        """Perform a calibration, or cancel a run."""
         if isinstance(command, Calibrate):
             await self._calibrate(command)
         elif isinstance(command, Cancel):
             self._called_off = True
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Give what calibrations said."""
-        while self._said:
-            yield self._said.popleft()
+        """Yield the messages of calibrations."""
+        while self._outbox:
+            yield self._outbox.popleft()
 
     async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Make a run."""
+        """Perform a run and yield its messages."""
         self._called_off = False
         log = RunLog(command.id, command.run)
         started_s = ended_s = self._rehearsal.now_s
@@ -121,18 +121,18 @@ class RehearsedWorker(SweepWorker):
         )
 
     async def cancel(self) -> None:
-        """Call off the run."""
+        """Cancel the run."""
         self._called_off = True
 
     async def close(self) -> None:
-        """Hold nothing."""
+        """Detach from the rehearsal."""
         self._rehearsal.time.listeners.remove(self._note)
 
     def _make_ways(self, strategies: Mapping[str, str]) -> dict[str, Way]:
         rehearsal, scenario = self._rehearsal, self._rehearsal.scenario
         time = rehearsal.time
         ways: dict[str, Way] = {
-            one.url: DirectWay(time, place) for place, one in enumerate(rehearsal.watch.backends)
+            target.url: DirectWay(time, place) for place, target in enumerate(rehearsal.watch.backends)
         }
         habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S)
         for url, strategy in strategies.items():
@@ -148,7 +148,7 @@ class RehearsedWorker(SweepWorker):
         model = self._rehearsal.scenario.profile.model
         made = sum(end.generated_tokens or 0 for end in ends)
         length = PromptLength(command.prompt_tokens, command.prompt_tokens, exact=True, source="tokenize")
-        self._said.append(
+        self._outbox.append(
             Calibrated(
                 id=command.id,
                 model=model,
@@ -168,10 +168,10 @@ class RehearsedWorker(SweepWorker):
         )
 
     async def _made(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:
-        """Make a load, step by step; each step gives what happened in it."""
+        """Put a load on the target, yielding the events of each time step."""
         rehearsal = self._rehearsal
         self._runs += 1
-        # The sweep's own ids differ each time, and with them would what is drawn.
+        # Not the sweep's own ids: these differ each time, and would change the random draws.
         name = f"run{self._runs}"
         level = Level(
             name, load.concurrency, load.prompt_tokens, load.output_tokens, load.mode, 1, load.duration_s
@@ -179,12 +179,12 @@ class RehearsedWorker(SweepWorker):
         way = self._ways[load.target.url]
         loop = ClosedLoop(rehearsal.time, way, level)
         loop.start()
-        told = 0
-        while not loop.done or told < len(loop.events):
+        seen = 0
+        while not loop.done or seen < len(loop.events):
             if not loop.done:
                 rehearsal.advance(rehearsal.now_s + _STEP_S)
                 await self._moved()
-            events, told = loop.events[told:], len(loop.events)
+            events, seen = loop.events[seen:], len(loop.events)
             yield events
             if self._called_off:
                 for request_id in tuple(self._in_flight(loop.events)):
@@ -225,8 +225,8 @@ class RehearsedWorker(SweepWorker):
         came = self._arrivals.pop(event.request_id)
         served = self._server(event.request_id)
         self._served.pop(event.request_id, None)
-        told = replace(event, token_source=TokenSource.TOKEN_IDS, served_by=served)
-        log.request_ended(told, came.at, came.counts, 0)
+        ended = replace(event, token_source=TokenSource.TOKEN_IDS, served_by=served)
+        log.request_ended(ended, came.at, came.counts, 0)
 
     def _server(self, request_id: str) -> str | None:
         engine = self._served.get(request_id, -1)

@@ -1,1 +1,4 @@
-"""Simulated servers on loopback: real HTTP, vLLM's names, moving load; all of it says "simulated"."""
+"""Simulated servers on loopback, with real HTTP, vLLM's names and varying load.
+
+Everything says "simulated".
+"""

@@ -1,4 +1,4 @@
-"""Starts the demo's processes and tells where they listen."""
+"""Start and stop of the demo's processes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 
 _START_S = 30.0
-"""A cold start with aiohttp takes half a second; a busy machine many times that."""
+"""Seconds to wait for a process: a cold start with aiohttp takes half a second, many times that on a busy
+machine."""
 _STOP_S = 3.0
 _HOST = "127.0.0.1"
 
 
 @dataclass(slots=True)
 class _Child:
-    """One process and what it is for."""
+    """A child process and its role."""
 
     part: str
     process: subprocess.Popen[bytes]
 
     def end_input(self) -> None:
-        """Tell it to end."""
+        """Close the pipes; the process ends with its standard input."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -44,10 +45,9 @@ class _Child:
 class DemoCluster:
     """Simulated servers, machines and a proxy under load, for as long as the context lasts.
 
-    Each process has its own session, so that Ctrl+C in the terminal reaches the viewer alone, and ends when
-    this one does, whichever way that is: its standard input ends, and the kernel sends it a signal.
-
-    The load makes way for others' requests: a pipe takes the servers' word of them to it.
+    Each process has its own session, so that Ctrl+C in the terminal reaches only the viewer, and ends with
+    this process in any case: its standard input ends, and the kernel sends it a signal. The load pauses for
+    other clients' requests, which the servers report to it through a pipe.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class DemoCluster:
     ) -> None:
         """Prepare; entering the context starts the processes.
 
-        `strategy` and `load` stand for the scenario's own; with a load of 0 nobody asks anything. The load
-        comes back `quiet_s` after the last of others' requests.
+        `strategy` and `load` replace those of the scenario; a load of 0 sends no requests. The load resumes
+        `quiet_s` seconds after the last request of others.
         """
         self._quiet_s = quiet_s
         self._scenario = SCENARIOS[scenario]
@@ -73,27 +73,31 @@ class DemoCluster:
         self._load = load
         self._children: list[_Child] = []
         self.targets: tuple[BackendTarget, ...] = ()
-        """Where the engines listen, once started."""
+        """The engines' servers, available after the start."""
         self.nodes: tuple[NodeTarget, ...] = ()
-        """Their machines' agents."""
+        """The agents of their machines."""
         self.routers: tuple[RouterTarget, ...] = ()
         """The proxy."""
         self.rivals: tuple[RouterTarget, ...] = ()
-        """A second proxy with another strategy, for sweeps alone."""
+        """A second proxy with another strategy, for sweeps only."""
 
     @property
     def scenario(self) -> str:
-        """What it shows."""
+        """Name of the scenario."""
         return self._scenario.name
 
     @property
     def pid(self) -> int:
-        """The process of the engines."""
+        """Process id of the engines."""
         return self.pids[0]
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Every process: engines, proxy, load."""
+        """Ids of all processes: engines, proxy, load.
+
+        Raises:
+            SparktopError: the processes are not running.
+        """
         if not self._children:
             raise SparktopError("the simulated servers are not running")
         return tuple(child.process.pid for child in self._children)
@@ -102,7 +106,7 @@ class DemoCluster:
         """Start the processes and wait until they serve.
 
         Raises:
-            SparktopError: one did not start.
+            SparktopError: a process did not start.
         """
         plan = Plan(
             self._scenario.name,
@@ -126,27 +130,27 @@ class DemoCluster:
         self._stop()
 
     def _start(self, plan: Plan) -> None:
-        # All at once: each takes as long to start as the others, and hears its plan when those are ready that
-        # it needs.
+        # All are spawned at once, since each takes equally long to start; each gets its plan when the servers
+        # that it needs are ready.
         servers, load = plan, plan
         if plan.chosen().load:
-            heard, told = os.pipe()
-            servers, load = replace(plan, visitors=told), replace(plan, visitors=heard)
+            reading, writing = os.pipe()
+            servers, load = replace(plan, visitors=writing), replace(plan, visitors=reading)
             try:
                 self._children = [
-                    *(_Child(part, _spawn(part, told)) for part in ("engines", "proxy")),
-                    _Child("load", _spawn("load", heard)),
+                    *(_Child(part, _spawn(part, writing)) for part in ("engines", "proxy")),
+                    _Child("load", _spawn("load", reading)),
                 ]
             finally:
-                os.close(heard)
-                os.close(told)
+                os.close(reading)
+                os.close(writing)
         else:
             self._children = [_Child(part, _spawn(part)) for part in ("engines", "proxy")]
         self._begin_all(servers, load, time.monotonic() + _START_S)
 
     def _begin_all(self, servers: Plan, load: Plan, deadline: float) -> None:
-        told = self._begin(self._children[0], servers, deadline)
-        self._note_engines(told["engines"], told["agents"])
+        ports_of = self._begin(self._children[0], servers, deadline)
+        self._note_engines(ports_of["engines"], ports_of["agents"])
         urls = tuple(target.url for target in self.targets[: self._backends])
         ports = self._begin(self._children[1], replace(servers, urls=urls), deadline)["proxies"]
         self._note_proxies([f"http://{_HOST}:{port}" for port in ports], servers.chosen())
@@ -179,11 +183,15 @@ class DemoCluster:
         self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
 
     def _begin(self, child: _Child, plan: Plan, deadline: float) -> dict[str, list[int]]:
-        """Give a child its plan and wait for its word."""
+        """Send a child its plan and return its answer.
+
+        Raises:
+            SparktopError: it failed to start, ended or did not answer until `deadline`.
+        """
         stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None  # noqa: S101 - opened as pipes
         assert stdout is not None  # noqa: S101 - as above
-        with suppress(BrokenPipeError):  # it has ended: its silence says so
+        with suppress(BrokenPipeError):  # it has ended, and will not answer
             stdin.write(plan.line())
             stdin.flush()
         ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
@@ -191,14 +199,14 @@ class DemoCluster:
         if not line:
             what = "their process ended" if ready else f"no word for {_START_S:.0f} s"
             raise SparktopError(f"the simulated servers did not start ({child.part}): {what}")
-        told: dict[str, list[int]] = json.loads(line)
-        if "error" in told:
-            raise SparktopError(f"the simulated servers did not start ({child.part}): {told['error']}")
-        return told
+        answer: dict[str, list[int]] = json.loads(line)
+        if "error" in answer:
+            raise SparktopError(f"the simulated servers did not start ({child.part}): {answer['error']}")
+        return answer
 
     def _stop(self) -> None:
         children, self._children = self._children, []
-        # The load first: servers that go before their clients would have to break off answers.
+        # The load first: if servers ended before their clients, they would have to break off answers.
         for child in reversed(children):
             child.end_input()
         for child in reversed(children):
@@ -211,7 +219,7 @@ class DemoCluster:
 
 
 def _spawn(part: str, *pipes: int) -> subprocess.Popen[bytes]:
-    # Words of failure come as JSON; anything else would spoil the viewer's screen.
+    # Failures are reported as JSON; other output would spoil the viewer's screen.
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
         [sys.executable, "-P", "-m", "sparktop.demo.process", part],
         stdin=subprocess.PIPE,

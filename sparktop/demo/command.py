@@ -1,4 +1,4 @@
-"""The demo command: simulated servers, and the viewer or a configuration for it."""
+"""The demo command: simulated servers, shown in the viewer or described by a configuration."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from sparktop.model.text import clean
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, MODEL
 
 _LOOKS_AT_REST = 3
-"""A sweep waits for two looks that agree before it asks again: the load must not come back before that."""
+"""Poll intervals for which the load must stay away: a sweep sends again after two polls that agree."""
 _SERVE_CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGHUP: 129}
-"""Exit codes of `--serve` after signals."""
+"""Exit codes of `--serve` by signal."""
 
 
 def run_demo(
@@ -39,21 +39,21 @@ def run_demo(
     interval_s: float | None,
     show: Callable[[Watch], int],
 ) -> int:
-    """Start the simulated cluster, then `show` it, or with `serve` only serve.
+    """Start the simulated cluster, then `show` it, or only serve with `serve`; return the exit code.
 
-    `show` is the viewer: this package knows nobody that draws. Gives the exit code.
+    `show` is the viewer, a parameter because this package may not import anything that draws.
 
     Raises:
         SparktopError: the servers did not start.
     """
-    looked_at_s = Watch().interval_s if interval_s is None else interval_s
+    poll_s = Watch().interval_s if interval_s is None else interval_s
     cluster = DemoCluster(
         backends=backends,
         seed=seed,
         scenario=scenario,
         strategy=strategy,
         load=load,
-        quiet_s=max(QUIET_S, _LOOKS_AT_REST * looked_at_s),
+        quiet_s=max(QUIET_S, _LOOKS_AT_REST * poll_s),
     )
     with cluster:
         watch = make_watch(cluster, theme=theme, interval_s=interval_s)
@@ -61,7 +61,7 @@ def run_demo(
 
 
 def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: float | None = None) -> Watch:
-    """Give what to watch: the simulated machines, servers and proxy."""
+    """Return what to watch: the simulated machines, servers and proxy."""
     defaults = Watch()
     return Watch(
         nodes=cluster.nodes,
@@ -77,7 +77,7 @@ def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: fl
 
 
 def as_toml(watch: Watch) -> str:
-    """Write what to watch as a configuration file."""
+    """Return what to watch as the text of a configuration file."""
     return "\n".join((*_toml_lines(watch), ""))
 
 
@@ -148,12 +148,19 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # A JSON string without control characters (they are cleaned away) is a TOML basic string.
+    # JSON strings without control characters, which were removed, are valid TOML basic strings.
     return json.dumps(text, ensure_ascii=False)
 
 
 def _serve(watch: Watch) -> int:
-    """Print the configuration and wait for the end: a signal, the terminal's, or that of a server."""
+    """Print the configuration, then wait for a signal, the terminal's end or a server's end.
+
+    Return the exit code.
+
+    Raises:
+        OutputError: standard output cannot be written.
+        SparktopError: the servers ended.
+    """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 
@@ -163,8 +170,10 @@ def _serve(watch: Watch) -> int:
         with suppress(BlockingIOError):
             os.write(writing, bytes([number]))
 
-    wanted = [one for one in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, note) for one in wanted}
+    wanted = [
+        each for each in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(each) is not signal.SIG_IGN
+    ]
+    before = {each: signal.signal(each, note) for each in wanted}
     try:
         _print(as_toml(watch))
         count = len(watch.backends)
@@ -186,7 +195,7 @@ def _print(configuration: str) -> None:
     """Write to standard output.
 
     Raises:
-        OutputError: nobody reads it, or it is full.
+        OutputError: the reader is gone, or the file system is full.
     """
     try:
         sys.stdout.write(configuration)
@@ -196,11 +205,11 @@ def _print(configuration: str) -> None:
 
 
 def _first_signal(noted: int) -> int:
-    """Wait for a signal's number on the descriptor `noted`; the end of a terminal counts as SIGHUP."""
+    """Wait for a signal's number on the descriptor `noted`; a closed terminal counts as SIGHUP."""
     ends = select.poll()
     ends.register(noted, select.POLLIN)
     if sys.stdin is not None and sys.stdin.isatty():
-        # A leader of the session that waits for us, as make does, keeps the hang-up to itself.
+        # A session leader that waits for this process, such as make, does not pass the hang-up on.
         ends.register(sys.stdin.fileno(), 0)
     ready = [descriptor for descriptor, _ in ends.poll()]
     return os.read(noted, 1)[0] if noted in ready else signal.SIGHUP

@@ -1,6 +1,6 @@
-"""The demo's own load: clients that keep so many requests in flight at the proxy, over real HTTP.
+"""The demo's own load: clients that keep a number of requests in flight at the proxy, over real HTTP.
 
-It makes way for others: while a server tells of requests that are not the load's own, it sends none.
+The load pauses while a server reports other clients' requests.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from sparktop.demo.scenario import Scenario, lengths_of
 from sparktop.demo.visitors import MARKED, GivingWay
 
 _AGAIN_S = 0.1
-"""After a failure a client waits for so long."""
+"""Seconds that a client waits after a failure."""
 _READ_S = 120.0
 _OK = 200
 _AROUND = len(tokenize_chat([("user", "")]))
-"""Tokens that a chat has beside its text."""
+"""Tokens of a chat in addition to its text."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What came of the load so far."""
+    """Results of the load so far."""
 
     done: int = 0
     failed: int = 0
     broken_off: int = 0
-    """Hung up on to make way for others."""
+    """Requests aborted in favour of other clients."""
 
 
 class Driver:
     """Keeps a scenario's requests in flight."""
 
     def __init__(self, url: str, scenario: Scenario, *, seed: int, way: GivingWay | None = None) -> None:
-        """Load what listens at `url`; `way` says when others have it."""
+        """Send load to the server at `url`; `way` pauses it for other clients."""
         self._url = f"{url}/v1/chat/completions"
         self._scenario = scenario
         self._lengths = lengths_of(scenario)
-        # Load, no secrets.
+        # Load needs no cryptographic randomness.
         self._random = random.Random(f"load/{seed}")  # noqa: S311
         self.totals = Totals()
         self._way = way
@@ -50,7 +50,7 @@ class Driver:
             way.on_impatience = self._hang_up
 
     async def run(self) -> None:
-        """Keep sending until cancelled."""
+        """Send requests until cancelled."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=_READ_S)
         connector = aiohttp.TCPConnector(limit=0)
         async with (
@@ -73,21 +73,21 @@ class Driver:
                 await asyncio.sleep(_AGAIN_S)
 
     def _hang_up(self) -> None:
-        """Break off what is in flight."""
-        for one in self._asking:
-            one.reschedule(asyncio.get_running_loop().time())
+        """Abort the requests in flight."""
+        for limit in self._asking:
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def _ask(self, session: aiohttp.ClientSession) -> bool:
-        """Stream one answer; tell whether it came whole."""
-        whole = False
+        """Stream one answer; return True if it was complete."""
+        complete = False
         limit = asyncio.timeout(None)
         try:
             async with limit:
                 self._asking.add(limit)
                 async with session.post(self._url, json=self._body(), headers=MARKED) as response:
                     async for part in response.content.iter_any():
-                        whole = part.endswith(b"data: [DONE]\n\n")
-                    return whole and response.status == _OK
+                        complete = part.endswith(b"data: [DONE]\n\n")
+                    return complete and response.status == _OK
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False
         finally:

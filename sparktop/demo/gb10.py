@@ -1,4 +1,4 @@
-"""What a simulated GB10 would tell of itself: a pure function of time and of what its load does to it."""
+"""Readings of a simulated GB10, as a pure function of time and load."""
 
 from __future__ import annotations
 
@@ -47,25 +47,26 @@ IDENTITY = NodeIdentity(
     maker="NVIDIA",
     cpu="10 x Cortex-X925 + 10 x Cortex-A725",
 )
-"""What it is."""
+"""Identity of every simulated machine."""
 _GIB, _MIB = 2**30, 2**20
 _TOTAL_BYTES = int(121.6 * _GIB)
 _CORES = 20
 _BIG, _LITTLE = tuple(range(5, 10)) + tuple(range(15, 20)), tuple(range(5)) + tuple(range(10, 15))
-"""Numbers of the cores of each design."""
+"""Core numbers of each design."""
 _BUSY_CORES = {5: 1.0, 6: 0.8, 7: 0.35, 1: 0.2}
-"""Cores that feed the GPU, and how busy the full load keeps each."""
+"""Cores that feed the GPU, with the share of their time in use at full load."""
 _LIMIT_C = 94
 _LINK_BITS_PER_S, BUS_BITS_PER_S = 200e9, 100.8e9
-"""A QSFP port, and what its PCIe Gen5 x4 carries of data: 4 x 32 GT/s x 128/130, less a fifth for packets."""
+"""Rate of a QSFP port, and the data rate of its PCIe Gen5 x4 link: 4 x 32 GT/s x 128/130, less a fifth for
+packets."""
 _PAIR_BYTES_PER_S, _ALONE_BYTES_PER_S = 2.4e9, 1.9e6
-"""What a full load moves over one port: of an engine over two machines, and of one that needs no other."""
+"""Traffic of one port at full load: with an engine over two machines, and with one on a single machine."""
 SLOW_MHZ = 712
-"""The clock of a machine whose USB-PD negotiation failed."""
+"""SM clock of a machine after a failed USB-PD negotiation."""
 MOST_LEAK_BYTES = 18 * _GIB
-"""A leak ends here: a GiB or two before the machine would stop."""
+"""Limit of a leak: a GiB or two before the machine would freeze."""
 ENGINE_BYTES = 83 * _GIB
-"""What an engine holds of the GPU: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
+"""GPU memory of an engine: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
 _TABLE_EVERY_S = 5.0
 _ENGINE_PID, _DISPLAY_PID = 4242, 1811
 _DISPLAY_BYTES = 43 * _MIB
@@ -73,20 +74,20 @@ _DISPLAY_BYTES = 43 * _MIB
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is special about one simulated machine."""
+    """Properties of one simulated machine."""
 
     rank: int | None = None
-    """Its tensor-parallel rank in an engine that spans machines; None: it serves alone."""
+    """Its tensor-parallel rank in an engine over several machines; None: the engine runs on it alone."""
     slow_clock: bool = False
     """Whether its power supply pins the clock."""
     leak_bytes_per_s: float = 0.0
-    """How fast a program beside the engine takes memory."""
+    """Rate at which another program allocates memory."""
     leak_from_s: float = 0.0
-    """When it begins to."""
+    """Time at which the leak begins."""
 
     @property
     def engine(self) -> str:
-        """The name of the engine's process on its GPU."""
+        """Name of the engine's process on the GPU."""
         return "VLLM::EngineCore" if self.rank is None else f"VLLM::Worker_TP{self.rank}"
 
 
@@ -95,24 +96,24 @@ ALONE = Machine()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the load does to one machine: everything that its readings follow from."""
+    """Effects of the load on one machine, from which all its readings follow."""
 
     busy: float
     """Share of the time spent in engine steps, 0 to 1."""
     power_w: float
-    """Of the GPU, over the time since the reading before."""
+    """Mean power of the GPU since the previous reading."""
     temperature_c: float
     clock_mhz: float
     throttled_share: float = 0.0
-    """Of the time since the reading before, the share in software thermal slowdown."""
+    """Share of the time since the previous reading spent in software thermal slowdown."""
     pair_bytes_per_s: float = 0.0
-    """What the machine sends to the others of its engine."""
+    """Rate at which the machine sends to the engine's other machines."""
     engine_bytes: int = ENGINE_BYTES
-    """What the engine holds of the GPU's memory; 0 while there is none."""
+    """GPU memory held by the engine; 0 without an engine."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
-    """Give one look at a machine that has long been under `load`, the share of its time in steps, 0 to 1."""
+    """Return a sample of a machine in thermal equilibrium under `load`, the share of its time in steps."""
     power_w = LOADED_W if not load else 4 + 66 * load
     if machine.slow_clock:
         power_w = min(power_w, PINNED_W)
@@ -127,7 +128,7 @@ def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
 
 
 def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> NodeSample:
-    """Give one look at a machine in a condition, at second `at`."""
+    """Return a sample of a machine in a given condition at second `at`."""
     wave = math.sin(at / 7)
     load = condition.busy
     gpu = _gpu(condition, wave, machine)
@@ -159,7 +160,7 @@ def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
         power_w=round(condition.power_w + 0.4 * wave * load, 1),
         sm_clock_mhz=round(condition.clock_mhz + 3 * wave * load),
         sm_clock_max_mhz=3003,
-        # After a power-delivery fault nothing is told: that is what makes it hard to see.
+        # After a power-delivery fault no reason is reported, which makes it hard to detect.
         throttle_reasons=("software thermal",) if slowed else (),
         throttled_percent={
             "software power cap": 0.0,
@@ -188,7 +189,7 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
     leaked = min(MOST_LEAK_BYTES, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s))))
     available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
     cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB
-    # Under pressure the kernel gives up cache before anything else.
+    # Under pressure, the kernel reclaims page cache first.
     cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
     gpu = condition.engine_bytes + _DISPLAY_BYTES
     free = available - cache - cma_free
@@ -223,7 +224,10 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
 
 
 def _network(condition: Condition, wave: float, machine: Machine) -> tuple[NetworkReading, ...]:
-    """Give the interfaces; two ports carry an engine that spans machines, past their interfaces."""
+    """Return the interfaces.
+
+    An engine over several machines uses RDMA ports, whose interfaces see no traffic.
+    """
     load = condition.busy if machine.rank in {None, 0} else 0.0
 
     def link(name: str, rx: float, tx: float, gbit: float, *, up: bool = True) -> NetworkReading:
@@ -240,7 +244,7 @@ def _network(condition: Condition, wave: float, machine: Machine) -> tuple[Netwo
         )
 
     def port(name: str, netdev: str, share: float, *, up: bool = True) -> NetworkReading:
-        # Each of a pair gets what the other one sends.
+        # Each of a pair receives what the other sends.
         rx, tx = (0.97 + 0.03 * wave) * condition.pair_bytes_per_s * share, condition.pair_bytes_per_s * share
         return NetworkReading(
             name,
@@ -276,7 +280,7 @@ def _sensors(gpu_c: float, load: float) -> tuple[SensorReading, ...]:
 
 
 def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]:
-    """Give the rails of the third-party driver; what the rest of the machine takes is about 17 W."""
+    """Return the rails of the third-party driver; the rest of the machine draws about 17 W."""
     big, little = 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent
     package = gpu_w + big + little + 3.5
     watts = {
@@ -291,7 +295,7 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
 
 
 def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:
-    """Give the table of the last whole 5 seconds, the largest first."""
+    """Return the process table as read at the last multiple of 5 seconds, largest first."""
     age_s = at % _TABLE_EVERY_S
     wave = 1 + 0.1 * math.sin((at - age_s) / 9)
 

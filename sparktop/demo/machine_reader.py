@@ -1,4 +1,4 @@
-"""Reads a simulated machine: what its engine did since the look before, as the driver would tell it."""
+"""Reader of a simulated machine: its engine's effects since the previous sample, as a driver reports them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sparktop.simulation.engine import Engine
 from sparktop.simulation.thermal import BARE_W, IDLE_CLOCK_MHZ, LOADED_W, NodeThermal
 
 _SHORTEST_S = 0.05
-"""Looks that follow one another closer than this tell the same."""
+"""Samples closer together than this are based on the same condition."""
 _ALONE_BYTES_PER_S = 1.9e6
-"""What goes through the ports of a machine whose engine needs no other, under full load."""
+"""Bytes per second through the ports of a machine whose engine needs no other, at full load."""
 
 
 class MachineHeat(NodeThermal):
-    """A machine's heat that also counts the time spent in engine steps, unfinished ones included."""
+    """A machine's heat model that also counts the time in engine steps, including the one under way."""
 
     def __init__(self, *, ambient_c: float, at: float) -> None:
         """Start idle, settled with a model loaded."""
@@ -28,19 +28,19 @@ class MachineHeat(NodeThermal):
         self._busy_since_s: float | None = None
 
     def draw(self, at: float, power_w: float | None) -> None:
-        """Draw this much from now on; None: idle."""
+        """Set the power from `at` on, in watts; None: idle."""
         self._busy_s = self.busy_s(at)
         self._busy_since_s = None if power_w is None else at
         super().draw(at, power_w)
 
     def busy_s(self, at: float) -> float:
-        """Give the seconds in steps since the start, up to a time not before the last change."""
+        """Return the seconds in steps since the start, at a time not before the last change."""
         since_s = self._busy_since_s
         return self._busy_s + (0.0 if since_s is None else max(0.0, at - since_s))
 
 
 class MachineReader:
-    """One simulated GB10; an agent's sampler can read it."""
+    """One simulated GB10, readable by an agent's sampler."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class MachineReader:
         name: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with no engine on it; `thermal` counts the time of `clock`."""
+        """Start without an engine; `thermal` uses the time of `clock`."""
         self.show_processes = False
-        """Whether a sample holds the process table."""
+        """Whether samples include the process table."""
         self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}")
         self.thermal = thermal
-        """Its heat."""
+        """The machine's heat model."""
         self._machine = machine
         self._clock = clock
         self._engine: Engine | None = None
@@ -65,11 +65,11 @@ class MachineReader:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """Who the machine is."""
+        """Identity of the machine."""
         return self._identity
 
     def attach(self, engine: Engine | None) -> None:
-        """Put an engine on the machine, or take it off (None): its memory is free then, and the GPU cools."""
+        """Put an engine on the machine, or remove it (None), which frees its memory and lets the GPU cool."""
         now = self._clock()
         self._engine = engine
         self.thermal.idle_w = BARE_W if engine is None else LOADED_W
@@ -77,7 +77,7 @@ class MachineReader:
         self._at, self._marks, self._condition = now, self._read(now), None
 
     def look(self) -> NodeSample:
-        """Give one look at the machine now."""
+        """Return a sample of the machine now."""
         now = self._clock()
         if self._condition is None or now - self._at >= _SHORTEST_S:
             self._condition = self._judge(now)
@@ -86,15 +86,15 @@ class MachineReader:
         return sample if self.show_processes else replace(sample, processes=None)
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Give one look at the machine now; it is never late."""
+        """Return a sample of the machine now; never late."""
         del deadline_s
         return self.look()
 
     async def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: no resource is held."""
 
     def _read(self, now: float) -> tuple[float, float, float, int]:
-        """Give what only rises: energy, throttled seconds, busy seconds, computed rows."""
+        """Return the rising counters: energy, throttled seconds, busy seconds, computed rows."""
         thermal = self.thermal
         rows = 0 if self._engine is None else self._engine.tally.rows
         return thermal.energy_j(now), thermal.throttled_s(now), thermal.busy_s(now), rows

@@ -1,4 +1,4 @@
-"""What the demo's processes are told, and what they agree on."""
+"""The plan that the demo's processes receive, and the constants that they share."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.demo.visitors import QUIET_S
 
 KEY = "sk-simulated"
-"""What the proxy's routes that tell of it want; completions want none, so anything can be pointed there."""
+"""Key of the proxy's informative routes; completions need none, so that any client can use them."""
 KEY_VARIABLE = "SPARKTOP_DEMO_KEY"
-"""The environment variable that a configuration of the demo takes the key from."""
+"""Environment variable that holds the key in a configuration of the demo."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a child is to do."""
+    """Instructions to a child process."""
 
     scenario: str = DEFAULT_SCENARIO
     backends: int = 2
     seed: int = 0
     strategy: str | None = None
-    """Instead of the scenario's."""
+    """Replaces the scenario's."""
     load: int | None = None
     urls: tuple[str, ...] = ()
-    """Of the servers for the proxy, of the proxy for the load."""
+    """URLs of the servers for the proxy, of the proxy for the load."""
     visitors: int | None = None
-    """The pipe, a descriptor of the child's, by which servers tell the load of others' requests."""
+    """Descriptor of the pipe, inherited by the child, through which servers report other clients'
+    requests."""
     quiet_s: float = QUIET_S
-    """The load comes back so long after the last of them."""
+    """Seconds from the last of those until the load resumes."""
 
     def line(self) -> bytes:
-        """Write it for a child's standard input."""
+        """Serialize the plan as a line for a child's standard input."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def read(cls, line: bytes) -> Self:
-        """Read what `line` wrote."""
+        """Parse the output of `line`."""
         given = json.loads(line)
         return cls(**{**given, "urls": tuple(given["urls"])})
 
     def chosen(self) -> Scenario:
-        """Give the scenario with what was asked for instead."""
+        """Return the scenario with the plan's replacements."""
         scenario = SCENARIOS[self.scenario]
         return replace(
             scenario,

@@ -1,4 +1,4 @@
-"""The sweeps that the demo offers beside the usual ones, each with a key of its own."""
+"""The sweeps that the demo adds to the usual ones, each with a key of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO
 from sparktop.model.targets import BackendTarget, RouterTarget, SweepSettings
 
 _LEVEL_S = 11.0
-"""A little more than a level must last to be believed; bursts here take half a second to four."""
+"""Seconds per level, a little more than a valid level needs; bursts here take half a second to four."""
 
 
 def demo_sweeps(
@@ -19,7 +19,7 @@ def demo_sweeps(
     *,
     scenario: str = DEFAULT_SCENARIO,
 ) -> tuple[SweepSettings, ...]:
-    """Return the presets: the router alone in a minute (f5), and what the scenario compares (f6)."""
+    """Return the presets: the router alone in a minute (f5), and the comparison of the scenario (f6)."""
     if not backends or not routers:
         return ()
     router = SweepSettings(
@@ -31,15 +31,15 @@ def demo_sweeps(
         duration_s=_LEVEL_S,
         key="f5",
     )
-    servers = tuple(one.name for one in backends)
-    routed = tuple(one.name for one in (*routers, *rivals))
+    servers = tuple(target.name for target in backends)
+    routed = tuple(target.name for target in (*routers, *rivals))
     return router, replace(_compared(scenario, servers, routed), key="f6")
 
 
 def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSettings:
-    """Return the sweep that compares what a scenario has; of most, routers beside one server."""
+    """Return the sweep that compares a scenario's targets; for most, the routers and one server."""
     if scenario == "topologies":
-        # The figures of spark-topologies-2026-03: its concurrency, lengths and columns.
+        # As in spark-topologies-2026-03: its concurrency, lengths and columns.
         return SweepSettings(
             "topologies",
             targets=(servers[0], servers[-1], *routers),
@@ -58,7 +58,7 @@ def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...])
             duration_s=_LEVEL_S,
         )
     if scenario == "long-context":
-        # Up to 39,000 as in spark-dgx-benchmark; the second server refuses what is beyond its context.
+        # Up to 39,000 as in spark-dgx-benchmark; the second server refuses prompts beyond its context.
         return SweepSettings(
             "long-context",
             targets=servers,

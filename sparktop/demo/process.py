@@ -1,9 +1,9 @@
 """One child process of the demo: the engines and their machines, the proxy before them, or the load on it.
 
-Run as `python -m sparktop.demo.process PART`. The plan comes as one JSON line on standard input, and one JSON
-line on standard output says that it serves (`{"engines": [...], "agents": [...]}`, `{"proxies": [...]}`,
-`{"load": 32}`) or cannot (`{"error": "..."}`). It ends when standard input does, when its parent dies, or by
-a signal.
+Run as `python -m sparktop.demo.process PART`. The plan is read as a JSON line from standard input, and a JSON
+line on standard output reports that the part serves (`{"engines": [...], "agents": [...]}`, `{"proxies":
+[...]}`, `{"load": 32}`) or failed (`{"error": "..."}`). The process ends with its standard input, with its
+parent, or by a signal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
 
 @asynccontextmanager
 async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Serve every engine, and an agent for each of their machines."""
+    """Serve all engines, and an agent for each of their machines."""
     scenario, now = plan.chosen(), time.monotonic()
     visitors, places = Visitors(plan.visitors), count()
     async with AsyncExitStack() as stack:
@@ -72,14 +72,14 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
 
 
 def _machine(scenario: Scenario, place: int, start_s: float, rank: int | None) -> MachineReader:
-    """Make the machine at a place: of `rank` in an engine that spans several."""
+    """Create the machine with the index `place`, of `rank` in an engine over several machines."""
     thermal = scenario.thermal_of(place, start_s=start_s)
     machine = replace(scenario.machine_of(place, start_s=start_s), rank=rank)
     return MachineReader(thermal, machine, name=backend_name(place))
 
 
 def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
-    """Start a machine's agent, the same that `sparktop agent` is, and give its port."""
+    """Start a machine's agent, with the server of `sparktop agent`, and return its port."""
     listener = socket.create_server((HOST, 0))
     agent = AgentServer(Sampler(reader), simulated=True)
     agent.start([listener])
@@ -89,14 +89,14 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
 
 @asynccontextmanager
 async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Serve the proxy, and its rival: another strategy before the same engines, for sweeps alone."""
+    """Serve the proxy and its rival: another strategy before the same engines, for sweeps only."""
     strategies = (plan.chosen().strategy, plan.chosen().second_strategy)
     async with AsyncExitStack() as stack:
         yield {"proxies": [await _serve_proxy(stack, plan, strategy) for strategy in strategies]}
 
 
 async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
-    """Serve a proxy before all engines, and give its port."""
+    """Serve a proxy before all engines, and return its port."""
     scenario = plan.chosen()
     upstreams = [Upstream(scenario.name_of(index), url) for index, url in enumerate(plan.urls)]
     router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
@@ -119,7 +119,7 @@ async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
 
 @asynccontextmanager
 async def load(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Keep the proxy busy."""
+    """Keep the proxy under load."""
     way = GivingWay(quiet_s=plan.quiet_s)
     if plan.visitors is not None:
         way.listen(plan.visitors)
@@ -134,13 +134,13 @@ async def load(plan: Plan) -> AsyncIterator[dict[str, object]]:
 
 
 PARTS: dict[str, Part] = {"engines": engines, "proxy": proxy, "load": load}
-"""By the word on the command line."""
+"""Parts by their name on the command line."""
 
 
 def main(arguments: list[str]) -> int:
-    """Do one part until standard input ends, the parent dies or a signal comes."""
-    # Two ways to notice the parent's end: the kernel's signal is at once and ends a process that is stopped,
-    # too; the end of stdin also covers a parent that died before this line.
+    """Run a part until standard input ends, the parent dies or a signal arrives; return the exit code."""
+    # Two ways to notice the parent's end: the kernel's signal is immediate and ends even a stopped process;
+    # the end of stdin also covers a parent that died before this line.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     line = _first_line(sys.stdin.fileno())
     if not line:
@@ -161,13 +161,13 @@ async def _serve(part: Part, plan: Plan) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     loop.add_reader(sys.stdin.fileno(), _stop_at_end, sys.stdin.fileno(), stop)
-    async with part(plan) as told:
-        _say(told)
+    async with part(plan) as report:
+        _say(report)
         await stop.wait()
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Give the faster event loop where there is one."""
+    """Return uvloop's event loop factory if it is installed; None means the default."""
     try:
         import uvloop
     except ImportError:
@@ -176,7 +176,7 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _first_line(descriptor: int) -> bytes:
-    """Read up to the end of a line, and not one byte more: what follows is for the event loop."""
+    """Read up to the end of a line and no further: the rest is for the event loop."""
     line = b""
     while not line.endswith(b"\n") and len(line) < _LONGEST_PLAN:
         if not (byte := os.read(descriptor, 1)):
@@ -186,7 +186,7 @@ def _first_line(descriptor: int) -> bytes:
 
 
 def _say(word: dict[str, object]) -> None:
-    # A parent that has gone hears nothing, and its end is noticed elsewhere.
+    # A parent that has gone cannot read; its end is noticed elsewhere.
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(word) + "\n")
         sys.stdout.flush()

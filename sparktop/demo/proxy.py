@@ -1,4 +1,4 @@
-"""A router in front of the simulated servers, with LiteLLM's routes, headers and habits, over real HTTP."""
+"""A router in front of the simulated servers, with LiteLLM's routes, headers and behaviour, over HTTP."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sparktop.sources.router_counts import FAILED_REQUESTS, FAILURES
 
 VERSION = "1.106.2+simulated"
 _RETRIES = 2
-"""A request whose backend cannot be reached is sent again so often."""
+"""Number of times that a request is sent again because its backend cannot be reached."""
 _CONNECT_S = 5.0
 _OK, _REFUSED, _UNAUTHORIZED, _INTERNAL = 200, 429, 401, 500
 AGAINST = frozenset({401, 404, 408, 429})
-"""Of the refusals of a request, those that LiteLLM blames on the backend."""
+"""Status codes of refusals for which LiteLLM blames the backend."""
 _PASSED_HEADERS = ("Content-Type", "Cache-Control")
 _REPEATING = (
     "litellm.InternalServerError: The model is repeating the same chunk. "
@@ -46,22 +46,22 @@ class Upstream:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A request on its way: where it was sent, and how often that failed before."""
+    """An attempt to serve a request: its backend, and the number of failed attempts before."""
 
     backend: int
     retries: int = 0
     overhead_ms: float = 0.0
-    """From its coming to its going on."""
+    """Milliseconds from the request's arrival to its forwarding."""
     settled: bool = False
-    """Whether the router knows how it went."""
+    """Whether the result was reported to the router."""
 
 
 class _UnreachableError(Exception):
-    """A backend does not answer at all."""
+    """A backend cannot be reached."""
 
 
 class Proxy:
-    """Sends each completion where its router says."""
+    """Forwards each completion to the backend that its router chooses."""
 
     def __init__(
         self,
@@ -74,16 +74,16 @@ class Proxy:
         clock: Callable[[], float] = time.monotonic,
         visitors: Visitors | None = None,
     ) -> None:
-        """Stand before `upstreams`, of which `router` chooses by their place.
+        """Serve `upstreams`, among which `router` chooses by index.
 
-        `visitors` hears of requests that are not the demo's own.
+        `visitors` is notified of requests that are not the demo's own.
         """
         self._visitors = visitors or Visitors()
         self._upstreams = tuple(upstreams)
         self._router = router
         self._model = model
         self._faults = faults or Faults()
-        # Chances of failure, no secrets.
+        # Chances of failure need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._clock = clock
         self._calls = count(1)
@@ -92,7 +92,7 @@ class Proxy:
         self._session: aiohttp.ClientSession | None = None
 
     def application(self) -> web.Application:
-        """Give the application."""
+        """Return the aiohttp application."""
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.cleanup_ctx.append(self._sessions)
         app.on_response_prepare.append(_sign)
@@ -109,7 +109,7 @@ class Proxy:
         return app
 
     async def _sessions(self, _: web.Application) -> AsyncIterator[None]:
-        """Hold connections to the backends for as long as the application runs."""
+        """Keep connections to the backends open while the application runs."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         async with aiohttp.ClientSession(
             timeout=timeout, connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
@@ -137,10 +137,12 @@ class Proxy:
             except _UnreachableError as error:
                 self._settle(attempt, ok=False, status=_INTERNAL)
                 if retries == _RETRIES:
-                    return _error(_INTERNAL, f"litellm.InternalServerError: {error}", self._told(attempt))
+                    return _error(
+                        _INTERNAL, f"litellm.InternalServerError: {error}", self._routing_headers(attempt)
+                    )
                 retries += 1
             finally:
-                # Whatever ended it otherwise, the client's going away above all, says nothing of the backend.
+                # Any other end, such as a disconnected client, says nothing about the backend.
                 self._settle(attempt, ok=None)
 
     async def _send(self, request: web.Request, body: bytes, attempt: _Attempt) -> web.StreamResponse:
@@ -148,7 +150,7 @@ class Proxy:
         fails = self._random.random() < faults.share
         if fails and faults.after_tokens is None:
             self._settle(attempt, ok=False, status=faults.status)
-            return _error(faults.status, "the backend failed (simulated)", self._told(attempt))
+            return _error(faults.status, "the backend failed (simulated)", self._routing_headers(attempt))
         path = request.path if request.path.startswith("/v1") else f"/v1{request.path}"
         url = self._upstreams[attempt.backend].url + path
         assert self._session is not None  # noqa: S101 - the application runs
@@ -166,7 +168,7 @@ class Proxy:
             return await self._pass_on(request, answer, attempt, limit)
 
     async def _refusal(self, answer: aiohttp.ClientResponse, attempt: _Attempt) -> web.Response:
-        # A request that is wrong in itself speaks neither for its backend nor against it.
+        # A request that is faulty itself counts neither for nor against its backend.
         its_own = answer.status < _INTERNAL and answer.status not in AGAINST
         self._settle(attempt, ok=None if its_own else False, status=answer.status)
         try:
@@ -174,14 +176,14 @@ class Proxy:
         except (aiohttp.ClientError, ValueError, KeyError, TypeError):
             words = answer.reason
         message = f"litellm.BadRequestError: Hosted_vllmException - {clean(words, 400)}"
-        return _error(answer.status, message, self._told(attempt))
+        return _error(answer.status, message, self._routing_headers(attempt))
 
     async def _pass_on(
         self, request: web.Request, answer: aiohttp.ClientResponse, attempt: _Attempt, limit: int | None
     ) -> web.StreamResponse:
-        """Hand on an answer as it comes; after `limit` events it is taken for a loop and broken off."""
+        """Forward an answer as it arrives; after `limit` events, break it off as a suspected loop."""
         headers = {name: answer.headers[name] for name in _PASSED_HEADERS if name in answer.headers}
-        response = web.StreamResponse(headers=headers | self._told(attempt))
+        response = web.StreamResponse(headers=headers | self._routing_headers(attempt))
         events = 0
         try:
             await response.prepare(request)
@@ -189,13 +191,13 @@ class Proxy:
                 events += part.count(b"data: ")
                 if limit is not None and events > limit:
                     self._settle(attempt, ok=False, status=self._faults.status)
-                    told = {"message": _REPEATING, "type": None, "param": None, "code": str(_INTERNAL)}
-                    await response.write(b"data: " + json.dumps({"error": told}).encode() + b"\n\n")
+                    content = {"message": _REPEATING, "type": None, "param": None, "code": str(_INTERNAL)}
+                    await response.write(b"data: " + json.dumps({"error": content}).encode() + b"\n\n")
                     await response.write_eof()
                     return response
                 await response.write(part)
         except aiohttp.ClientPayloadError:
-            # The backend died in the middle: so does the answer.
+            # The backend died in the middle of its answer, so this answer breaks off too.
             self._settle(attempt, ok=False, status=_INTERNAL)
             if request.transport is not None:
                 request.transport.abort()
@@ -205,14 +207,14 @@ class Proxy:
         return response
 
     def _settle(self, attempt: _Attempt, *, ok: bool | None, status: int | None = None) -> None:
-        """Tell the router how a request went; only the first word counts."""
+        """Report the result of a request to the router; only the first report counts."""
         if not attempt.settled:
             attempt.settled = True
             self._failures[attempt.backend] += ok is False
             self._router.ended(attempt.backend, self._clock(), ok=ok, status=status)
 
-    def _told(self, attempt: _Attempt) -> dict[str, str]:
-        """Give the headers that say where a request went."""
+    def _routing_headers(self, attempt: _Attempt) -> dict[str, str]:
+        """Return the headers that name the backend of a request."""
         upstream = self._upstreams[attempt.backend]
         return {
             "x-litellm-call-id": f"simulated-{next(self._calls)}",
@@ -226,7 +228,7 @@ class Proxy:
         }
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        """Answer as LiteLLM's prometheus callback does: failed answers by deployment, and own refusals."""
+        """Answer like LiteLLM's prometheus callback: failures by deployment, and the router's refusals."""
         pairs = zip(self._upstreams, self._failures, strict=True)
         lines = [f'{FAILURES}{{model_id="{upstream.id}"}} {failed}' for upstream, failed in pairs]
         refused = f'{FAILED_REQUESTS}{{exception_class="RouterRateLimitError"}} {self._refusals}'
@@ -234,7 +236,7 @@ class Proxy:
 
     def _full(self) -> web.Response:
         self._refusals += 1
-        cooling = [self._upstreams[one].id for one in sorted(self._router.cooling(self._clock()))]
+        cooling = [self._upstreams[index].id for index in sorted(self._router.cooling(self._clock()))]
         message = (
             "No deployments available for selected model, Try again in 5 seconds. "
             f"Passed model={self._model}. pre-call-checks=False, cooldown_list={cooling}"
@@ -247,7 +249,7 @@ class Proxy:
 
     async def _model_info(self, request: web.Request) -> web.Response:
         _check_key(request)
-        told = [
+        content = [
             {
                 "model_name": self._model,
                 "litellm_params": {
@@ -258,7 +260,7 @@ class Proxy:
             }
             for upstream in self._upstreams
         ]
-        return web.json_response({"data": told})
+        return web.json_response({"data": content})
 
     async def _settings(self, request: web.Request) -> web.Response:
         _check_key(request)
@@ -277,8 +279,8 @@ async def _liveliness(_: web.Request) -> web.Response:
 
 
 async def _readiness(_: web.Request) -> web.Response:
-    told = {"status": "healthy", "db": "Not connected", "litellm_version": VERSION, "simulated": True}
-    return web.json_response(told)
+    content = {"status": "healthy", "db": "Not connected", "litellm_version": VERSION, "simulated": True}
+    return web.json_response(content)
 
 
 def _check_key(request: web.Request) -> None:
@@ -286,14 +288,18 @@ def _check_key(request: web.Request) -> None:
     same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), KEY.encode())
     if scheme.lower() == "bearer" and same:
         return
-    told = {"message": "Authentication Error, No api key passed in.", "type": "auth_error", "param": "None"}
-    body = json.dumps({"error": told | {"code": str(_UNAUTHORIZED)}})
+    content = {
+        "message": "Authentication Error, No api key passed in.",
+        "type": "auth_error",
+        "param": "None",
+    }
+    body = json.dumps({"error": content | {"code": str(_UNAUTHORIZED)}})
     raise web.HTTPUnauthorized(text=body, content_type="application/json")
 
 
 def _error(status: int, message: str, headers: dict[str, str]) -> web.Response:
-    told = {"message": message, "type": None, "param": None, "code": str(status)}
-    return web.json_response({"error": told}, status=status, headers=headers)
+    content = {"message": message, "type": None, "param": None, "code": str(status)}
+    return web.json_response({"error": content}, status=status, headers=headers)
 
 
 async def _sign(_: web.Request, response: web.StreamResponse) -> None:

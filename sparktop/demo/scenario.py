@@ -1,4 +1,4 @@
-"""What the demo can show: servers, a router, a load and what goes wrong, by name."""
+"""The demo's scenarios by name: servers, a router, a load, and faults."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from sparktop.simulation.thermal import AMBIENT_C
 
 _GIB = 2**30
 STALE_COUNTS = RouterSettings(increment_lag_s=0.05, decrement_lag_s=0.1)
-"""Counts that show a choice 50 ms late and an end 100 ms late: requests that come together read the same."""
+"""Counts that show a choice 50 ms late and an end 100 ms late, so that simultaneous requests see equal
+counts."""
 BURST_COUNTS = RouterSettings(increment_lag_s=0.03)
-"""Counts that show a choice 30 ms late: about as long as a burst takes to come through loopback.
+"""Counts that show a choice 30 ms late, about as long as a burst takes to arrive through loopback.
 
-So most of a burst goes to one server, as in the least-busy column of spark-topologies-2026-03. The lag that
-was fitted to that column (`LITELLM`) belongs to a burst that comes within 1.3 ms: real sockets take longer.
+Most of a burst thus goes to one server, as in the least-busy column of spark-topologies-2026-03. The lag
+fitted to that column (`LITELLM`) belongs to a burst that arrives within 1.3 ms; real sockets take longer.
 """
 _NO_FAULTS = Faults()
 _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
@@ -38,12 +39,12 @@ _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """A server that goes away again and again."""
+    """A server that restarts periodically."""
 
     backend: int
     every_s: float
     down_s: float
-    """Until its port is open again: a real one takes minutes."""
+    """Seconds until its port is open again; a real server takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +57,38 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One thing to watch."""
+    """A situation to show."""
 
     name: str
     about: str
     strategy: str = "round-robin"
     load: int = 32
-    """Requests in flight, each replaced at once."""
+    """Requests in flight, each replaced immediately."""
     prompt_tokens: int = 256
     output_tokens: int = 40
-    """Of each request; `spread` 0 makes all alike."""
+    """Tokens of each request, before `spread` is applied."""
     spread: float = 0.0
-    """How far lengths lie apart: each is drawn from 1 - spread to 1 + spread times the figure."""
+    """Variation of lengths: each is drawn between 1 - spread and 1 + spread times the figure; 0 makes all
+    equal."""
     counts: RouterSettings = _FRESH_COUNTS
     faults: Faults = _NO_FAULTS
     profile: EngineProfile = SOLO
     ambient_c: float = AMBIENT_C
-    """The air that the machines take in."""
+    """Temperature of the machines' air intake, in °C."""
     machines: Mapping[int, Machine] = field(default_factory=dict)
-    """What is special about a machine, by its place."""
+    """Special properties of machines, by index."""
     slower: Mapping[int, float] = field(default_factory=dict)
-    """Backends each step of which takes so many times as long."""
+    """Factor by which each step of a backend takes longer, by index."""
     restarts: Restarts | None = None
     rival: str | None = None
-    """The strategy of the second router; None: see `rival_of`."""
+    """Strategy of the second router; None: see `rival_of`."""
     named: tuple[Server, ...] = ()
-    """The first servers behind the router, where each is of its own kind."""
+    """The first servers behind the router, if these differ from each other."""
     beside: tuple[Server, ...] = ()
-    """Servers that no router knows, to be compared with the others."""
+    """Servers behind no router, for comparison."""
 
     def servers(self, backends: int) -> tuple[Server, ...]:
-        """Return all servers: so many behind the router, then those beside them."""
+        """Return all servers: `backends` of them behind the router, then those beside it."""
         routed = (Server(self.name_of(place), self.profile_of(place)) for place in range(backends))
         return (*routed, *self.beside)
 
@@ -96,11 +98,11 @@ class Scenario:
 
     @property
     def second_strategy(self) -> str:
-        """The strategy of the router that only sweeps load: never the first one's."""
+        """Strategy of the router for sweeps only, always different from the first router's."""
         return rival_of(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
-        """Give the engine of a backend."""
+        """Return the engine profile of a backend."""
         times = self.slower.get(backend, 1.0)
         profile = self.named[backend].profile if backend < len(self.named) else self.profile
         if times == 1.0:
@@ -115,13 +117,13 @@ class Scenario:
         return replace(profile, cost=slow)
 
     def machine_of(self, node: int, *, start_s: float) -> Machine:
-        """Give a machine by its place; what leaks begins to at `start_s`."""
+        """Return a machine by its index; its leak, if it has one, begins at `start_s`."""
         machine = replace(self.machines.get(node, Machine()), leak_from_s=start_s)
         span = self.profile.nodes
         return replace(machine, rank=node % span) if span > 1 else machine
 
     def thermal_of(self, node: int, *, start_s: float) -> MachineHeat:
-        """Give the heat of a machine by its place, settled with nothing to do."""
+        """Return the heat model of a machine by its index, settled at idle."""
         thermal = MachineHeat(ambient_c=self.ambient_c, at=start_s)
         if self.machines.get(node, Machine()).slow_clock:
             thermal.pinned_mhz = SLOW_MHZ
@@ -129,8 +131,8 @@ class Scenario:
 
 
 SCENARIOS = {
-    one.name: one
-    for one in (
+    scenario.name: scenario
+    for scenario in (
         Scenario(
             "oscillation",
             "least-busy on counts that come late: all requests go to one server, then to the other",
@@ -199,23 +201,23 @@ SCENARIOS = {
         ),
     )
 }
-"""By name; the first one is the default."""
+"""Scenarios by name; the first is the default."""
 DEFAULT_SCENARIO = "oscillation"
 
 
 def rival_of(strategy: str) -> str:
-    """Give the strategy of the second router, which only sweeps load: by chance, or else by turns."""
+    """Return the default strategy of the second router: random choice, or else round-robin."""
     return "round-robin" if strategy == "simple-shuffle" else "simple-shuffle"
 
 
 def backend_name(index: int) -> str:
-    """Name the simulated servers and machines: spark-a, spark-b, …, spark-z, spark-27, …."""
+    """Return the name of a simulated server or machine: spark-a, spark-b, …, spark-z, spark-27, …."""
     letters = string.ascii_lowercase
     return f"spark-{letters[index] if index < len(letters) else index + 1}"
 
 
 def lengths_of(scenario: Scenario) -> Lengths:
-    """Give what draws a request's prompt and output tokens."""
+    """Return a function that draws a request's prompt and output tokens."""
 
     def draw(dice: random.Random) -> tuple[int, int]:
         factor = [1 + dice.uniform(-scenario.spread, scenario.spread) for _ in range(2)]

@@ -1,6 +1,6 @@
-"""How the demo's own load makes way: servers tell it of requests that are not its own, and it pauses.
+"""Pausing the demo's own load: servers report other clients' requests to it.
 
-Each server writes a byte into a pipe that the load reads: `+` as such a request comes, `-` as it ends.
+Each server writes a byte into a pipe that the load reads: `+` when such a request arrives, `-` when it ends.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 MARK = "X-Sparktop-Demo-Load"
-"""The header that the load's own requests carry."""
+"""Header of the load's own requests."""
 MARKED = {MARK: "1"}
-"""What the load adds to its requests."""
+"""Headers that the load adds to its requests."""
 QUIET_S = 10.0
-"""The load comes back so long after the last of others' requests."""
+"""Seconds from the last request of others until the load resumes."""
 PATIENCE_S = 3.0
-"""What the load has in flight may end by itself for so long; then it hangs up."""
+"""Seconds that the load's requests in flight may take to end before they are aborted."""
 _CAME, _WENT = b"+", b"-"
 _READ_BYTES = 4096
 
 
 class Visitors:
-    """Tells the load of others' requests at a server."""
+    """Reports other clients' requests at a server to the load."""
 
     def __init__(self, pipe: int | None = None) -> None:
-        """Write into a pipe; None: there is no load that could make way."""
+        """Write to a pipe; None: there is no load to pause."""
         self._pipe = pipe
         if pipe is not None:
-            # A load that does not read must not hold up a server.
+            # A load that does not read must not block a server.
             os.set_blocking(pipe, False)
 
     def visit(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Give a context for as long as a request is here; the load's own are passed over."""
-        return nullcontext() if MARK in headers else self._told()
+        """Return a context that covers a request; the load's own requests are not reported."""
+        return nullcontext() if MARK in headers else self._report()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _report(self) -> Iterator[None]:
         self._write(_CAME)
         try:
             yield
@@ -51,10 +51,10 @@ class Visitors:
 
 
 class GivingWay:
-    """Whether the load may send: not while others' requests are there, nor for a while after the last."""
+    """Decides whether the load may send: not while other clients' requests last, nor for a while after."""
 
     def __init__(self, *, quiet_s: float = QUIET_S, patience_s: float = PATIENCE_S) -> None:
-        """Begin with nobody there; belongs to the running event loop."""
+        """Start without other clients; must be created in the running event loop."""
         self._quiet_s = quiet_s
         self._patience_s = patience_s
         self._here = 0
@@ -63,7 +63,7 @@ class GivingWay:
         self._back: asyncio.TimerHandle | None = None
         self._impatient: asyncio.TimerHandle | None = None
         self.on_impatience: Callable[[], object] = lambda: None
-        """Called when what the load still has in flight is to be broken off."""
+        """Called when the load's requests in flight are to be aborted."""
 
     @property
     def paused(self) -> bool:
@@ -75,18 +75,18 @@ class GivingWay:
         await self._free.wait()
 
     def listen(self, pipe: int) -> None:
-        """Hear what servers write into a pipe, until all of them have closed it."""
+        """Read the servers' reports from a pipe, until all of them have closed it."""
         os.set_blocking(pipe, False)
         asyncio.get_running_loop().add_reader(pipe, self._read, pipe)
 
-    def hear(self, told: bytes) -> None:
-        """Take in what servers told."""
+    def hear(self, reports: bytes) -> None:
+        """Process reports of servers, a string of `+` and `-`."""
         loop = asyncio.get_running_loop()
-        self._here = max(0, self._here + told.count(_CAME) - told.count(_WENT))
+        self._here = max(0, self._here + reports.count(_CAME) - reports.count(_WENT))
         if self._back is not None:
             self._back.cancel()
             self._back = None
-        if not self.paused and told:
+        if not self.paused and reports:
             self._free.clear()
             self._impatient = loop.call_later(self._patience_s, self._lose_patience)
         if not self._here:
@@ -101,9 +101,9 @@ class GivingWay:
         self.on_impatience()
 
     def _read(self, pipe: int) -> None:
-        told = os.read(pipe, _READ_BYTES)
-        if told:
-            self.hear(told)
+        reports = os.read(pipe, _READ_BYTES)
+        if reports:
+            self.hear(reports)
             return
         asyncio.get_running_loop().remove_reader(pipe)
         self._free.set()

@@ -1,4 +1,4 @@
-"""What a request to a simulated server asks for, checked as vLLM checks it and refused in its words."""
+"""Parsing of requests to a simulated server, with vLLM's checks and its error messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sparktop.model.text import clean
 
 BAD_REQUEST, NOT_FOUND = 400, 404
 _COMPLETION_TOKENS = 16
-"""What /v1/completions makes when nobody says how many (the interface's own default)."""
+"""Tokens that /v1/completions generates when max_tokens is not given (the API's own default)."""
 _MOST_SALT = 1024
 
 
 class RefusedError(Exception):
-    """A request that is not served; says why in the server's words."""
+    """A request that is not served, with the reason in the server's words."""
 
     def __init__(
         self,
@@ -27,25 +27,25 @@ class RefusedError(Exception):
         kind: str = "BadRequestError",
         param: str | None = None,
     ) -> None:
-        """Keep what the answer will say."""
+        """Keep the content of the answer."""
         super().__init__(message)
         self.status = status
         self.kind = kind
         self.param = param
 
     def body(self) -> dict[str, object]:
-        """Give the answer."""
+        """Return the JSON body of the answer."""
         error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}
         return {"error": error}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One completion."""
+    """A parsed completion request."""
 
     chat: bool
     prompt: tuple[int, ...]
-    """Its tokens."""
+    """Tokens of the prompt."""
     max_tokens: int
     min_tokens: int = 0
     ignore_eos: bool = False
@@ -57,10 +57,10 @@ class Asked:
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """Give the JSON object of a body.
+    """Parse a body as a JSON object.
 
     Raises:
-        RefusedError: it is none.
+        RefusedError: it is not a JSON object.
     """
     try:
         found = json.loads(body)
@@ -76,10 +76,10 @@ def read_body(body: bytes) -> dict[str, Any]:
 
 
 def check_model(body: Mapping[str, Any], served: str) -> None:
-    """Let a request pass that names no model or the one that is served.
+    """Check that a request names the served model or none.
 
     Raises:
-        RefusedError: it names another one.
+        RefusedError: it names another model.
     """
     model = body.get("model")
     if model is not None and model != served:
@@ -92,10 +92,10 @@ def check_model(body: Mapping[str, Any], served: str) -> None:
 
 
 def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
-    """Give the tokens of a prompt, or of a chat's messages.
+    """Return the tokens of the prompt, or of a chat's messages.
 
     Raises:
-        RefusedError: there are none, or they cannot be read.
+        RefusedError: there are none, or they cannot be parsed.
     """
     key = "messages" if chat else "prompt"
     found = body.get(key)
@@ -108,10 +108,10 @@ def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
 
 
 def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) -> Asked:
-    """Read what is asked of /v1/completions or, with `chat`, of /v1/chat/completions.
+    """Parse a request to /v1/completions or, with `chat`, to /v1/chat/completions.
 
     Raises:
-        RefusedError: it cannot be served; says why.
+        RefusedError: it cannot be served; the message has the reason.
     """
     prompt = read_prompt(body, chat=chat)
     wanted = _whole(body, "max_tokens")
@@ -120,7 +120,7 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
     _check_length(len(prompt), longest=max_model_len, is_text=chat or _is_text(body["prompt"]))
     room = max_model_len - len(prompt)
     default = room if chat else _COMPLETION_TOKENS
-    # What does not fit behind the prompt is cut off in silence; without any room it is an error.
+    # Tokens that do not fit behind the prompt are silently cut off, as in vLLM; no room at all is an error.
     max_tokens = min(room, default if wanted is None else wanted)
     min_tokens = _whole(body, "min_tokens") or 0
     if max_tokens < 1:
@@ -163,13 +163,13 @@ def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
 
 
 def _messages(found: object) -> list[tuple[str, str]]:
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
         raise _invalid("messages", "list_type", "Input should be a valid list")
-    return [(str(one.get("role", "user")), _text(one.get("content"))) for one in found]
+    return [(str(message.get("role", "user")), _text(message.get("content"))) for message in found]
 
 
 def _text(content: object) -> str:
-    """Give the text of a message: a string, or parts of which those of type text count."""
+    """Return the text of a message: a string, or the joined parts of type text."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -179,14 +179,14 @@ def _text(content: object) -> str:
 
 
 def _is_text(prompt: object) -> bool:
-    """Return True for a text, or a list that holds one."""
+    """Return True for a text, or a list of a single text."""
     return isinstance(prompt, str) or (
         isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
     )
 
 
 def _prompt(found: object) -> list[int]:
-    """Read a text or a list of tokens, or a list that holds one of them."""
+    """Parse a text or a list of tokens, or a list that holds a single one of these."""
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str | list):
         found = found[0]
     if isinstance(found, str):
@@ -226,5 +226,5 @@ def _parameter(name: str, value: int, message: str) -> RefusedError:
 
 
 def _invalid(key: str, kind: str, message: str) -> RefusedError:
-    told = f"1 validation error:\n  {{'type': '{kind}', 'loc': ('body', '{key}'), 'msg': '{message}'}}"
-    return RefusedError(told, kind="Bad Request")
+    detail = f"1 validation error:\n  {{'type': '{kind}', 'loc': ('body', '{key}'), 'msg': '{message}'}}"
+    return RefusedError(detail, kind="Bad Request")

@@ -1,4 +1,4 @@
-"""The bodies of a simulated server's answers, with the fields that vLLM 0.32 gives and in its order."""
+"""Bodies of a simulated server's answers, with the fields of vLLM 0.32 in its order."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(slots=True)
 class Reply:
-    """One answer in the making: its words, and how each part of it is written."""
+    """An answer in progress: its words, and the formatting of its parts."""
 
     request_id: str
     model: str
     created_unix_s: int
     asked: Asked
     output_tokens: int
-    """How many it will make, its own end included."""
+    """Tokens to generate, including the stop token."""
     stops: bool
-    """True where the last of them is its own end, which has no text."""
-    told: int = 0
+    """True if the last token is a stop token, which has no text."""
+    written: int = 0
     """Tokens written so far."""
     _words: list[str] = field(default_factory=list)
     _ids: list[int] = field(default_factory=list)
     _head: bytes = b""
 
     def __post_init__(self) -> None:
-        """Choose its words."""
+        """Choose the words."""
         self._words = answer_words(self._seed, self.output_tokens - self.stops)
         self._ids = [word_id(word) for word in self._words]
         if self.stops:
@@ -44,32 +44,34 @@ class Reply:
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """All tokens that it will have made."""
+        """Return all tokens of the answer, written or not."""
         return self._ids
 
     def chunk(self, tokens: int, *, last: bool) -> bytes:
-        """Write so many further tokens as an event of a stream; the `last` one says why it ends.
+        """Format `tokens` further tokens as an event of the stream.
 
-        A chat begins with an event of its own that tells the role.
+        The `last` event carries the finish reason.
+
+        A chat begins with an additional event for the role.
         """
-        first, self.told = self.told, self.told + tokens
-        text, ids = "".join(self._words[first : self.told]), self._ids[first : self.told]
+        first, self.written = self.written, self.written + tokens
+        text, ids = "".join(self._words[first : self.written]), self._ids[first : self.written]
         reason = self._reason() if last else None
         prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.return_token_ids else {}
         if not self.asked.chat:
             return self._event(self._choice({"text": text, **({} if first else prompt)}, ids, reason))
-        told = self._event(self._choice({"delta": {"content": text}}, ids, reason))
+        content = self._event(self._choice({"delta": {"content": text}}, ids, reason))
         if first:
-            return told
+            return content
         role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        return self._event({"index": 0, **role}, **prompt) + told
+        return self._event({"index": 0, **role}, **prompt) + content
 
     def usage_chunk(self, ended: RequestEnded) -> bytes:
-        """Write the last event, which counts."""
+        """Format the last event, which carries the token counts."""
         return self._event(None, usage=self._usage(ended))
 
     def whole(self, ended: RequestEnded) -> dict[str, Any]:
-        """Give the answer to a request that wanted no stream."""
+        """Return the body of an answer to a request without streaming."""
         text = "".join(self._words)
         choice: dict[str, Any] = {"index": 0}
         if self.asked.chat:
@@ -93,7 +95,7 @@ class Reply:
 
     @property
     def _seed(self) -> int | str:
-        # Two requests have different answers, one with a seed the same each time.
+        # Answers differ between requests, but a request's seed repeats its answer.
         return self.request_id if self.asked.seed is None else self.asked.seed
 
     def _top(self, kind: str) -> dict[str, Any]:
@@ -112,8 +114,8 @@ class Reply:
         return self._head + f"[{_json(choice) if choice else ''}]{more}}}\n\n".encode()
 
     def _choice(self, choice: dict[str, Any], ids: list[int], reason: str | None) -> dict[str, Any]:
-        told = {"index": 0, **choice, "logprobs": None, "finish_reason": reason, "stop_reason": None}
-        return told | ({"token_ids": ids} if self.asked.return_token_ids else {})
+        event = {"index": 0, **choice, "logprobs": None, "finish_reason": reason, "stop_reason": None}
+        return event | ({"token_ids": ids} if self.asked.return_token_ids else {})
 
     def _usage(self, ended: RequestEnded) -> dict[str, Any]:
         prompt, made = len(self.asked.prompt), ended.generated_tokens or 0

@@ -1,4 +1,4 @@
-"""What a simulated server counts of its answers: the names that vLLM's own HTTP instrumentation has."""
+"""HTTP counters of a simulated server, with the names of vLLM's own instrumentation."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _LENGTH = "Only value of header is respected. Otherwise ignored. No percentile c
 
 
 class HttpFigures(Collector):
-    """Counts answers by handler, method and status; `registry` gives them to a page."""
+    """Counts answers by handler, method and status; `registry` adds them to a page."""
 
     def __init__(self, started_unix_s: float) -> None:
-        """Start at nothing, as of a time."""
+        """Start at zero; `started_unix_s` is the counters' creation time."""
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         self._created = started_unix_s
         self._answers: dict[tuple[str, str, str], int] = {}
         self._sent: dict[str, tuple[int, int]] = {}
-        """By handler: requests, and bytes of their bodies."""
+        """(requests, bytes of their bodies) by handler."""
         self._fine = Buckets(_FINE_S)
         self._coarse: dict[tuple[str, str], Buckets] = {}
 
     def count(self, method: str, handler: str, status: int, took_s: float, body_bytes: int) -> None:
-        """Count one answer."""
+        """Count an answer that took `took_s` seconds."""
         key = (handler, method, f"{status // 100}xx")
         self._answers[key] = self._answers.get(key, 0) + 1
         requests, size = self._sent.get(handler, (0, 0))
@@ -42,11 +42,11 @@ class HttpFigures(Collector):
         self._coarse.setdefault((handler, method), Buckets(_COARSE_S)).observe(took_s)
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand."""
+        """Return no families at registration."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Give every family."""
+        """Yield every metric family."""
         total = Metric("http_requests", "Total number of requests by method, status and handler.", "counter")
         for (handler, method, status), number in self._answers.items():
             labels = {"handler": handler, "method": method, "status": status}

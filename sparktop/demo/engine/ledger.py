@@ -1,4 +1,4 @@
-"""What a simulated engine has observed of its requests since its start: vLLM's histograms."""
+"""Histograms that vLLM keeps of its requests, for a simulated engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREEMPTIONS = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 
 
 class Buckets:
-    """A histogram that counts into buckets."""
+    """A histogram with fixed buckets."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         """Start empty; `bounds` ascend and are finite."""
@@ -38,18 +38,18 @@ class Buckets:
         self._counts = [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count one value, or the same one several times."""
+        """Count a value, `times` times."""
         self._counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times
 
     @property
     def cumulative(self) -> list[int]:
-        """Values at or below each bound; one more than there are bounds, the last for all."""
+        """Count of values at or below each bound, then of all values."""
         return list(accumulate(self._counts))
 
 
 def step_buckets(step_rows: Mapping[int, int]) -> Buckets:
-    """Give the histogram of tokens a step, from steps by their tokens."""
+    """Return the histogram of tokens per step; `step_rows` maps tokens to a number of steps."""
     buckets = Buckets(_STEP_TOKENS)
     for rows, steps in step_rows.items():
         buckets.observe(rows, steps)
@@ -57,7 +57,7 @@ def step_buckets(step_rows: Mapping[int, int]) -> Buckets:
 
 
 def length_bounds(longest: int) -> tuple[float, ...]:
-    """Give 1, 2, 5, 10, 20, 50, … up to a model's context: vLLM's buckets for numbers of tokens."""
+    """Return 1, 2, 5, 10, 20, 50, … up to a model's context: vLLM's bucket bounds for token counts."""
     bounds: list[float] = []
     size = 1
     while True:
@@ -69,14 +69,14 @@ def length_bounds(longest: int) -> tuple[float, ...]:
 
 
 class Ledger:
-    """Hears what an engine tells and counts as vLLM does.
+    """Counts an engine's events as vLLM does.
 
-    First tokens and gaps between tokens count as they come, the rest when a request ends. A request that its
-    client gave up leaves no trace in what is counted at the end.
+    First tokens and gaps between tokens are counted when they occur, the rest when a request ends. A request
+    aborted by its client is not counted at its end.
     """
 
     def __init__(self, max_model_len: int) -> None:
-        """Start at nothing."""
+        """Start at zero."""
         lengths = length_bounds(max_model_len)
         self.ttft_s = Buckets(_TTFT_S)
         self.itl_s = Buckets(_ITL_S)
@@ -94,18 +94,18 @@ class Ledger:
         self.preemptions = Buckets(_PREEMPTIONS)
         self.computed_tokens = Buckets(lengths)
         self.ended = {EndReason.STOP: 0, EndReason.LENGTH: 0}
-        """Requests that ended well."""
+        """Requests that ended normally, by reason."""
         self._newest_s: dict[str, float] = {}
-        """By request in flight, when it arrived or made its newest token."""
+        """Time of the arrival or the newest token, by request in flight."""
         self._asked: dict[str, int] = {}
 
     def arrived(self, request_id: str, at: float, max_tokens: int) -> None:
-        """Note a request, and how many tokens it asks for at most."""
+        """Record a request's arrival and its token limit."""
         self._newest_s[request_id] = at
         self._asked[request_id] = max_tokens
 
     def hear(self, event: EngineEvent) -> None:
-        """Count what an engine tells of a request."""
+        """Count an event of the engine."""
         if isinstance(event, RequestEnded):
             self._newest_s.pop(event.request_id, None)
             return

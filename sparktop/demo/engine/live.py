@@ -1,7 +1,7 @@
-"""A simulated engine in real time: its model moves with the clock, and requests wait for their tokens.
+"""A simulated engine in real time: the model follows the clock, and requests wait for their tokens.
 
-The model's time is the process's monotonic clock. A timer wakes at the model's next event, so a token is told
-as soon after its time as the event loop comes to it, and nothing is awake in between.
+The model's time is the process's monotonic clock. A timer fires at the model's next event, so a token is
+delivered as soon as the event loop allows, and nothing runs in between.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from sparktop.simulation.request import SimulatedRequest
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What came of a request since it was last asked."""
+    """Progress of a request since the previous `more`."""
 
     tokens: int
-    """New ones; several where the asker was slow."""
+    """New tokens; several if the reader was slow."""
     ended: RequestEnded | None = None
-    """Set in the last one."""
+    """Set in the last delta only."""
     made_s: float | None = None
-    """When the model made the newest of them."""
+    """Model time of the newest token, in seconds."""
 
 
 class Answer:
     """The tokens of one request as they are made."""
 
     def __init__(self) -> None:
-        """Start with nothing made."""
+        """Start without tokens."""
         self._tokens = 0
         self._made_s: float | None = None
         self._ended: RequestEnded | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def hear(self, event: EngineEvent) -> None:
-        """Note what the engine tells of it."""
+        """Record an event of the request, and wake its reader."""
         if isinstance(event, RequestEnded):
             self._ended = event
         else:
@@ -50,7 +50,7 @@ class Answer:
             self._waiter.set_result(None)
 
     async def more(self) -> Delta:
-        """Wait until something has happened and give it; nothing comes after the one that has `ended`."""
+        """Wait for progress and return it; the delta with `ended` is the last."""
         if not self._tokens and self._ended is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -65,7 +65,7 @@ class LiveEngine:
     def __init__(
         self, engine: Engine, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Take over an engine that has not been advanced beyond `clock`; `ledger` hears its events."""
+        """Wrap an engine that has not been advanced beyond `clock`; `ledger` receives its events."""
         self.engine = engine
         self.ledger = ledger
         self._clock = clock
@@ -74,7 +74,7 @@ class LiveEngine:
         self._closed = False
 
     def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
-        """Let a request arrive now.
+        """Submit a request that arrives now.
 
         Raises:
             ValueError: it could never fit, or its id is in use.
@@ -87,21 +87,21 @@ class LiveEngine:
         return answer
 
     def cancel(self, request_id: str) -> None:
-        """Abort a request whose client has gone; nothing where it has ended."""
+        """Abort a request whose client disconnected; ignore one that has ended."""
         if not self._closed and request_id in self._answers:
             self.engine.cancel(request_id, self.catch_up())
             self._tell()
             self._arm()
 
     def catch_up(self) -> float:
-        """Move the model to now and tell what happened; gives the time that it is at."""
+        """Move the model to the current time and deliver its events; return that time."""
         now = max(self._clock(), self.engine.now_s)
         if not self._closed:
             self._tell(now)
         return now
 
     def close(self) -> None:
-        """Stop where it is; requests in flight end as aborted."""
+        """Stop the model; end requests in flight as aborted."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
 """The `/metrics` page of a simulated engine: vLLM 0.32's names, help texts, labels, buckets and order.
 
-`engine_families` are what an engine's own counts give; `live_families` is the rest of a vLLM page, which a
-server has and a rehearsal has not.
+A page for a rehearsal has only the metrics that viewers read; a server's page has all of vLLM's, and those of
+its process and HTTP server.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 
 VERSION = "0.32.0+simulated"
-"""What a simulated server calls itself."""
+"""Version reported by a simulated server."""
 READ_BYTES_PER_S = 265e9
-"""How fast weights are read: with it, the time that a step reads them is how much it reads (calibration)."""
+"""Rate of reading weights, which converts a step's reading time into bytes (see the calibration)."""
 KV_TOKEN_BYTES = 73_728
-"""36 layers x 8 heads x 64 x (key + value) of 2 bytes: gpt-oss-120b's cache of one token."""
+"""Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
 _ACTIVE_PARAMETERS = 5.1e9
 _BLOCK_S = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
@@ -66,27 +66,30 @@ _CONFIG = {
     "use_replayssm": "False",
     "user_specified_block_size": "True",
 }
-"""Labels of the cache's configuration that are the same for every simulated engine."""
+"""Labels of the cache configuration that are equal for all simulated engines."""
 
 
 class Families(Collector):
-    """Metric families that are made anew for each page."""
+    """Metric families made for a single page."""
 
     def __init__(self, made: Iterable[Metric]) -> None:
-        """Hold families for one page."""
+        """Hold the families of a page."""
         self._made = made
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand."""
+        """Return no families at registration."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Give them."""
+        """Return the families."""
         return self._made
 
 
 def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
-    """Give the page of an engine without what its server adds; `started_unix_s` is its start as it says."""
+    """Return the page of an engine without its server's metrics.
+
+    `started_unix_s` is the start time to report.
+    """
     registry = CollectorRegistry(auto_describe=False)
     start = _metric("process_start_time_seconds", _START_HELP, "gauge")
     start.add_sample(start.name, {}, started_unix_s)
@@ -95,7 +98,7 @@ def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
 
 
 def server_page(engine: Engine, ledger: Ledger, started_unix_s: float, http: CollectorRegistry) -> bytes:
-    """Give the whole page of a server; `http` holds what it counts of its answers."""
+    """Return the complete page of a server; `http` holds its HTTP counters."""
     registry = CollectorRegistry(auto_describe=False)
     GCCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -108,7 +111,7 @@ _START_HELP = "Start time of the process since unix epoch in seconds."
 
 
 def _process(started_unix_s: float) -> Iterator[Metric]:
-    """Give what this process is, but with the start of the engine: several share the process."""
+    """Yield this process's metrics with the engine's start time, since several engines share the process."""
     for metric in ProcessCollector(registry=None).collect():
         if metric.name == "process_start_time_seconds":
             metric.samples = [sample._replace(value=started_unix_s) for sample in metric.samples]
@@ -118,7 +121,7 @@ def _process(started_unix_s: float) -> Iterator[Metric]:
 def engine_families(
     engine: Engine, ledger: Ledger, started_unix_s: float, *, whole: bool = False
 ) -> list[Metric]:
-    """Give what an engine tells; without `whole`, only what viewers read."""
+    """Return an engine's metrics; without `whole`, only those that viewers read."""
     page = _Page(engine.profile.model, started_unix_s, whole=whole)
     _work(page, engine)
     _gauges(page, engine)
@@ -129,7 +132,7 @@ def engine_families(
 
 
 def _work(page: _Page, engine: Engine) -> None:
-    """Tell the work done, as an engine with --enable-mfu-metrics estimates it."""
+    """Add the work done, as an engine with --enable-mfu-metrics estimates it."""
     cost, tally = engine.profile.cost, engine.tally
     reading_s = sum(
         steps * min(cost.weights_one_s * rows**cost.weights_exponent, cost.weights_all_s)
@@ -287,7 +290,7 @@ def _more_histograms(page: _Page, ledger: Ledger) -> None:
 
 
 class _Page:
-    """Collects families with one set of labels."""
+    """Collects families with a common set of labels."""
 
     def __init__(self, model: str, started_unix_s: float, *, whole: bool) -> None:
         self.families: list[Metric] = []
@@ -296,7 +299,7 @@ class _Page:
         self._whole = whole
 
     def gauge(self, name: str, about: str, value: float | Mapping[str, float], label: str = "") -> None:
-        """Add a gauge: one value, or one for each value of `label`."""
+        """Add a gauge: a single value, or one for each value of `label`."""
         metric = _metric(f"vllm:{name}", about, "gauge")
         for word, number in _words(value):
             metric.add_sample(metric.name, self._of(label, word), number)
@@ -311,7 +314,7 @@ class _Page:
         *,
         engine_label: bool = True,
     ) -> None:
-        """Add a counter and its time of creation, as `gauge` does."""
+        """Add a counter as `gauge` does, with its creation time on a complete page."""
         metric = _metric(f"vllm:{name}", about, "counter")
         for word, number in _words(value):
             labels = self._of(label, word)
@@ -331,12 +334,12 @@ class _Page:
         *,
         engine_label: bool = True,
     ) -> None:
-        """Add a counter that no viewer reads."""
+        """Add a counter that no viewer reads, on a complete page only."""
         if self._whole:
             self.counter(name, about, value, label, engine_label=engine_label)
 
     def histogram(self, name: str, about: str, buckets: Buckets) -> None:
-        """Add a histogram: its cumulative buckets, count and sum."""
+        """Add a histogram: cumulative buckets, count and sum."""
         metric, labels, counts = _metric(f"vllm:{name}", about, "histogram"), self._labels, buckets.cumulative
         stem = f"{metric.name}_bucket"
         for bound, count in zip(buckets.bounds, counts, strict=False):
@@ -349,7 +352,7 @@ class _Page:
         self.families.append(metric)
 
     def more_histogram(self, name: str, about: str, buckets: Buckets) -> None:
-        """Add a histogram that no viewer reads."""
+        """Add a histogram that no viewer reads, on a complete page only."""
         if self._whole:
             self.histogram(name, about, buckets)
 
@@ -362,7 +365,7 @@ def _words(value: float | Mapping[str, float]) -> Iterable[tuple[str | None, flo
 
 
 def _cache_config(profile: EngineProfile) -> Metric:
-    """Give the info metric that tells the size of the KV cache."""
+    """Return the info metric with the size of the KV cache."""
     metric = _metric("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
     tokens = profile.kv_capacity_tokens
     sizes = {

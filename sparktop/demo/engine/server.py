@@ -1,4 +1,4 @@
-"""One simulated engine over HTTP, with the routes, answers and errors of a vLLM server."""
+"""HTTP server of one simulated engine, with vLLM's routes, answers and errors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.request import SimulatedRequest
 
 SERVER = "sparktop demo (simulated)"
-"""What every answer's Server header says."""
+"""Server header of every answer."""
 MOST_BODY_BYTES = 16 << 20
 _USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
-"""Median and log-normal spread of an answer that may end by itself."""
+"""Median and log-normal spread of the tokens of an answer that may end by itself."""
 _STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 _TEXT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 _INTERNAL = 500
@@ -42,7 +42,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
-    """A request that the engine works on."""
+    """A request in progress at the engine."""
 
     request_id: str
     answer: Answer
@@ -50,7 +50,7 @@ class _InFlight:
 
 
 class EngineServer:
-    """Answers for one engine."""
+    """The HTTP server of one engine."""
 
     def __init__(
         self,
@@ -61,19 +61,19 @@ class EngineServer:
         name: str = "spark-a",
         visitors: Visitors | None = None,
     ) -> None:
-        """Serve an engine that says it started at that time; `visitors` hears of others' requests."""
+        """Serve an engine with the given start time; `visitors` is notified of other clients' requests."""
         self.live = live
         self._visitors = visitors or Visitors()
         self._profile = live.engine.profile
         self._started_unix_s = started_unix_s
         self._figures = HttpFigures(started_unix_s)
-        # Lengths of answers, no secrets.
+        # Lengths of answers need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._name = name
         self._numbers = count(1)
 
     def application(self) -> web.Application:
-        """Give the application."""
+        """Return the aiohttp application."""
         app = web.Application(middlewares=[self._guard], client_max_size=MOST_BODY_BYTES)
         app.on_response_prepare.append(_sign)
         app.router.add_post("/v1/chat/completions", self._chat)
@@ -88,8 +88,8 @@ class EngineServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count answers, and put errors into vLLM's words."""
-        # Looking at the server is no request: neither the demo's load nor vLLM's counters take note of it.
+        """Count the answer, and convert errors to vLLM's format."""
+        # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
         if request.method != "POST":
             return await self._answer(request, handler)
         began = time.monotonic()
@@ -108,8 +108,8 @@ class EngineServer:
         except RefusedError as error:
             return web.json_response(error.body(), status=error.status)
         except web.HTTPException as error:
-            told = {"message": error.reason, "type": error.reason, "param": None, "code": error.status}
-            return web.json_response({"error": told}, status=error.status)
+            content = {"message": error.reason, "type": error.reason, "param": None, "code": error.status}
+            return web.json_response({"error": content}, status=error.status)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         return await self._complete(request, chat=True)
@@ -128,11 +128,15 @@ class EngineServer:
             ended = await _end_of(flight.answer)
             return web.json_response(flight.reply.whole(ended))
         finally:
-            # Its client may have gone away meanwhile; one that has ended is not known any more.
+            # For a client that has disconnected; a request that has ended is ignored.
             self.live.cancel(flight.request_id)
 
     def _submit(self, asked: Asked) -> _InFlight:
-        """Give a request to the engine."""
+        """Submit a request to the engine.
+
+        Raises:
+            RefusedError: the engine does not accept it.
+        """
         tokens, stops = self._length(asked)
         number = next(self._numbers)
         request_id = f"{'chatcmpl' if asked.chat else 'cmpl'}-{self._name}-{number}"
@@ -152,7 +156,7 @@ class EngineServer:
         return _InFlight(request_id, answer, reply)
 
     def _length(self, asked: Asked) -> tuple[int, bool]:
-        """Give how long the answer will be, and whether it ends by itself."""
+        """Return the length of the answer in tokens, and whether it ends by a stop token."""
         if asked.ignore_eos:
             return asked.max_tokens, False
         chance = self._random.lognormvariate(0.0, _SPREAD)
@@ -175,7 +179,7 @@ class EngineServer:
                 await response.write(usage + DONE)
                 await response.write_eof()
             elif request.transport is not None:
-                # The engine went away: what has been sent stays cut off, as it does when a server dies.
+                # The engine was shut down: the answer stays incomplete, as when a server dies.
                 request.transport.abort()
             return response
 
@@ -183,8 +187,8 @@ class EngineServer:
         body = read_body(await request.read())
         check_model(body, self._profile.model)
         tokens = read_prompt(body, chat="messages" in body)
-        told = {"count": len(tokens), "max_model_len": self._profile.max_model_len}
-        return web.json_response({**told, "tokens": list(tokens), "token_strs": None})
+        content = {"count": len(tokens), "max_model_len": self._profile.max_model_len}
+        return web.json_response({**content, "tokens": list(tokens), "token_strs": None})
 
     async def _metrics(self, _: web.Request) -> web.Response:
         self.live.catch_up()
@@ -214,7 +218,7 @@ async def _end_of(answer: Answer) -> RequestEnded:
     """Wait for an answer's end.
 
     Raises:
-        RefusedError: the engine went away.
+        RefusedError: the engine was shut down.
     """
     while (ended := (await answer.more()).ended) is None:
         pass

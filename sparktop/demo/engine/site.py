@@ -1,4 +1,4 @@
-"""Where a simulated server lives: its address, engine and machines; how it goes away and comes back."""
+"""Life cycle of a simulated server: its address, engine and machines; shutdown and restarts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLOSING_S = 0.1
 
 
 class EngineSite:
-    """One server at one address, for as long as the process runs."""
+    """A server at one address, for as long as the process runs."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class EngineSite:
         seed: str,
         visitors: Visitors | None = None,
     ) -> None:
-        """Prepare a server on its machines; nothing listens yet."""
+        """Prepare a server on its machines, not listening yet."""
         self._visitors = visitors
         self._server = server
         self._thermals = tuple(thermals)
@@ -45,13 +45,13 @@ class EngineSite:
         self._runner: web.AppRunner | None = None
         self._restarting: asyncio.Task[None] | None = None
         self.port = 0
-        """Where it listens, once open; it stays the same over restarts."""
+        """Port of the server after the first `open`; the same over restarts."""
 
     async def open(self) -> None:
         """Start the engine and listen.
 
         Raises:
-            OSError: the address cannot be listened on.
+            OSError: the address cannot be used.
         """
         now = time.monotonic()
         profile = self._server.profile
@@ -69,7 +69,7 @@ class EngineSite:
             name=f"{self._server.name}-{self._starts}",
             visitors=self._visitors,
         )
-        # A handler is cancelled when its client goes away: its request ends in the engine too.
+        # A handler is cancelled when its client disconnects, which ends the request in the engine too.
         self._runner = web.AppRunner(
             server.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
         )
@@ -78,7 +78,7 @@ class EngineSite:
         self.port = int(self._runner.addresses[0][1])
 
     async def shut(self) -> None:
-        """End the engine and close the port: requests in flight break off, as when a server dies."""
+        """Shut down the engine and close the port; requests in flight break off, as when a server dies."""
         live, runner, self._live, self._runner = self._live, self._runner, None, None
         if live is not None:
             live.close()
@@ -88,7 +88,7 @@ class EngineSite:
             await runner.cleanup()
 
     async def close(self) -> None:
-        """Shut for good."""
+        """Stop restarting and shut down."""
         if self._restarting is not None:
             self._restarting.cancel()
             with suppress(asyncio.CancelledError):
@@ -96,7 +96,7 @@ class EngineSite:
         await self.shut()
 
     def keep_restarting(self, restarts: Restarts) -> None:
-        """Go away and come back again and again, until closed."""
+        """Shut down and reopen periodically, until closed."""
         self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
 
     async def _restart(self, restarts: Restarts) -> None:

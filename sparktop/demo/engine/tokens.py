@@ -1,7 +1,7 @@
-"""A made-up tokenizer: text to numbers the same way every time, and words that it takes for one token each.
+"""A fictitious tokenizer: reproducible token ids for text, and words of one token each.
 
-Real tokenizers are megabytes and know nothing here that matters: what counts is that equal text gives equal
-tokens, that two texts with the same beginning share it, and that an answer's tokens can be counted again.
+Real tokenizers take megabytes and would add nothing here: it only matters that equal texts have equal tokens,
+that texts with a common beginning share its tokens, and that the tokens of an answer can be counted again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zlib import crc32
 VOCABULARY = 200_000
 _SPECIAL = VOCABULARY
 START, END, MESSAGE, STOP = _SPECIAL, _SPECIAL + 1, _SPECIAL + 2, _SPECIAL + 3
-"""Tokens that stand in no text: around a chat's messages, and at an answer's own end."""
+"""Tokens that occur in no text: around a chat's messages, and at the end of an answer."""
 _PIECE = re.compile(r" ?[^\W\d_]{1,7}| ?\d{1,3}| ?[^\w\s]|\s|_")
 _KNOWN_PIECES = 50_000
 
@@ -38,7 +38,7 @@ _WORDS = (
     " winter with wood word work world write year yes young"
 )
 WORDS = tuple(_WORDS.split())
-"""For answers; each is one token with the space before it."""
+"""Words of answers; each is a single token with the space before it."""
 
 
 @lru_cache(_KNOWN_PIECES)
@@ -47,12 +47,12 @@ def _id(piece: str) -> int:
 
 
 def tokenize(text: str) -> list[int]:
-    """Give the tokens of a text."""
+    """Return the tokens of a text."""
     return [_id(piece) for piece in _PIECE.findall(text)]
 
 
 def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
-    """Give the tokens of a chat, from role and text of each message, up to where the answer begins."""
+    """Return the tokens of a chat, given role and text of each message, up to the start of the answer."""
     found: list[int] = []
     for role, text in messages:
         found += (START, _id(role), MESSAGE, *tokenize(text), END)
@@ -60,8 +60,8 @@ def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
 
 
 def answer_words(seed: int | str, count: int) -> list[str]:
-    """Give so many words, each with the space before it; neighbours differ: nothing takes it for a loop."""
-    # A text that nobody reads, no secrets.
+    """Return `count` words with a space before each; neighbours differ, so that no client suspects a loop."""
+    # Meaningless text needs no cryptographic randomness.
     dice = random.Random(seed)  # noqa: S311
     place, words = dice.randrange(len(WORDS)), []
     for _ in range(count):
@@ -71,13 +71,13 @@ def answer_words(seed: int | str, count: int) -> list[str]:
 
 
 def word_id(word: str) -> int:
-    """Give the token of a word of `answer_words`."""
+    """Return the token of a word of `answer_words`."""
     return _id(word)
 
 
 def block_hashes(tokens: Sequence[int], block_tokens: int, salt: str | None = None) -> tuple[int, ...]:
-    """Give a hash for each full block, each over everything up to its end; another salt shares nothing."""
-    # Tuples of numbers have the same hash in every process; text has not.
+    """Return a hash for each full block, covering all tokens up to its end; different salts share no hash."""
+    # Tuples of integers have the same hash in every process, unlike text.
     before = crc32(salt.encode("utf-8", "replace")) if salt else 0
     hashes: list[int] = []
     for end in range(block_tokens, len(tokens) + 1, block_tokens):
