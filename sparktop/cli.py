@@ -1,4 +1,4 @@
-"""The command line: which command, with which arguments, and how it ends."""
+"""The command line: selection of the command, its arguments, and exit codes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "config": (config, "print the configuration file or an example of one, or check it"),
     "themes": (themes, "list the themes"),
 }
-"""The commands that there are, with what they do."""
+"""Commands by name, each with its module and summary."""
 
 LATER = ("record", "replay")
-"""Words that will be commands: they cannot be hosts today and commands tomorrow."""
+"""Names reserved for future commands, so that none is taken for a host today."""
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 the result is bad or could not be written; 2 usage or configuration;
@@ -40,7 +40,7 @@ _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `sparktop` with the given arguments (those of the process by default); give the exit code."""
+    """Run `sparktop` with the given arguments (default: the process's own); return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(words)
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program() -> NoReturn:
-    """Run `sparktop` as a process: its end is bounded in time, whatever threads and writes are left."""
+    """Run `sparktop` as a process whose end is bounded in time, whatever threads and writes remain."""
     ENDING.enabled = True
     code = main()
     ENDING.begin(code, CLOSING_S)
@@ -101,7 +101,7 @@ def _parse_and_run(parser: Parser, module: ModuleType, words: list[str]) -> int:
     arguments = parser.parse_intermixed_args(words)
     targets = getattr(arguments, "targets", [])
     if module is watch and targets and (targets[0] in COMMANDS or targets[0] in LATER):
-        # An option came first. Taking a command for a host would start a search that nobody wants.
+        # An option came first. Taking a command for a host would start an unintended search.
         word = targets[0]
         raise UsageError(f"'{word}' is a command: write it first; a host of that name is written {word}:8000")
     return run(arguments)
@@ -112,7 +112,7 @@ def _sentence(text: str) -> str:
 
 
 def _log_bug(error: Exception) -> int:
-    """Put a traceback into the log and one line on the screen."""
+    """Write a traceback to the log and a one-line message to standard error; return the exit code."""
     import logging  # late: only here
 
     from sparktop.logfile import open_log  # as above

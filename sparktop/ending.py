@@ -1,8 +1,8 @@
-"""The bound on every ending: once something asks the program to end, the process is gone in time.
+"""A bound on the time to end: once the end of the program is requested, the process ends in time.
 
-`begin` starts a clock when a signal, a key or the loss of the terminal asks for the end. A program that ends
-by itself never notices it. One that cannot (a write that blocks, a thread that waits) is ended by force, with
-the exit code that it would have had. A second clock is the kernel's SIGALRM: it needs no Python code to run.
+`begin` starts a clock when a signal, a key or the loss of the terminal requests the end. A program that ends
+by itself is not affected. One that cannot (a blocked write, a waiting thread) is ended by force, with
+the exit code that it would have had. A second clock is the kernel's SIGALRM, which needs no Python code.
 Child processes need no bound of their own: the kernel ends them with their parent.
 """
 
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     import asyncio
 
 PATIENCE_S = 10.0
-"""Seconds from the request to end until the process is ended by force: twice what saving a sweep may take."""
+"""Seconds from the request to end until the process is ended by force, twice the time that saving a sweep
+may take."""
 CLOSING_S = 5.0
-"""Seconds that the interpreter may take to close once the exit code is known."""
+"""Seconds that the interpreter may take to exit once the exit code is known."""
 _ALARM_AFTER_S = 2.0
-"""The kernel's clock runs out so long after ours."""
+"""Seconds from the end of our clock to that of the kernel's."""
 
 
 def _kernel_alarm(seconds: float) -> None:
-    """Have SIGALRM end the process after some seconds; never with 0."""
+    """Let SIGALRM end the process after some seconds; 0 cancels it."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class Ending:
-    """The clock of one process."""
+    """The clock that bounds the end of one process."""
 
     def __init__(
         self,
@@ -42,14 +43,17 @@ class Ending:
         *,
         enabled: bool = True,
     ) -> None:
-        """End the process with `leave`; `alarm` has the kernel end it after some seconds, or not (0)."""
+        """End the process with `leave`.
+
+        `alarm` lets the kernel end it after some seconds, or cancels that (0).
+        """
         self._leave = leave
         self._alarm = alarm
         self.enabled = enabled
-        """False in a process that is not this program alone, which must not be ended: no clock starts."""
+        """False in a process that does more than run this program and must not be ended: no clock starts."""
         self._clock: object | None = None
         self.restore: Callable[[], None] | None = None
-        """Put the terminal back as it was, without waiting for it; called before an ending by force."""
+        """Restores the terminal without waiting for it; called before the process is ended by force."""
 
     @property
     def begun(self) -> bool:
@@ -57,9 +61,9 @@ class Ending:
         return self._clock is not None
 
     def begin(self, code: int, within_s: float | None = None) -> None:
-        """Start the clock, of `PATIENCE_S` if no time is given; one that runs already stays as it is.
+        """Start the clock with `within_s` seconds, by default `PATIENCE_S`; a running clock is not changed.
 
-        `code` is the exit code of an ending by force.
+        `code` is the exit code if the process is ended by force.
         """
         if self._clock is not None or not self.enabled:
             return
@@ -70,7 +74,7 @@ class Ending:
         _thread.start_new_thread(self._wait, (clock, code, within_s))
 
     def call_off(self) -> None:
-        """Stop the clock: the program has ended, or goes on after all."""
+        """Stop the clock: the program has ended, or continues after all."""
         if self._clock is not None:
             self._clock = None
             self._alarm(0.0)
@@ -86,37 +90,37 @@ class Ending:
 
 
 ENDING = Ending(enabled=False)
-"""That of this process; `sparktop.cli.program` enables it."""
+"""The clock of this process; `sparktop.cli.program` enables it."""
 
 
 def hear(codes: Mapping[signal.Signals, int], end: Callable[[signal.Signals], object]) -> Callable[[], None]:
     """Call `end` in the running event loop at each of these signals; the first one starts the clock.
 
-    `codes` holds the exit code after each signal. One that is ignored stays so: nohup started the program.
-    The function returned undoes it: a later signal then has its usual effect, to end the process at once.
+    `codes` holds the exit code of each signal. A signal that is ignored, as under nohup, stays ignored. The
+    returned function removes the handlers: a later signal then ends the process at once, as usual.
     """
-    import asyncio  # late: a command without an event loop must not load one
+    import asyncio  # late: a command without an event loop must not load asyncio
 
     loop = asyncio.get_running_loop()
-    heard = [number for number in codes if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heard:
-        _hear(loop, number, codes[number], end)
+    handled = [number for number in codes if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
+        _handle(loop, number, codes[number], end)
 
     def undo() -> None:
-        for number in heard:
-            with suppress(ValueError, RuntimeError):  # a loop that is closed has undone it
+        for number in handled:
+            with suppress(ValueError, RuntimeError):  # a closed loop has no handlers
                 loop.remove_signal_handler(number)
 
     return undo
 
 
-def _hear(
+def _handle(
     loop: asyncio.AbstractEventLoop,
     number: signal.Signals,
     code: int,
     end: Callable[[signal.Signals], object],
 ) -> None:
     loop.add_signal_handler(number, end, number)
-    # The loop still learns of the signal, through its wake-up descriptor. This handler runs even where the
-    # loop is blocked, and unlike the loop's own it does not let a blocked write start again unseen.
+    # The loop is still notified, through its wake-up descriptor. Unlike the loop's handler, this one runs
+    # even while the loop is blocked, and does not let a blocked write restart unnoticed.
     signal.signal(number, lambda *_: ENDING.begin(code))

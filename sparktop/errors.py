@@ -1,4 +1,4 @@
-"""Errors that end a command: one line for the user, and an exit code.
+"""Errors that end a command: a one-line message for the user, and an exit code.
 
 SparktopError
  ├── UsageError        2   arguments that cannot be used
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 
 class SparktopError(Exception):
-    """An error whose message is one line: what, where and what to do."""
+    """An error whose message is one line: the thing, the fault and the remedy."""
 
     exit_code = 1
 
@@ -29,7 +29,7 @@ class ConfigError(SparktopError):
 
 
 class UnreachableError(SparktopError):
-    """Nothing that was asked for could be reached."""
+    """None of the requested sources could be reached."""
 
     exit_code = 3
 

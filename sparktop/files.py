@@ -1,4 +1,4 @@
-"""Where `sparktop.toml` is looked for. Apart from reading it: without a file pydantic is never loaded."""
+"""Search for `sparktop.toml`, separate from reading it: without a file, pydantic is never loaded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ FILE_NAME = "sparktop.toml"
 
 
 def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
-    """Give the file to read: `explicit`, $SPARKTOP_CONFIG, ./sparktop.toml, the user's own; None without one.
+    """Return the file to read: `explicit`, $SPARKTOP_CONFIG, ./sparktop.toml or the user's own.
 
-    The first two are given whether they exist or not, so that a wrong name is told.
+    None without any.
+
+    The first two are returned even if they do not exist, so that a wrong name is reported.
     """
     for named in (explicit, env.get("SPARKTOP_CONFIG")):
         if named:
@@ -20,11 +22,11 @@ def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
 
 
 def usual_places(env: Mapping[str, str]) -> list[Path]:
-    """Give the files that are looked for when none is named, in order."""
+    """Return the paths that are searched when no file is named, in order."""
     places = [Path(FILE_NAME)]
     base = env.get("XDG_CONFIG_HOME", "")
     home = env.get("HOME", "")
-    # The base directory specification wants relative paths ignored.
+    # The XDG base directory specification demands that relative paths are ignored.
     if base.startswith("/"):
         places.append(Path(base, "sparktop", FILE_NAME))
     elif home.startswith("/"):

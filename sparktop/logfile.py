@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 MAX_BYTES = 1_000_000
-"""One older file of the same size is kept beside it."""
+"""Size in bytes at which the log is rotated; one older file is kept."""
 
 
 def log_path(env: Mapping[str, str]) -> Path:
-    """Give the log's place: `$XDG_STATE_HOME/sparktop/sparktop.log`, by default below ~/.local/state."""
+    """Return the log's path: `$XDG_STATE_HOME/sparktop/sparktop.log`, by default below ~/.local/state."""
     base = env.get("XDG_STATE_HOME", "")
-    # The base directory specification wants relative paths ignored.
+    # The XDG base directory specification demands that relative paths are ignored.
     state = Path(base) if base.startswith("/") else Path(env.get("HOME") or "/", ".local", "state")
     return state / "sparktop" / "sparktop.log"
 
 
 def open_log(env: Mapping[str, str]) -> Path | None:
-    """Send warnings and errors of every logger to the log file; None when there can be no file.
+    """Send warnings and errors of all loggers to the log file; return its path, None if it cannot be opened.
 
-    Without a file they go nowhere: a message on the screen would destroy it.
+    Without a file they are dropped, because output would destroy the screen.
     """
     root = logging.getLogger()
     path = log_path(env)

@@ -1,4 +1,4 @@
-"""The right word for a wrong one."""
+"""Suggestion of the right word for a mistyped one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from difflib import get_close_matches
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Give ": did you mean 'x'?" with the one of `words` nearest to `word`; "" when none is near."""
+    """Return ": did you mean 'x'?" with the nearest of `words`; "" if none is near."""
     by_lower = {known.lower(): known for known in words}
-    # difflib's time grows with the square of the length: nobody means a word of a thousand letters.
+    # difflib's time grows quadratically, so the length is limited.
     close = get_close_matches(word[:64].lower(), by_lower, n=1)
     return f": did you mean '{by_lower[close[0]]}'?" if close else ""

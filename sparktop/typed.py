@@ -1,4 +1,4 @@
-"""Numbers as people type them: on the command line, in the fields of a screen."""
+"""Numbers as users type them: on the command line and in the fields of a screen."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _BETWEEN = re.compile(r"\s*,\s*|\s+")
 
 
 def number(text: str, least: float, most: float, unit: str = "") -> float:
-    """Read a number from `least` to `most`.
+    """Parse a number from `least` to `most`.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not such a number.
     """
     try:
         value = float(text)
@@ -27,10 +27,10 @@ def number(text: str, least: float, most: float, unit: str = "") -> float:
 
 
 def whole_number(text: str, least: int, most: int) -> int:
-    """Read a whole number from `least` to `most`.
+    """Parse an integer from `least` to `most`.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not such an integer.
     """
     try:
         value = int(text)
@@ -42,10 +42,10 @@ def whole_number(text: str, least: int, most: int) -> int:
 
 
 def whole_numbers(text: str, least: int, most: int) -> tuple[int, ...]:
-    """Read whole numbers with commas or spaces between them, each once, in the order typed.
+    """Parse integers separated by commas or spaces, without repetitions, in the order typed.
 
     Raises:
-        UsageError: one of them is none, or there is none at all.
+        UsageError: a part is not an integer from `least` to `most`, or there is none.
     """
     parts = _BETWEEN.split(text.strip())
     return tuple(dict.fromkeys(whole_number(part, least, most) for part in parts))

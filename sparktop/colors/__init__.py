@@ -1,1 +1,1 @@
-"""What each role of the screen looks like: our themes and btop's."""
+"""Colours of the screen by role: sparktop's own themes and btop's."""

@@ -1,23 +1,23 @@
-"""btop's `*.theme` files: read as btop reads them, and told in the roles of our screen.
+"""btop's `*.theme` files: parsed as in btop, and mapped to the roles of sparktop's screen.
 
-A file is lines like `theme[main_fg]="#cc"`. A value is "#rrggbb", "#gg" (a grey), "r g b" in decimal, or
-empty; double quotes, single quotes or none. A gradient has a start, a mid and an end: without an end it is
-its start alone, without a mid two stops. An empty `main_bg` is the terminal's own background. Keys that btop
-does not have are skipped, as are all lines that are none of these. (Format: `btop_theme.cpp` of btop.)
+A file has lines such as `theme[main_fg]="#cc"`. A value is "#rrggbb", "#gg" (a grey), "r g b" in decimal, or
+empty, in double quotes, single quotes or none. A gradient has a start, a mid and an end: without an end it is
+only its start, without a mid it has two stops. An empty `main_bg` is the terminal's own background. Keys that
+btop does not have are skipped, as are all other lines. (Format: `btop_theme.cpp` of btop.)
 
-What btop colours is not what we colour, so this is what stands for what; the first that a file gives counts:
+btop's elements differ from sparktop's, so this table maps roles to keys; the first key in the file counts:
 
 | our role            | btop's keys                                                            |
 |---------------------|------------------------------------------------------------------------|
-| background          | main_bg; not named at all: black, as in btop                           |
+| background          | main_bg; if missing: black, as in btop                                 |
 | text                | main_fg; else a light or a dark grey, whichever the background needs   |
 | title               | title, main_fg                                                         |
 | key                 | hi_fg, title                                                           |
 | muted               | graph_text, inactive_fg, made readable: it is the colour of our labels |
 | stale               | inactive_fg, made readable                                             |
 | border              | cpu_box, div_line                                                      |
-| selected            | selected_fg, where it can be told from background and border; hi_fg    |
-| cursor_background   | selected_bg, made such that text on it can be read                     |
+| selected            | selected_fg if distinct from background and border, else hi_fg         |
+| cursor_background   | selected_bg, adjusted so that text on it is readable                   |
 | accent              | proc_misc, hi_fg                                                       |
 | bar_empty           | meter_bg, div_line, inactive_fg                                        |
 | good, warn, bad     | the file's own green, amber and red; where it has none, ours           |
@@ -30,10 +30,10 @@ What btop colours is not what we colour, so this is what stands for what; the fi
 | memory              | used                                                                   |
 | load                | temp                                                                   |
 
-Nobody promises contrast in a theme of the user's, but nothing is drawn to be invisible: words with less than
-`WORDS` against the background, labels with less than `LABELS`, and graph steps, borders and bars with less
-than `SHAPES` are mixed with the text colour until they have it. A gradient's last step counts as a word: a
-graph's name is written in it. The terminal's own background is held to be dark when the text is light.
+A user's theme need not have contrast, but nothing is drawn invisibly: words with a contrast below `WORDS`
+against the background, labels with less than `LABELS`, and graph steps, borders and bars with less than
+`SHAPES` are mixed with the text colour until they reach it. A gradient's last step counts as a word, as a
+graph's name is written in it. The terminal's own background is assumed to be dark when the text is light.
 """
 
 from __future__ import annotations
@@ -47,16 +47,17 @@ from sparktop.errors import ConfigError
 from sparktop.graphics.gradient import contrast, mix
 
 WORDS = 3.0
-"""Least contrast of titles, keys and signals of a btop theme."""
+"""Least contrast ratio of titles, keys and signals of a btop theme."""
 LABELS = 4.5
-"""Least contrast of labels, where the text has it: btop's grey for inactive rows is too dark for them."""
+"""Least contrast ratio of labels, where the text has it: btop's grey for inactive rows is too dark for
+them."""
 SHAPES = 1.5
-"""Least contrast of a graph step, a border or a bar in a theme of the user's."""
+"""Least contrast ratio of a graph step, a border or a bar in a user's theme."""
 DEFAULT = "default"
 """The terminal's own background."""
 _DEFAULT_DARK = "#202020"
 _DEFAULT_LIGHT = "#f0f0f0"
-"""What that may be at worst, for contrast: against true black or white there is only more of it."""
+"""Assumed background of the terminal: the worst case, since true black or white only has more contrast."""
 
 _GRADIENTS = ("temp", "cpu", "free", "cached", "available", "used", "download", "upload", "process")
 _COLORS = (
@@ -90,11 +91,11 @@ _SIGNALS: Mapping[str, tuple[float, float, str, str]] = {
     "warn": (42.0, 22.0, "#f5b83d", "#8f5600"),
     "bad": (2.0, 16.0, "#ff7b72", "#c4232c"),
 }
-"""Hue and reach in degrees, and what is used on a dark and on a light background where a theme has no such
-colour."""
+"""Hue and tolerance in degrees, and the colours on a dark and on a light background for themes without
+such a colour."""
 _FAINT = 2.0
 _LEAST_CHROMA = 0.25
-"""Least contrast of a colour that can become a signal, and how far from grey it has to be."""
+"""Least contrast ratio and least chroma (0 to 1) of a colour that can become a signal."""
 _STRENGTH = 40.0
 """Degrees of hue that full chroma outweighs."""
 
@@ -113,19 +114,19 @@ _ROLES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BtopTheme:
-    """One file, in btop's own words."""
+    """The content of a btop theme file, in btop's terms."""
 
     colors: Mapping[str, str]
-    """By key, "#rrggbb"; `main_bg` may be "default". What the file leaves out or empty is not here."""
+    """"#rrggbb" by key; `main_bg` may be "default". Missing and empty values are left out."""
     gradients: Mapping[str, tuple[str, ...]]
-    """By name, one to three stops."""
+    """One to three stops by name."""
     unusable: tuple[str, ...]
-    """Keys whose value is no colour: they count as left out."""
+    """Keys whose value is not a colour; they count as missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleColors:
-    """A theme in our roles, its gradients as stops."""
+    """A theme by sparktop's roles, with gradients as lists of stops."""
 
     dark: bool
     colors: Mapping[str, str]
@@ -133,10 +134,10 @@ class RoleColors:
 
 
 def parse_btop(text: str) -> BtopTheme:
-    """Read the text of one file; a key given twice has its last value.
+    """Parse the text of a theme file; a repeated key has its last value.
 
     Raises:
-        ConfigError: when it gives none of btop's colours.
+        ConfigError: the text has none of btop's keys, or no valid colour.
     """
     values: dict[str, str] = {}
     for line in text.splitlines():
@@ -161,7 +162,7 @@ def parse_btop(text: str) -> BtopTheme:
 
 
 def _color(value: str) -> str | None:
-    """Give "#rrggbb" for a value, None for what is none."""
+    """Return a value as "#rrggbb"; None if it is not a colour."""
     if _HEX.fullmatch(value):
         return "#" + value[1:].lower() * (3 if len(value) == _GREY_LENGTH else 1)
     if match := _DECIMAL.fullmatch(value):
@@ -170,7 +171,7 @@ def _color(value: str) -> str | None:
 
 
 def role_colors(theme: BtopTheme) -> RoleColors:
-    """Give the theme in our roles, as the module's table tells."""
+    """Convert a theme to sparktop's roles, by the table of this module."""
     given = theme.colors
     background = given.get("main_bg", "#000000")
     seen = seen_background(background, given.get("main_fg", "#cccccc"))
@@ -201,7 +202,7 @@ def role_colors(theme: BtopTheme) -> RoleColors:
         "selected": selected,
         "accent": word(first("proc_misc", "hi_fg")),
         "bar_empty": lifted(given.get("meter_bg", given.get("div_line", grey)), seen, text, SHAPES),
-        # Held against the text and mixed with the background: the other way round from all the rest.
+        # The reverse of all others: checked against the text and mixed with the background.
         "cursor_background": lifted(given.get("selected_bg", mix(seen, text, 0.15)), text, seen, WORDS),
         **_signals(theme, seen, dark=dark),
     }
@@ -213,7 +214,7 @@ def role_colors(theme: BtopTheme) -> RoleColors:
 
 
 def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
-    """Give a green, an amber and a red: btop has none that say so, but most themes hold all three."""
+    """Return a green, an amber and a red: btop has no keys for these, but most themes contain all three."""
     stops = [stop for name in _GRADIENTS for stop in theme.gradients.get(name, ())]
     own = [color for key, color in theme.colors.items() if not key.endswith("bg")]
     candidates = [(_hue_and_chroma(c), c) for c in (*stops, *own) if contrast(c, seen) >= _FAINT]
@@ -222,7 +223,7 @@ def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
         color, best = on_dark if dark else on_light, reach
         for (hue, chroma), candidate in candidates:
             apart = abs((hue - wanted + 180) % 360 - 180)
-            # A pale colour of just the right hue says less than a strong one beside it.
+            # A pale colour of exactly the right hue is a worse signal than a strong one with a similar hue.
             if apart <= reach and chroma >= _LEAST_CHROMA and apart - _STRENGTH * chroma < best:
                 color, best = candidate, apart - _STRENGTH * chroma
         signals[role] = lifted(color, seen, None, WORDS)
@@ -230,27 +231,27 @@ def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
 
 
 def _hue_and_chroma(color: str) -> tuple[float, float]:
-    """Give the hue in degrees, and how far from grey a colour is, 0 to 1."""
+    """Return the hue in degrees, and the chroma (distance from grey), 0 to 1."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return colorsys.rgb_to_hsv(red, green, blue)[0] * 360, max(red, green, blue) - min(red, green, blue)
 
 
 def seen_background(background: str, text: str) -> str:
-    """Give what `text` stands on: for the terminal's own background a dark or a light one, to suit it."""
+    """Return the background of `text`; for the terminal's own, a dark or light one that suits the text."""
     if background != DEFAULT:
         return background
     return _DEFAULT_LIGHT if is_dark(text) else _DEFAULT_DARK
 
 
 def is_dark(color: str) -> bool:
-    """Tell whether white stands out from `color` more than black does."""
+    """Return True if white has more contrast with `color` than black."""
     return contrast(color, "#ffffff") >= contrast(color, "#000000")
 
 
 def lifted(color: str, background: str, toward: str | None, least: float) -> str:
-    """Give `color` where its contrast with `background` is `least`, else the nearest mix that has it.
+    """Return `color` if its contrast with `background` is `least`, else the nearest mix that reaches it.
 
-    It is mixed with `toward`, or with white or black where that has not enough contrast itself.
+    The mix is with `toward`, or with white or black if `toward` itself has too little contrast.
     """
     if contrast(color, background) >= least:
         return color

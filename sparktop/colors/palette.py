@@ -1,8 +1,8 @@
-"""Themes as files: what each role of the screen looks like.
+"""Themes from files: the colours of each role on the screen.
 
-Ours are in `themes/*.toml`. The user's are in the folder `themes` beside the user's own `sparktop.toml`:
-files of the same kind, and btop's `*.theme` files as they are. One of the user's replaces ours of the same
-name. What cannot be used costs one line in `theme_problems()` and nothing else.
+sparktop's own are in `themes/*.toml`. The user's are in the folder `themes` beside the user's
+`sparktop.toml`: files of the same format, and btop's `*.theme` files. A user's theme replaces sparktop's of
+the same name. A faulty theme only adds a line to `theme_problems()`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sparktop.graphics.gradient import ramp
 from sparktop.model.text import clean
 
 LEVELS = 16
-"""Steps that a gradient is drawn in: few enough that neighbouring rows often share a style."""
+"""Steps of a drawn gradient: few, so that neighbouring rows often share a style."""
 
 COLOR_ROLES = (
     "background",
@@ -49,7 +49,7 @@ COLOR_ROLES = (
     "bar_empty",
     "cursor_background",
 )
-"""Every theme gives each of these one colour."""
+"""Roles with a single colour in every theme."""
 
 GRADIENT_ROLES = (
     "generation",
@@ -62,7 +62,7 @@ GRADIENT_ROLES = (
     "network",
     "load",
 )
-"""Every theme gives each of these one colour or more, from low to high."""
+"""Roles with a gradient in every theme: one or more colours, from low to high."""
 
 ANSI_NAMES = tuple(
     prefix + name
@@ -71,16 +71,16 @@ ANSI_NAMES = tuple(
 )
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _MOST_BYTES = 64 * 1024
-"""Of a file of the user's: the largest theme known has 3 kB."""
+"""Most bytes of a user's theme file; the largest theme known has 3 kB."""
 _MOST_FILES = 256
-"""Of the user's folder: each costs about a millisecond before the first picture."""
+"""Most theme files of the user: each costs about a millisecond before the first picture."""
 _BRACKETS = re.compile(r"[\[\]]")
 _NAME_WIDTH = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """One theme: colours by role, "#rrggbb", or names of the terminal's own 16 when `ansi`."""
+    """A theme: colours by role, as "#rrggbb", or as names of the terminal's 16 colours if `ansi`."""
 
     name: str
     """The file's stem."""
@@ -89,20 +89,20 @@ class Palette:
     ansi: bool
     colors: Mapping[str, str]
     gradients: Mapping[str, tuple[str, ...]]
-    """`LEVELS` colours each, low to high."""
+    """`LEVELS` colours by role, low to high."""
     source: str = ""
-    """The file it came from when it is the user's, clean; "" when it is ours."""
+    """Path of the file if the theme is the user's, without control characters; "" otherwise."""
 
     @property
     def transparent(self) -> bool:
-        """Whether it is drawn on the terminal's own background."""
+        """Whether the screen has the terminal's own background."""
         return self.colors["background"] == DEFAULT
 
     def color(self, role: str) -> str:
-        """Give the colour of `role`; "gpu/7" is step 7 of the gradient "gpu".
+        """Return the colour of `role`; "gpu/7" is step 7 of the gradient "gpu".
 
         Raises:
-            KeyError: when no theme has such a role.
+            KeyError: no theme has such a role.
         """
         name, _, level = role.partition("/")
         if level:
@@ -113,7 +113,7 @@ class Palette:
 
 
 def _spread(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
-    """Give `LEVELS` colours from a gradient's stops; the terminal's own colours cannot be mixed."""
+    """Return `LEVELS` colours from a gradient's stops; the terminal's own colours are repeated, not mixed."""
     if ansi:
         return tuple(colors[min(len(colors) - 1, level * len(colors) // LEVELS)] for level in range(LEVELS))
     return tuple(ramp(colors, LEVELS))
@@ -126,17 +126,17 @@ def _usable(color: object, *, ansi: bool) -> bool:
 
 
 def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
-    """Read one theme file of our own kind; `where` is what an error calls it.
+    """Parse a theme file of sparktop's format; `where` names it in errors.
 
-    The background may be "default" in each of them: the terminal's own.
+    The background may be "default", the terminal's own, in every theme.
 
     Raises:
-        ConfigError: with the file, the key and what it should hold.
+        ConfigError: names the file, the key and its valid values.
     """
     where = where or f"theme {name}"
     try:
         data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # too deep, or a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # nested too deeply, or a number with thousands of digits
         raise ConfigError(f"{where}: {clean(error)}") from None
     ansi = data.get("ansi") is True
     wanted = "a name of the 16 colours or default" if ansi else "a colour like #1f2933"
@@ -160,10 +160,10 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
 
 
 def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
-    """Read one theme of btop's; what in it is no colour is told beside it.
+    """Parse a btop theme; return it with a note about invalid colours, "" without any.
 
     Raises:
-        ConfigError: with the file and what it should hold.
+        ConfigError: names the file and its valid content.
     """
     try:
         theme = parse_btop(text)
@@ -179,9 +179,9 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
 
 
 def _with_visible_graphs(palette: Palette) -> Palette:
-    """Lift the steps that nobody would see: dark ends of a gradient are common, and a graph begins there.
+    """Raise the contrast of invisible steps: gradients often have a dark end, where graphs begin.
 
-    Names of graphs are written in the last step, so it is held to what words have.
+    The last step needs the contrast of words, because graphs' names are written in it.
     """
     if palette.ansi:
         return palette
@@ -198,24 +198,24 @@ def _with_visible_graphs(palette: Palette) -> Palette:
 
 
 def _folder() -> Path:
-    """Give the folder of the shipped themes: inside the wheel, or beside the package in a checkout."""
+    """Return the folder of the shipped themes: inside the wheel, or beside the package in a checkout."""
     inside = Path(__file__).parent.with_name("themes")
     return inside if inside.is_dir() else Path(__file__).parent.parent.with_name("themes")
 
 
 def user_folder(env: Mapping[str, str]) -> Path | None:
-    """Give the folder of the user's themes, existing or not; None without a home."""
+    """Return the folder of the user's themes, whether it exists or not; None without a home directory."""
     return next((place.parent / "themes" for place in usual_places(env) if place.is_absolute()), None)
 
 
 def _theme_text(path: Path, where: str) -> str:
-    """Read one file of the user's.
+    """Read a user's theme file.
 
     Raises:
-        ConfigError: when it is no text of a theme's size.
-        OSError: as reading does.
+        ConfigError: it is not a regular file, too large, or binary.
+        OSError: it cannot be read.
     """
-    # Looked at first: to open a pipe would wait for its writer.
+    # Checked first, because opening a pipe would wait for its writer.
     if not path.is_file():
         raise ConfigError(f"{where}: is no file")
     with path.open("rb") as file:
@@ -224,18 +224,18 @@ def _theme_text(path: Path, where: str) -> str:
         raise ConfigError(f"{where}: is larger than {_MOST_BYTES // 1024} KiB: no theme")
     if b"\0" in data:
         raise ConfigError(f"{where}: is binary: no theme")
-    # Comments in older encodings are no reason to refuse a theme.
+    # Comments in older encodings are not a reason to refuse a theme.
     return data.decode("utf-8-sig", errors="replace")
 
 
 def _read_user_theme(path: Path) -> tuple[Palette, str]:
-    """Read one file of the user's; the second is what there is to say though it can be used, or "".
+    """Read a user's theme file; return the theme and a note about its faults, or "".
 
     Raises:
-        ConfigError: when it cannot be used.
+        ConfigError: the theme cannot be used.
     """
     where, name = clean(path.name, 60), path.stem
-    # Brackets are markup wherever Textual lists themes itself.
+    # Textual interprets brackets as markup in its own list of themes.
     if clean(name, _NAME_WIDTH) != name or _BRACKETS.search(name):
         limits = f"{_NAME_WIDTH} printable characters at most, no brackets"
         raise ConfigError(f"{where}: the name of a theme has {limits}: rename it")
@@ -251,9 +251,9 @@ def _read_user_theme(path: Path) -> tuple[Palette, str]:
 
 
 def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
-    """Read the themes of a folder: those that can be used by name, and one line for each problem.
+    """Read the themes of a folder: the usable ones by name, and one line for each problem.
 
-    A name that both kinds of file have is that of our kind.
+    If both formats have a file of the same name, sparktop's format is used.
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in {".theme", ".toml"})
@@ -281,7 +281,7 @@ def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
 
 @cache
 def shipped_palettes() -> Mapping[str, Palette]:
-    """Give every shipped theme by name, sorted."""
+    """Return all shipped themes by name, sorted."""
     return {
         path.stem: parse_palette(path.stem, path.read_text(encoding="utf-8"))
         for path in sorted(_folder().glob("*.toml"))
@@ -297,9 +297,9 @@ def _all() -> tuple[Mapping[str, Palette], tuple[str, ...]]:
 
 
 def find_palette(name: str) -> Palette | None:
-    """Give one theme and read no other: that is what the first picture has time for; None: no such theme.
+    """Return the theme that `palettes` has under this name, or None; read no other file.
 
-    It is the one that `palettes` has under this name.
+    Reading all themes would take too long before the first picture.
     """
     return _one(name, user_folder(os.environ))
 
@@ -317,10 +317,10 @@ def _one(name: str, folder: Path | None) -> Palette | None:
 
 
 def palettes() -> Mapping[str, Palette]:
-    """Give every theme by name, sorted: the shipped ones and the user's, read once."""
+    """Return all themes by name, sorted: the shipped ones and the user's, read once."""
     return _all()[0]
 
 
 def theme_problems() -> tuple[str, ...]:
-    """Give one line for each of the user's themes that cannot be used, or not all of it."""
+    """Return a line for each of the user's themes that is unusable or has faults."""
     return _all()[1]

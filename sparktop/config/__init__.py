@@ -1,1 +1,1 @@
-"""The configuration file: what it may say, how it is checked, kept and turned into what is watched."""
+"""The configuration file: its schema, validation, cache, and conversion to what is watched."""

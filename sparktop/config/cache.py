@@ -1,7 +1,7 @@
-"""Configuration files that were checked and found right, so that a start need not check them again.
+"""Cache of validated configuration files, so that a start need not validate them again.
 
-An entry holds the checked settings as the file says them: never a key, a token or what an environment
-variable holds. Anything odd about an entry means that the file is checked again, and nothing else.
+An entry holds the validated settings as in the file, never a key, a token or the value of an environment
+variable. An entry that is invalid in any way only causes a new validation.
 """
 
 from __future__ import annotations
@@ -20,34 +20,37 @@ from sparktop.config.watch import Plain, read_config, unset_variables, watch_of
 from sparktop.model.targets import Watch
 
 KEPT = 8
-"""Entries that are kept, the newest."""
+"""Most entries; the newest are kept."""
 _MOST_BYTES = 8 << 20
-"""JSON of the largest configuration file is smaller."""
+"""Most bytes of an entry; the largest configuration file has less JSON."""
 _SHAPE = 5
-"""Of the settings; another number makes every entry of before one to check again."""
+"""Version of the settings' structure; a new number invalidates all older entries."""
 _RULES = ("schema.py", "checks.py", "keys.py")
-"""The modules that say what is right: who edits them in a checkout wants everything checked again."""
+"""Modules with validation rules: editing one in a checkout invalidates all entries."""
 
 
 class CheckedFiles:
-    """The folder of entries, below `$XDG_CACHE_HOME` or ~/.cache; without either nothing is kept."""
+    """The folder of cache entries, below `$XDG_CACHE_HOME` or ~/.cache; without both, nothing is cached."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        """Find the folder; it is made when the first entry is."""
+        """Determine the folder, which is created with the first entry."""
         base, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
-        # The base directory specification wants relative paths ignored.
+        # The XDG base directory specification demands that relative paths are ignored.
         root = Path(base) if base.startswith("/") else Path(home, ".cache") if home.startswith("/") else None
         self.folder = root / "sparktop" / "checked" if root else None
 
     def entry(self, text: str) -> Path | None:
-        """Give the place for the entry of a file with this text, there or not."""
+        """Return the path of the entry for a file with this text, whether it exists or not.
+
+        None without a folder.
+        """
         if self.folder is None:
             return None
         content = f"{__version__}\n{_SHAPE}\n{_rules_age()}\n{text}"
         return self.folder / f"{sha256(content.encode()).hexdigest()}.json"
 
     def recall(self, text: str) -> Plain | None:
-        """Give the settings of a text that was checked before; None when it is to be checked."""
+        """Return the cached settings for a text; None if it must be validated."""
         path = self.entry(text)
         try:
             data = None if path is None else json.loads(_own_file(path))
@@ -58,11 +61,11 @@ class CheckedFiles:
         settings = data["settings"]
         if not isinstance(settings, dict) or data["sha256"] != _digest(settings):
             return None
-        # The one rule that does not hang on the text alone: the user's themes come and go.
+        # The only rule that depends on more than the text: the user's themes can change.
         return settings if find_palette(str(settings.get("theme"))) else None
 
     def remember(self, text: str, settings: Plain) -> None:
-        """Keep the settings of a text that is right; where nothing can be written nothing is kept."""
+        """Store the settings of a valid text; do nothing if the file cannot be written."""
         path = self.entry(text)
         if path is None:
             return
@@ -81,21 +84,21 @@ class CheckedFiles:
 
     @staticmethod
     def _drop_old(folder: Path) -> None:
-        """Remove all but the newest entries, and what an interrupted write has left."""
-        found = [one for one in folder.iterdir() if one.suffix in {".json", ".part"}]
-        found.sort(key=lambda one: one.lstat().st_mtime_ns, reverse=True)
+        """Remove all but the newest entries, and leftovers of interrupted writes."""
+        found = [path for path in folder.iterdir() if path.suffix in {".json", ".part"}]
+        found.sort(key=lambda path: path.lstat().st_mtime_ns, reverse=True)
         for old in found[KEPT:]:
             old.unlink(missing_ok=True)
 
 
 def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
-    """Read a configuration file; give what is to be watched, and warnings.
+    """Read a configuration file; return what is to be watched, and warnings.
 
-    A text that was checked before is not checked again: pydantic costs more than all else before the first
-    picture.
+    A text that was validated before is not validated again: pydantic's import costs more than anything else
+    before the first picture.
 
     Raises:
-        ConfigError: with one line for each thing that is wrong.
+        ConfigError: has a line for each fault.
     """
     text = read_config(path)
     checked = CheckedFiles(env)
@@ -104,8 +107,8 @@ def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
         try:
             return watch_of(settings, path, env), unset_variables(settings, path, text, env)
         except (LookupError, TypeError, ValueError, AttributeError):
-            pass  # nothing that this version has written: it is checked like a new one
-    from sparktop.config.schema import check  # late: this is the way that loads pydantic
+            pass  # not written by this version: validated like a new file
+    from sparktop.config.schema import check  # late: pydantic is loaded only here
 
     config = check(path, text)
     settings = config.settings.model_dump()
@@ -114,10 +117,10 @@ def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
 
 
 def _own_file(path: Path) -> bytes:
-    """Read a file that nobody but this user can have written.
+    """Read a file that only this user can have written.
 
     Raises:
-        OSError: it is not there, is another's, is no file, or is too large.
+        OSError: it does not exist, belongs to another user, is not a regular file, or is too large.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
@@ -129,7 +132,7 @@ def _own_file(path: Path) -> bytes:
 
 
 def _digest(settings: object) -> str:
-    """Give what shows that an entry is whole."""
+    """Return the checksum that shows an entry to be complete."""
     return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

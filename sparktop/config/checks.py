@@ -1,4 +1,4 @@
-"""What is wrong in a configuration file, one line an error: where, which key, and the right word."""
+"""Errors in a configuration file, one line each: file and line, key, fault, and the correct word if known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 
 MOST = 100
-"""Lines of errors shown, at most: the file may be anything."""
+"""Most lines of errors shown."""
 
 _WANTED = {
     "bool_type": "true or false",
@@ -30,7 +30,7 @@ _WANTED = {
     "model_type": "a table",
     "string_type": "text in quotes",
 }
-"""What a key must be, by pydantic's word for the error."""
+"""Valid values of a key, by pydantic's error type."""
 
 _LIMITS = {
     "greater_than": ("gt", "above"),
@@ -42,30 +42,31 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in the file."""
+    """A fault in the file."""
 
     path: Path
     message: str
-    """What follows the key's name: "is unknown"."""
+    """Text after the key's name, such as "is unknown"."""
     at: Path | None = None
-    """Where to look, when that is not `path`."""
+    """Path whose line is shown, if that is not `path`."""
 
 
 def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigError:
-    """Make the error that tells every problem, sorted by line."""
+    """Return an error that lists all problems, sorted by line."""
     lines = key_lines(text)
-    told = [
-        (line_of(lines, one.at or one.path), f"key '{key_name(one.path)}' {one.message}") for one in problems
+    located = [
+        (line_of(lines, each.at or each.path), f"key '{key_name(each.path)}' {each.message}")
+        for each in problems
     ]
-    told.sort(key=lambda pair: pair[0])
-    shown = [f"{file}:{line}: {message}" for line, message in told[:MOST]]
-    if len(told) > MOST:
-        shown.append(f"{file}: {len(told) - MOST} more errors")
+    located.sort(key=lambda pair: pair[0])
+    shown = [f"{file}:{line}: {message}" for line, message in located[:MOST]]
+    if len(located) > MOST:
+        shown.append(f"{file}: {len(located) - MOST} more errors")
     return ConfigError("\n".join(shown))
 
 
 def from_pydantic(errors: Iterable[ErrorDetails], root: type[BaseModel]) -> Iterator[Problem]:
-    """Give pydantic's errors in the words of this program."""
+    """Convert pydantic's errors to problems with sparktop's messages."""
     for error in errors:
         yield Problem(error["loc"], _message(error, root))
 
@@ -93,7 +94,7 @@ def _message(error: ErrorDetails, root: type[BaseModel]) -> str:
 
 
 def shown_value(value: object) -> str:
-    """Give a value of the file as an error message shows it."""
+    """Format a value of the file for an error message."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -106,7 +107,7 @@ def shown_value(value: object) -> str:
 
 
 def _part(kind: object, part: str | int) -> object:
-    """Give the type of one key or item of a value of type `kind`."""
+    """Return the type of a key or an item of a value of type `kind`; None if unknown."""
     if isinstance(part, str) and isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(part)
         kind = field.annotation if field else None
@@ -135,7 +136,7 @@ def _words_at(root: type[BaseModel], path: Path) -> list[str]:
 
 
 def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Give the tables under `[[key]]` with their numbers, whatever else stands there."""
+    """Yield the tables under `[[key]]` with their indices; skip other values."""
     found = data.get(key)
     if isinstance(found, list):
         yield from ((number, table) for number, table in enumerate(found) if isinstance(table, dict))
@@ -189,7 +190,7 @@ def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
-    """What says how to reach another machine beside via = "local": this one would be watched in its place."""
+    """Yield keys for remote access without a matching `via`: this machine would be watched instead."""
     for number, table in _tables(data, "nodes"):
         for key, via in (("url", "agent"), ("ssh", "ssh")):
             if key in table and table.get("via", "local") == "local":
@@ -239,4 +240,4 @@ CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _crossed_limits,
     _unusable_keys,
 )
-"""Rules between keys. They read the raw data, so that they tell their errors beside pydantic's."""
+"""Rules across keys. They read the raw data, so that their errors appear together with pydantic's."""

@@ -1,4 +1,4 @@
-"""The one table of keys: bindings, footer, help, README and remapping are all made from it."""
+"""The table of keys, from which bindings, footer, help, README and remapping are derived."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One thing that a key does on a screen."""
+    """An action on a screen and its keys."""
 
     name: str
-    """How the configuration's [keys] calls it."""
+    """Name in the configuration's [keys]."""
     keys: tuple[str, ...]
-    """The keys as Textual names them."""
+    """The keys by Textual's names."""
     shown: str
-    """The keys as a person reads them."""
+    """The keys as shown to the user."""
     action: str
     help: str
     footer: str | None = None
-    """The short word in the footer; None: only in the help."""
+    """Word in the footer; None: only in the help."""
 
 
 KEYS = (
@@ -57,7 +57,7 @@ KEYS = (
     Key("snapshot", ("f2",), "F2", "app.save_snapshot", "save a snapshot (JSON) in this folder"),
     Key("palette", ("ctrl+p",), "ctrl+p", "app.command_palette", "command palette"),
 )
-"""Everything a key does on the overview, in the order of the help."""
+"""Actions on the overview, in the order of the help."""
 
 SWEEP_KEYS = (
     Key("back", ("escape", "z"), "esc", "back", "back to the sweep; from there to the board (z too)", "back"),
@@ -92,7 +92,7 @@ SWEEP_KEYS = (
     Key("page-up", ("pageup",), "PgUp", "scroll(-1)", "a screen further up"),
     Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs", "quit"),
 )
-"""Everything a key does where a sweep fills the screen."""
+"""Actions on the screen of a sweep."""
 
 
 _CHARACTERS = {
@@ -114,7 +114,7 @@ _CHARACTERS = {
     "[": "left_square_bracket",
     "]": "right_square_bracket",
 }
-"""Characters that Textual calls by a word."""
+"""Characters that Textual denotes by words."""
 _NAMED = frozenset(
     {"enter", "escape", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"}
     | {"up", "down", "left", "right"}
@@ -130,11 +130,11 @@ _TAKEN = {
     "ctrl+m": "is the same as 'enter' to a terminal",
     "ctrl+left_square_bracket": "is the same as 'escape' to a terminal",
 }
-"""Keys that cannot be given away, with the reason."""
+"""Keys that cannot be assigned, with the reason."""
 
 
 def textual_key(text: str) -> str | None:
-    """Give Textual's name of a key as a person writes it ("Q", "f5", "ctrl+x", "/"); None: no such key."""
+    """Convert a key as users write it ("Q", "f5", "ctrl+x", "/") to Textual's name; None if there is none."""
     if text in _CHARACTERS:
         return _CHARACTERS[text]
     if len(text) == 1:
@@ -145,7 +145,7 @@ def textual_key(text: str) -> str | None:
     if plus and prefix not in {"ctrl", "shift", "alt", "ctrl+shift"}:
         return None
     if len(last) == 1 and last.isascii() and last.isalnum():
-        # A terminal tells Shift and a letter as the capital, and Shift and a digit as what stands above it.
+        # Terminals report Shift and a letter as the capital, and Shift and a digit as the character above it.
         if prefix == "shift":
             return last.upper() if last.isalpha() else None
         return f"{prefix}+{last}" if plus else None
@@ -154,9 +154,9 @@ def textual_key(text: str) -> str | None:
 
 
 def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
-    """Give what is wrong with each entry of `keys` that cannot be used; names that do not exist are skipped.
+    """Return the faults of unusable entries in `keys`, by name; unknown names are skipped.
 
-    A key may be taken from an entry that is given another one at the same time.
+    An entry may use a key that another entry gives up at the same time.
     """
     wrong: dict[str, str] = {}
     table = {key.name: key.keys for key in KEYS}
@@ -179,16 +179,16 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
 
 
 def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> dict[int, str]:
-    """Give what is wrong with the keys that presets of sweeps want, by their number; None wants none.
+    """Return the faults of the keys that sweep presets request, by the preset's index; None requests no key.
 
-    `keys` are the entries of the table that were given others.
+    `keys` are the remapped entries of the table.
     """
     unusable = wrong_keys(keys)
     moved = {name: textual_key(text) for name, text in keys.items() if name not in unusable}
     owners = {
-        key: f"'{one.name}'"
-        for one in KEYS
-        for key in ((moved[one.name],) if one.name in moved else one.keys)
+        key: f"'{entry.name}'"
+        for entry in KEYS
+        for key in ((moved[entry.name],) if entry.name in moved else entry.keys)
         if key
     }
     wrong: dict[int, str] = {}
@@ -208,10 +208,10 @@ def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> 
 
 
 def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, str]) -> tuple[Key, ...]:
-    """Give the entries of presets of sweeps, each with its name and key; one that wants no key has none.
+    """Return the key entries of sweep presets, given (name, key) pairs; presets without a key have no entry.
 
     Raises:
-        ValueError: no such key, or one that something else has; the message says which.
+        ValueError: a key does not exist or is in use; the message names it.
     """
     for number, message in wrong_preset_keys([key for _, key in presets], keys).items():
         raise ValueError(f"the key of the preset '{presets[number][0]}' {message}")
@@ -223,11 +223,11 @@ def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, st
 
 
 def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
-    """Give the table with the keys of some entries replaced: {"freeze": "space"}.
+    """Return the table with the keys of some entries replaced, as in {"freeze": "space"}.
 
     Raises:
-        KeyError: an entry that the table does not have.
-        ValueError: no such key, or one that something else has; the message says which.
+        KeyError: the table has no such entry.
+        ValueError: a key does not exist or is in use; the message names it.
     """
     known = {key.name for key in KEYS}
     for name in keys:

@@ -1,4 +1,4 @@
-"""The configuration file `sparktop.toml`: what it may say, where it is found, how it is read."""
+"""The schema of the configuration file `sparktop.toml`, and its validation."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _printable_name(name: str) -> str:
 
 
 def _http_url(url: str) -> str:
-    """Check a URL. It is never shown: somebody may have put a password into it."""
+    """Validate a URL. Errors never quote it, because it may contain a password."""
     example = "as in 'http://127.0.0.1:8000'"
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"must start with http:// or https://, {example}")
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018  # reading it is the check: a port that is no number raises ValueError
+        parts.port  # noqa: B018  # a port that is not a number raises ValueError here
     except ValueError:
         raise ValueError(f"is no URL, {example}") from None
     if not parts.hostname or clean(url, 500) != url or " " in url:
@@ -69,7 +69,7 @@ def _http_url(url: str) -> str:
 
 
 def _variable(name: str) -> str:
-    """Check the name of an environment variable. It is never shown: it may be the key itself."""
+    """Validate the name of an environment variable. Errors never quote it: it may be the key itself."""
     if not _VARIABLE.fullmatch(name):
         raise ValueError("must be the name of an environment variable, never the key itself")
     return name
@@ -84,7 +84,7 @@ def _known_theme(name: str) -> str:
 
 
 def _broken_theme(name: str) -> str:
-    """Say why a theme of the user's with this name cannot be used; "" where there is none."""
+    """Return why a user's theme with this name cannot be used; "" if there is none."""
     files = tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
     return next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
 
@@ -113,7 +113,7 @@ Limit = Annotated[float, Field(gt=0)]
 
 
 class Strict(BaseModel):
-    """A table of the file: no unknown keys, no conversions, no NaN."""
+    """A table of the file: no unknown keys, no type conversions, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -173,21 +173,21 @@ class SweepTable(Strict):
 
 
 class GuardTable(Strict):
-    """`[guard]`: where a running sweep stops itself."""
+    """`[guard]`: limits at which a running sweep stops itself."""
 
     min_headroom_gib: float | None = Field(default=None, ge=0)
     max_gpu_c: float | None = Field(default=None, ge=0)
 
 
 class ModelTable(Strict):
-    """`[models."name"]`: what is known of a model."""
+    """`[models."name"]`: properties of a model."""
 
     bytes_per_token_gb: float | None = Field(default=None, gt=0)
     cudagraph_capture_sizes: list[Count] = Field(default_factory=list)
 
 
 class ThresholdsTable(Strict):
-    """`[thresholds]`: where one state word ends and the next begins."""
+    """`[thresholds]`: limits between the states of a backend."""
 
     kv_full_percent: float = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
     busy_running: float = Field(default=_DEFAULTS.busy_running, gt=0)
@@ -197,7 +197,7 @@ class ThresholdsTable(Strict):
 
 
 class AlertsTable(Strict):
-    """`[alerts]`: where a node's readings become alerts."""
+    """`[alerts]`: limits at which a node's readings become alerts."""
 
     headroom_warn_gib: Limit = _NODE_DEFAULTS.headroom_warn_gib
     headroom_critical_gib: Limit = _NODE_DEFAULTS.headroom_critical_gib
@@ -213,7 +213,7 @@ class AlertsTable(Strict):
 
 
 class Settings(Strict):
-    """The whole file."""
+    """The complete file."""
 
     interval_s: float = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
     theme: Annotated[str, AfterValidator(_known_theme)] = "spark-dark"
@@ -231,36 +231,36 @@ class Settings(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration file that was read and is right."""
+    """A valid configuration file."""
 
     path: Path
     settings: Settings
     text: str = field(default="", repr=False)
-    """The file as it stands."""
+    """Text of the file."""
 
     def watch(self, env: Mapping[str, str]) -> Watch:
-        """Give what the file says is to be watched; API keys come from `env`."""
+        """Return what the file defines to be watched; API keys come from `env`."""
         return watch_of(self.settings.model_dump(), self.path, env)
 
     def warnings(self, env: Mapping[str, str]) -> list[str]:
-        """Give a line for each environment variable that the file names and `env` lacks."""
+        """Return a line for each environment variable that the file names and `env` lacks."""
         return unset_variables(self.settings.model_dump(), self.path, self.text, env)
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file.
+    """Read and validate a configuration file.
 
     Raises:
-        ConfigError: with one line for each thing that is wrong.
+        ConfigError: has a line for each fault.
     """
     return check(path, read_config(path))
 
 
 def check(path: Path, text: str) -> Config:
-    """Check the text of a configuration file.
+    """Validate the text of a configuration file.
 
     Raises:
-        ConfigError: with one line for each thing that is wrong.
+        ConfigError: has a line for each fault.
     """
     file = clean(path, 500)
     try:
@@ -280,7 +280,7 @@ def check(path: Path, text: str) -> Config:
 
 
 def _syntax_message(file: str, text: str, message: str) -> str:
-    """Put the line in front: the message ends in "(at line 3, column 5)" or "(at end of document)"."""
+    """Move the line number to the front; `message` has "(at line 3, column 5)" or "(at end of document)"."""
     found = _PARSER_LINE.search(message)
     if found:
         line = f":{found.group(1)}"
@@ -291,5 +291,5 @@ def _syntax_message(file: str, text: str, message: str) -> str:
 
 
 def default_toml() -> str:
-    """Give a commented example of the file."""
+    """Return a commented example of the file."""
     return Path(__file__).with_name("default.toml").read_text(encoding="utf-8")

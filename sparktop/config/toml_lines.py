@@ -1,4 +1,4 @@
-"""Where each key of a TOML text stands: `tomllib` gives values without their lines."""
+"""Line numbers of the keys in a TOML text, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bisect import bisect_right
 from sparktop.model.text import clean
 
 Path = tuple[str | int, ...]
-"""Keys and list positions from the top of the document: ("backends", 1, "url")."""
+"""Keys and list indices from the top of the document: ("backends", 1, "url")."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BLANK = re.compile(r"[ \t]*")
@@ -24,7 +24,7 @@ _STRINGS = {
 
 
 class _Scanner:
-    """One pass over a text that `tomllib` has accepted; it may therefore be simple about errors."""
+    """A single pass over a text that `tomllib` has accepted, hence with simple error handling."""
 
     def __init__(self, text: str) -> None:
         self.text = text.replace("\r\n", "\n")
@@ -32,7 +32,7 @@ class _Scanner:
         self.lines: dict[Path, int] = {}
         self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         self._tables: dict[Path, int] = {}
-        """How many `[[tables]]` of each path were seen."""
+        """Number of `[[tables]]` seen so far, by path."""
 
     def document(self) -> None:
         prefix: Path = ()
@@ -62,7 +62,7 @@ class _Scanner:
         self.lines.setdefault(path, bisect_right(self._starts, at))
 
     def _key(self) -> list[str]:
-        """Read a key, dotted or not."""
+        """Parse a key, dotted or not."""
         parts: list[str] = []
         while True:
             self._skip(_BLANK)
@@ -77,7 +77,7 @@ class _Scanner:
                 return parts
 
     def _header(self) -> Path:
-        """Read `[a.b]` or `[[a.b]]` and give the path that the keys below it have."""
+        """Parse `[a.b]` or `[[a.b]]`; return the path prefix of the keys below it."""
         at = self.at
         many = self._eat("[[") or not self._eat("[")
         parts = self._key()
@@ -94,7 +94,7 @@ class _Scanner:
         return path
 
     def _pair(self, prefix: Path) -> None:
-        """Read `key = value`."""
+        """Parse `key = value`."""
         self._skip(_BLANK)
         at = self.at
         path = prefix
@@ -134,7 +134,7 @@ class _Scanner:
 
     def _inline_table(self, path: Path) -> None:
         while True:
-            # TOML 1.1 allows line breaks here; reading them costs nothing.
+            # TOML 1.1 allows line breaks here; accepting them is harmless.
             self._skip(_BLANK_LINES)
             if self._eat("}"):
                 return
@@ -144,7 +144,7 @@ class _Scanner:
 
 
 def key_name(path: Path) -> str:
-    """Give a path as a person writes it: `backends[1].url`, `models."a/b".bytes_per_token_gb`."""
+    """Format a path as in `backends[1].url` or `models."a/b".bytes_per_token_gb`."""
     name = ""
     for part in path:
         if isinstance(part, int):
@@ -156,9 +156,9 @@ def key_name(path: Path) -> str:
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """Give the line (from 1) on which each key, table and list item of a valid TOML text begins.
+    """Return the line (from 1) at which each key, table and list item of a TOML text begins.
 
-    A text nested deeper than Python recurses, or no TOML, gives what was found until there.
+    For invalid or too deeply nested text, return what was found up to the fault.
     """
     scanner = _Scanner(text)
     try:
@@ -169,7 +169,7 @@ def key_lines(text: str) -> dict[Path, int]:
 
 
 def line_of(lines: dict[Path, int], path: Path) -> int:
-    """Give the line of `path`, or of the nearest thing around it that has one (1 for the document)."""
+    """Return the line of `path`, or of its nearest enclosing element with a line (1 for the document)."""
     for length in range(len(path), 0, -1):
         line = lines.get(path[:length])
         if line is not None:

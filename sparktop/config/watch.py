@@ -1,4 +1,4 @@
-"""What a checked configuration says is to be watched; without pydantic, for starts from the cache."""
+"""Conversion of a validated configuration to what is watched; without pydantic, for starts from the cache."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean
 
 MOST_BYTES = 1 << 20
-"""A larger file is no configuration, whatever it is."""
+"""Most bytes of a configuration file."""
 
 Plain = Mapping[str, Any]
-"""Checked settings as plain values: what `Settings.model_dump()` gives, and the cache gives back."""
+"""Validated settings as plain values: the output of `Settings.model_dump()`, also stored in the cache."""
 
 
 def read_config(path: Path) -> str:
-    """Give the text of a configuration file.
+    """Return the text of a configuration file.
 
     Raises:
-        ConfigError: it cannot be read, is too large or no UTF-8.
+        ConfigError: it cannot be read, is too large or is not UTF-8.
     """
     file = clean(path, 500)
     try:
@@ -50,9 +50,12 @@ def read_config(path: Path) -> str:
 
 
 def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
-    """Give what the settings of `path` say is to be watched; API keys and tokens come from `env`."""
+    """Return what the settings of the file `path` define to be watched.
+
+    API keys and tokens come from `env`.
+    """
     return Watch(
-        nodes=tuple(_node(one, path, env) for one in settings["nodes"]),
+        nodes=tuple(_node(table, path, env) for table in settings["nodes"]),
         backends=tuple(
             BackendTarget(
                 name=one["name"],
@@ -65,8 +68,8 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
             )
             for one in settings["backends"]
         ),
-        routers=tuple(_router(one, env) for one in settings["routers"] if one["watched"]),
-        sweep_routers=tuple(_router(one, env) for one in settings["routers"] if not one["watched"]),
+        routers=tuple(_router(table, env) for table in settings["routers"] if table["watched"]),
+        sweep_routers=tuple(_router(table, env) for table in settings["routers"] if not table["watched"]),
         interval_s=settings["interval_s"],
         theme=settings["theme"],
         thresholds=StateThresholds(**settings["thresholds"]),
@@ -78,7 +81,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
             name: ModelFacts(one["bytes_per_token_gb"], tuple(one["cudagraph_capture_sizes"]))
             for name, one in settings["models"].items()
         },
-        sweeps=tuple(_sweep(one) for one in settings["sweeps"]),
+        sweeps=tuple(_sweep(table) for table in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
     )
 
@@ -132,7 +135,10 @@ def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
 
 
 def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
-    """Give the place of a file that the configuration names: from its own folder, or from ~ for the home."""
+    """Return the path of a file named in the configuration, relative to its folder.
+
+    ~ is the home directory.
+    """
     if name is None:
         return None
     home = env.get("HOME", "")
@@ -149,11 +155,11 @@ def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 
 def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:
-    """Give a line for each environment variable that the settings name and `env` lacks."""
+    """Return a line for each environment variable that the settings name and `env` lacks."""
     unset = [place for place, variable in _variables(settings) if not env.get(variable)]
     if not unset:
         return []
-    from sparktop.config.toml_lines import (  # late: most starts have nothing to tell
+    from sparktop.config.toml_lines import (  # late: most starts have nothing to report
         key_lines,
         key_name,
         line_of,

@@ -1,12 +1,12 @@
-"""What a node agent answers, as JSON: schema "sparktop.node/1". Agent, ssh and viewer all read it here.
+"""A node agent's replies as JSON: schema "sparktop.node/1", shared by agent, ssh and viewer.
 
     {"schema": "sparktop.node/1", "sparktop": "0.2.0", "boot_id": "...", "monotonic_s": 5120.25,
      "interval_s": 1.0, "simulated": false, "identity": {...}, "samples": [{"at": 5120.0, ...}, ...]}
 
-`monotonic_s` is the node's clock as it answers, and `at` of each sample is of the same clock, so that a
-sample's age is the difference; the viewer places it at the time of receipt less its age. Fields have the
-names of `sparktop.model.node`. A reader passes over fields that it does not know, and those that are missing
-are None: neighbouring versions understand each other. Only a change of meaning changes the schema's number.
+`monotonic_s` is the node's clock at the time of the reply, and each sample's `at` is a time of that clock,
+so that the difference is the sample's age; the viewer dates it at the time of receipt less that age. Fields
+have the names of `sparktop.model.node`. A reader ignores unknown fields and sets missing ones to None, so
+that neighbouring versions are compatible. Only a change of meaning changes the schema's number.
 """
 
 from __future__ import annotations
@@ -27,60 +27,60 @@ from sparktop.model.text import clean
 
 SCHEMA = "sparktop.node/1"
 MOST_BYTES = 4 << 20
-"""Of one answer: a minute of samples of a machine with eight GPUs and a process table is below 1 MiB."""
+"""Most bytes of a reply: a minute of samples with eight GPUs and a process table is below 1 MiB."""
 _MOST_SAMPLES = 600
 _TEXT_LIMIT = 400
 _LARGEST = 1e18
-"""Numbers beyond it are no reading: an exabyte, thirty billion years."""
+"""Largest plausible number: an exabyte, thirty billion years."""
 
 Value = TypeVar("Value")
 
 
 class WireError(Exception):
-    """An answer that is none of this schema; says what is wrong in one clean line."""
+    """A reply that does not follow the schema, or a refusal; the message is one clean line."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
-        """Keep `kind` and `message` for the failure that this becomes."""
+        """Keep `kind` and `message` for the resulting `Failure`."""
         super().__init__(message)
         self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer of an agent."""
+    """A reply of an agent."""
 
     sparktop: str
-    """The version that answers."""
+    """Version of the agent."""
     boot_id: str | None = None
-    """Changes with each start of the machine: `monotonic_s` begins anew then."""
+    """Changes with each boot of the machine, which resets `monotonic_s`."""
     monotonic_s: float = 0.0
-    """The node's clock as it answered."""
+    """The node's clock at the time of the reply, in seconds."""
     interval_s: float | None = None
-    """How often it takes samples at present."""
+    """Current seconds between samples."""
     simulated: bool = False
     identity: NodeIdentity = field(default_factory=NodeIdentity)
     samples: tuple[NodeSample, ...] = ()
-    """Oldest first; `at` is of the node's clock."""
+    """Oldest first; `at` is a time of the node's clock."""
     schema: str = SCHEMA
     error: str | None = None
-    """Why there is no answer; `decode` raises it."""
+    """Reason of a refusal, which `decode` raises; None for a reply."""
     error_kind: str | None = None
-    """The `FailureKind` of it."""
+    """The refusal's `FailureKind`."""
 
 
 @cache
 def _adapter() -> TypeAdapter[Reply]:
-    """The checks, built at the first answer: 20 ms."""
+    """Return the validator, built at first use, which takes 20 ms."""
     return TypeAdapter(Reply)
 
 
 def encode(reply: Reply) -> bytes:
-    """Give an answer as one line of JSON without the line's end; what is not finite becomes null."""
+    """Serialize a reply as a line of JSON without its line end; numbers that are not finite become null."""
     return _adapter().dump_json(reply)
 
 
 def encode_error(kind: FailureKind, message: str) -> bytes:
-    """Give a line that says why there is no answer: `decode` raises it as a `WireError`."""
+    """Serialize a refusal, which `decode` raises as a `WireError`."""
     return encode(Reply(__version__, error=clean(message), error_kind=kind.value))
 
 
@@ -92,7 +92,7 @@ def make_reply(
     interval_s: float | None = None,
     simulated: bool = False,
 ) -> Reply:
-    """Give the answer of this version, at `now` of the clock that the samples carry."""
+    """Make a reply of this version at `now`, a time of the clock that stamps the samples."""
     return Reply(
         sparktop=__version__,
         boot_id=identity.boot_id,
@@ -105,10 +105,11 @@ def make_reply(
 
 
 def decode(body: bytes) -> Reply:
-    """Give an answer with all text clean; times are still of the node's clock.
+    """Parse a reply and clean all its text; times stay those of the node's clock.
 
     Raises:
-        WireError: it is too large, no JSON, of another schema, a refusal, or holds what no reading can be.
+        WireError: the body is too large, malformed or of another schema, is a refusal, or has implausible
+            numbers.
     """
     if len(body) > MOST_BYTES:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
@@ -126,20 +127,20 @@ def decode(body: bytes) -> Reply:
 
 
 def place(reply: Reply, received_at: float) -> NodeSample | None:
-    """Give the newest sample at its time by the viewer's clock, the older ones in its `missed`.
+    """Return the newest sample with times of the viewer's clock, the older ones in `missed`.
 
-    None when the answer holds no sample.
+    None without any.
     """
     if not reply.samples:
         return None
     offset_s = received_at - reply.monotonic_s
-    # A sample from the future is a clock that errs: it cannot be younger than its receipt.
-    placed = [replace(one, at=min(received_at, one.at + offset_s), missed=()) for one in reply.samples]
+    # A sample cannot be younger than its receipt: a time in the future is a clock error.
+    placed = [replace(each, at=min(received_at, each.at + offset_s), missed=()) for each in reply.samples]
     return replace(placed[-1], missed=tuple(placed[:-1]))
 
 
 def _refusal(body: bytes, error: ValidationError) -> WireError:
-    """Say why an answer is refused: another schema comes before a field that is wrong."""
+    """Return the error for an invalid body; another schema takes precedence over a wrong field."""
     try:
         plain = json.loads(body)
     except (ValueError, RecursionError):
@@ -156,7 +157,7 @@ def _refusal(body: bytes, error: ValidationError) -> WireError:
 
 
 def _kind(word: str | None) -> FailureKind:
-    """Give the kind of a refusal; a newer version may know others."""
+    """Return the kind of a refusal; INTERNAL for a kind of a newer version."""
     try:
         return FailureKind(word or "")
     except ValueError:
@@ -170,7 +171,11 @@ def _other_schema(schema: str, version: object) -> WireError:
 
 
 def _checked(value: Value) -> Value:
-    """Give `value` with clean text in it; what is not finite, or beyond any reading, is refused."""
+    """Return `value` with all text cleaned.
+
+    Raises:
+        WireError: a number is not finite, or implausibly large.
+    """
     checked: Any = value
     if isinstance(value, str):
         checked = clean(value, _TEXT_LIMIT)

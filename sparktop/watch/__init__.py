@@ -1,1 +1,1 @@
-"""Watching: what there is to watch is found, asked at the same instants, and handed to the store."""
+"""Watching: discovery of servers, scheduling of polls, and delivery of samples to the store."""

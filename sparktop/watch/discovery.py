@@ -1,4 +1,4 @@
-"""Finding what to watch: what a TARGET argument means, and what listens on a host's usual ports."""
+"""Discovery of what to watch: parsing of TARGET arguments, and search on a host's usual ports."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sparktop.model.text import clean
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 if TYPE_CHECKING:
-    import httpx  # at run time only where something is asked: its import costs as much as an empty screen
+    import httpx  # at run time only when needed: its import costs as much as an empty screen
 
 _RESOLVE_TIMEOUT_S = 5.0
-"""What a host name may take: mDNS waits this long before it gives up."""
+"""Seconds that a host name may take: mDNS waits this long before it gives up."""
 _ADDRESSES_MAX = 4
-"""Addresses of one name that are tried."""
+"""Most addresses of a name that are tried."""
 _HTTP_OK = 200
 _HTTP_WANTS_KEY = frozenset({401, 403})
 _PORT_MAX = 65535
@@ -54,16 +54,16 @@ _ENGINE_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What listens on the hosts that were looked at; in the order of hosts and ports."""
+    """Result of a search, in the order of hosts and ports."""
 
     backends: tuple[BackendTarget, ...] = ()
     routers: tuple[RouterTarget, ...] = ()
     nodes: tuple[NodeTarget, ...] = ()
     """Machines whose agent answers without a token."""
     agents: tuple[str, ...] = ()
-    """`host:port` of each agent, those that want a token too."""
+    """`host:port` of each agent, including those that need a token."""
     notes: tuple[str, ...] = ()
-    """Clean lines on what was not taken and why: a host without anything, a server that wants a key."""
+    """Clean lines about what was left out and why: a host without any server, a server that needs a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Ports:
 
     @property
     def http(self) -> tuple[int, ...]:
-        """Ports that may hold an engine or a router, each once."""
+        """Ports of engines and routers, without repetitions."""
         return tuple(dict.fromkeys((*self.engines, self.router)))
 
 
@@ -84,16 +84,18 @@ USUAL_PORTS = Ports()
 
 
 def parse_target(text: str) -> BackendTarget | NodeTarget | str:
-    """Read a TARGET argument: a server where it names a port or URL, else the host to discover.
+    """Parse a TARGET argument: a server if it names a port or a URL, otherwise a host to search.
 
     A server on the agent's port, or a URL that ends in /v1/sample, is a node's agent; any other is a backend.
-    Raises UsageError with one line when it is neither.
+
+    Raises:
+        UsageError: the argument is neither.
     """
     word = text.strip()
     if not word or not word.isprintable() or " " in word:
         raise _usage(text, "no TARGET")
     if "@" in word:
-        # Not quoted: it may hold a password, and errors end up in logs.
+        # Not quoted: it may contain a password, and errors end up in logs.
         raise UsageError(
             "a TARGET holds no user name or password: put the server's key into an environment variable "
             "and name that with api_key_env in the config"
@@ -176,10 +178,10 @@ async def discover(
     answer_timeout_s: float = 3.0,
     ports: Ports = USUAL_PORTS,
 ) -> Found:
-    """Try the usual ports of every host, all at once, and ask what listens there.
+    """Search the usual ports of all hosts at once, and identify the servers there.
 
-    Only GETs that read: `/metrics`, `/health/liveliness` (LiteLLM's `/health` would send completions) and
-    `/v1/models`; of an agent `/healthz` and `/v1/sample`.
+    Only read-only GETs are sent: `/metrics`, `/health/liveliness` (LiteLLM's `/health` would send
+    completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
     import httpx  # late, see above
 
@@ -190,14 +192,15 @@ async def discover(
         trust_env=False,
         follow_redirects=False,
         timeout=answer_timeout_s,
-        # Only http:// is asked; a context that trusts nobody saves loading the system's certificates.
+        # Only http:// is requested; a context without certificates saves loading the system's.
         verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         headers={"Accept-Encoding": "identity"},
     ) as client:
-        looks = [
-            _HostLook(host, client, connect_timeout_s, answer_timeout_s, ports) for host in by_label.values()
+        searches = [
+            _HostSearch(host, client, connect_timeout_s, answer_timeout_s, ports)
+            for host in by_label.values()
         ]
-        founds = await asyncio.gather(*(look.run() for look in looks))
+        founds = await asyncio.gather(*(search.run() for search in searches))
     return Found(
         backends=tuple(backend for found in founds for backend in found.backends),
         routers=tuple(router for found in founds for router in found.routers),
@@ -211,8 +214,8 @@ def _label(host: str) -> str:
     return "localhost" if host in {"127.0.0.1", "::1"} else clean(host, 80)
 
 
-class _HostLook:
-    """One look at one host."""
+class _HostSearch:
+    """The search of one host."""
 
     def __init__(
         self,
@@ -271,7 +274,7 @@ class _HostLook:
         return Found(backends, routers, nodes, agents, tuple(notes))
 
     def _notes(self, kinds: dict[int, str | None], agent: str | None) -> list[str]:
-        """Say what listens and cannot be watched as it is."""
+        """Return notes about servers that cannot be watched without a key or token."""
         notes = [
             f"{self._name(port)} wants a key: name it with api_key_env in the config"
             for port, kind in kinds.items()
@@ -287,7 +290,7 @@ class _HostLook:
         return notes
 
     async def _addresses(self) -> tuple[str, ...]:
-        """Resolve the name once: doing it for every port would queue for the few resolver threads."""
+        """Resolve the name once: a resolution per port would queue for the few resolver threads."""
         try:
             async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
                 found = await asyncio.get_running_loop().getaddrinfo(
@@ -306,16 +309,16 @@ class _HostLook:
                 transport, _ = await asyncio.get_running_loop().create_connection(
                     asyncio.Protocol, address, port
                 )
-        except OSError:  # TimeoutError is one
+        except OSError:  # includes TimeoutError
             return False
         transport.abort()
         return True
 
     async def _ask_port(self, port: int) -> str | None:
-        """Give the engine's name ("auto" for any OpenAI server), "litellm", "locked", or None."""
+        """Return the engine's name ("auto" for any OpenAI server), "litellm", "locked", or None."""
         url = self._url(port)
         status, page = await self._get(f"{url}/metrics")
-        if status == 0:  # a second question would only wait as long again
+        if status == 0:  # no answer: another request would only wait as long again
             return None
         if match := _ENGINE_LINE.search(page):
             return _ENGINE_BY_PREFIX[match[1]]
@@ -328,7 +331,7 @@ class _HostLook:
         return "auto" if status == _HTTP_OK and _is_model_list(body) else None
 
     async def _ask_agent(self, *, is_open: bool) -> str | None:
-        """Give "agent", "locked" where it wants a token, "other" for what is none, None for nothing."""
+        """Return "agent", "locked" if it needs a token, "other" for other servers, None if none listens."""
         if not is_open:
             return None
         url = self._url(self._ports.agent)
@@ -339,8 +342,8 @@ class _HostLook:
         return "locked" if status in _HTTP_WANTS_KEY else "agent"
 
     async def _get(self, url: str) -> tuple[int, bytes]:
-        """Give status and body; no body when it cannot be read, status 0 without any answer."""
-        # Late: httpx and aiohttp are loaded only where something is asked.
+        """Return status and body; b"" if the body cannot be read, status 0 without an answer."""
+        # Late: httpx and aiohttp are loaded only when a request is sent.
         import httpx
 
         from sparktop.sources.http_body import BodyCollector
@@ -373,7 +376,7 @@ def _is_agent_health(body: bytes) -> bool:
 
 
 def _members(body: bytes) -> dict[str, object]:
-    """Give a JSON object's members; none for anything else."""
+    """Parse a JSON object; return {} for anything else."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):  # RecursionError: thousands of brackets

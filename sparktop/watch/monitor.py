@@ -1,7 +1,7 @@
-"""The monitor: makes sources of what is to be watched, runs them, and hands what they tell to the store.
+"""The monitor: creates the sources of everything watched, runs them, and delivers readings to the store.
 
-Importing it costs nothing: aiohttp, httpx and psutil are loaded by `start`, in a thread, so that a first
-paint need not wait for them.
+Importing it is cheap: `start` loads aiohttp, httpx and psutil in a thread, so that a first paint need not
+wait for them.
 """
 
 from __future__ import annotations
@@ -46,37 +46,37 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 NODE_INTERVALS = 2.0
-"""A node is asked this many times less often than a backend: its figures change slower."""
+"""Poll interval of nodes in backend intervals, because their figures change more slowly."""
 ROUTER_INTERVALS = 5.0
-"""The same for a router: only whether it answers changes often."""
+"""Poll interval of routers in backend intervals, because only their liveness changes often."""
 DISCOVER_AGAIN_S = 30.0
-"""Hosts where nothing was found are looked at again after this."""
+"""Seconds before hosts without a server are searched again."""
 SELF_EVERY_S = 2.0
 JUDGE_EVERY_S = 1.0
-"""How often the store is asked to judge what is due."""
+"""Seconds between calls for the store to judge what is due."""
 QUICKEN_EVERY_S = 1.0
-"""How often it is decided how often to look at loaded groups."""
+"""Seconds between updates of the loaded groups' poll rates."""
 TRY_WITHIN_S = 3.0
-"""What the first answer of a server that a router named may take."""
+"""Seconds that the first answer of a server named by a router may take."""
 _READING = ("sparktop.watch.scheduler", "sparktop.watch.cadence", "sparktop.watch.behind_router")
 
 
 @runtime_checkable
 class ShowsProcesses(Protocol):
-    """A source whose samples can hold the process table."""
+    """A source whose samples can include the process table."""
 
     show_processes: bool
 
 
 @runtime_checkable
 class TellsInterval(Protocol):
-    """A source that tells the other end how often it is asked."""
+    """A source that requests an interval from the remote end."""
 
     interval_s: float | None
 
 
 class Monitor:
-    """Runs everything that reads, on the running event loop."""
+    """Runs all reading, on the running event loop."""
 
     def __init__(
         self,
@@ -86,32 +86,32 @@ class Monitor:
         ways: Ways | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Watch what `watch` says and tell `store`; nothing happens before `start`."""
+        """Watch what `watch` defines and deliver to `store`; nothing happens before `start`."""
         self._watch = watch
         self._store = store
         self._ways = ways or RealWays()
         self._sleep = sleep
         self._interval_s = watch.interval_s
         self._sources: dict[SourceKey, Source] = {}
-        self._told: dict[SourceKey, object] = {}
-        """The identity of each source that the store knows."""
+        self._identities: dict[SourceKey, object] = {}
+        """Latest identity delivered to the store, by source."""
         self._nodes: list[NodeTarget] = list(watch.nodes)
-        """Those that discovery found too."""
+        """Configured nodes and those that discovery found."""
         self._processes_of: frozenset[str] = frozenset()
-        """Nodes whose process table somebody looks at."""
+        """Nodes whose process table is on screen."""
         self._groups: list[tuple[PollGroup, float]] = []
-        """Each with its interval as a multiple of ours."""
+        """Poll groups, each with its interval as a multiple of the backends' interval."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False
         self._cadence: LoadCadence | None = None
-        """Made when reading starts: it knows samples, whose modules load late."""
+        """Created in `start`, because its imports come late."""
         self._backend_groups: list[PollGroup] = []
         self._quickened_at = -math.inf
         self._backends: dict[str, BackendTarget] = {}
-        """All that are polled."""
+        """All polled backends by name."""
         self._routers: dict[str, RouterTarget] = {}
         self._tried: set[str] = set()
-        """URLs from routers that are being tried, or did not answer a short while ago."""
+        """URLs named by routers that are being tried, or recently failed."""
 
     @property
     def interval_s(self) -> float:
@@ -122,7 +122,7 @@ class Monitor:
         """Poll backends every `interval_s` seconds from now on, nodes and routers less often.
 
         Raises:
-            ValueError: when it is not above 0.
+            ValueError: `interval_s` is not above 0.
         """
         if not interval_s > 0:
             raise ValueError(f"a poll interval is a number of seconds above 0, not {interval_s}")
@@ -134,12 +134,15 @@ class Monitor:
         self._tell_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
-        """Have the process tables of these nodes read from now on, and no others; holds for later nodes."""
+        """Read the process tables of the named nodes from now on, and of no others.
+
+        Also of nodes found later.
+        """
         self._processes_of = frozenset(names)
         self._tell_nodes()
 
     async def start(self) -> None:
-        """Load what reading needs and start to read; does nothing when it runs already."""
+        """Load what reading needs and start to read; do nothing if already running."""
         if self._running:
             return
         self._running = True
@@ -161,7 +164,7 @@ class Monitor:
             self._spawn(self._discover(list(watch.discover)))
 
     async def stop(self) -> None:
-        """End all reading and give back every connection; `start` may follow."""
+        """Stop all reading and close all connections; `start` may follow."""
         self._running = False
         tasks = list(self._tasks)
         for task in tasks:
@@ -171,7 +174,7 @@ class Monitor:
         for kept in (self._groups, self._backend_groups, self._sources, self._backends, self._routers):
             kept.clear()
         self._tried.clear()
-        self._told.clear()
+        self._identities.clear()
         self._nodes = list(self._watch.nodes)
 
     def _poll_backends(self, name: str, targets: Sequence[BackendTarget]) -> None:
@@ -186,12 +189,12 @@ class Monitor:
             self._poll(name, SourceKind.ROUTER, self._ways.routers(targets), ROUTER_INTERVALS)
 
     def _poll_nodes(self, name: str, targets: Sequence[NodeTarget]) -> None:
-        """Poll nodes as one group: each has a task of its own there, so one that hangs delays no other."""
+        """Poll nodes as one group, where each has its own task, so that a hanging node delays no other."""
         self._poll(name, SourceKind.NODE, [self._ways.node(target) for target in targets], NODE_INTERVALS)
         self._tell_nodes()
 
     def _tell_nodes(self) -> None:
-        """Pass on to the nodes' sources what the other ends are to know."""
+        """Update interval and process-table setting of the nodes' sources."""
         for key, source in self._sources.items():
             if key.kind is SourceKind.NODE:
                 if isinstance(source, ShowsProcesses):
@@ -215,11 +218,11 @@ class Monitor:
         return group
 
     def _deliver(self, kind: SourceKind, name: str, reading: Reading, took_ms: float | None) -> None:
-        """Hand a reading to the store, and the source's identity where that is new."""
+        """Deliver a reading to the store, preceded by the source's identity if that changed."""
         key = SourceKey(kind, name)
         identity = getattr(self._sources.get(key), "identity", None)
-        if identity is not None and identity is not self._told.get(key):
-            self._told[key] = identity
+        if identity is not None and identity is not self._identities.get(key):
+            self._identities[key] = identity
             self._store.identify(key, identity)
         if isinstance(reading, Failure) and reading.kind is FailureKind.ROUTER and self._reroute(name):
             return
@@ -230,7 +233,7 @@ class Monitor:
             self._look_behind(name, reading)
 
     def _reroute(self, name: str) -> bool:
-        """Watch a TARGET that turned out to be a router as one; False where the configuration named it."""
+        """Watch a TARGET that turned out to be a router as such; return False for a configured backend."""
         target = self._backends.get(name)
         if target is None or self._watch.source != ARGUMENTS:
             return False
@@ -243,7 +246,7 @@ class Monitor:
         return True
 
     def _quicken(self, name: str, reading: Reading) -> None:
-        """Look at loaded groups more often while their balance is judged, and at others as often as asked."""
+        """Update the poll rates: higher for loaded groups whose balance is judged, normal for others."""
         if self._cadence is None:
             return
         self._cadence.note(name, reading)
@@ -255,7 +258,7 @@ class Monitor:
             group.quicken(parts)
 
     def _look_behind(self, name: str, sample: RouterSample) -> None:
-        """Try the servers that a router names where the config names none."""
+        """Try the servers that a router names, if the configuration names no backends for it."""
         from sparktop.watch.behind_router import behind_router
 
         router = self._routers.get(name)
@@ -272,7 +275,7 @@ class Monitor:
             self._spawn(self._try(name, new))
 
     async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
-        """Ask servers once and watch those that answer; others may be asked again after a while."""
+        """Poll servers once and watch those that answer; failed ones may be tried again after a while."""
         sources = self._ways.backends(targets)
         try:
             readings = await asyncio.gather(*(source.poll(TRY_WITHIN_S) for source in sources))
@@ -289,7 +292,7 @@ class Monitor:
             self._tried.difference_update(target.url for target, _ in failed)
 
     async def _discover(self, hosts: list[str]) -> None:
-        """Look at `hosts` until each of them has a server to watch; an agent alone is watched meanwhile."""
+        """Search `hosts` until each has a server to watch; agents found are watched meanwhile."""
         while hosts:
             self._store.searching = tuple(hosts)
             found = await self._ways.discover(hosts)
@@ -298,7 +301,7 @@ class Monitor:
             nodes = await self._watch_found_nodes(found.nodes)
             self._watch_found(found.backends, nodes)
             self._watch_found_routers(found.routers)
-            urls = [*(one.url for one in found.backends), *(one.url for one in found.routers)]
+            urls = [*(target.url for target in found.backends), *(target.url for target in found.routers)]
             there = {bare_host(urlsplit(url).hostname or "") for url in urls}
             hosts = [host for host in hosts if bare_host(host) not in there]
             self._store.searching = tuple(hosts)
@@ -306,13 +309,16 @@ class Monitor:
                 await self._sleep(DISCOVER_AGAIN_S)
 
     async def _watch_found_nodes(self, found: Iterable[NodeTarget]) -> dict[str, str]:
-        """Start to watch the nodes that are not watched yet; give the watched name of each found one."""
+        """Watch the found nodes that are not watched yet.
+
+        Return the watched name of each by its found name.
+        """
         named: dict[str, str] = {}
         new: list[NodeTarget] = []
         for target in found:
-            same = next((one for one in [*self._nodes, *new] if is_same_machine(one, target)), None)
+            same = next((node for node in [*self._nodes, *new] if is_same_machine(node, target)), None)
             if same is None:
-                taken = {one.name for one in [*self._nodes, *new]}
+                taken = {node.name for node in [*self._nodes, *new]}
                 name = target.name if target.name not in taken else urlsplit(target.url or "").netloc
                 if name in taken:
                     continue
@@ -320,7 +326,7 @@ class Monitor:
                 new.append(same)
             named[target.name] = same.name
         if new:
-            # The agent's checks (pydantic) take a tenth of a second to load: not on the event loop.
+            # The agent's validator (pydantic) takes a tenth of a second to load: not on the event loop.
             await asyncio.to_thread(_load, self._ways.modules(Watch(nodes=tuple(new))))
             self._nodes += new
             self._store.add(*new)
@@ -328,7 +334,7 @@ class Monitor:
         return named
 
     def _watch_found(self, backends: Iterable[BackendTarget], nodes: Mapping[str, str]) -> None:
-        """Start to watch what is not watched yet, under this or another name."""
+        """Watch found backends that are not watched yet; `nodes` maps found node names to watched ones."""
         known = (*self._watch.backends, *self._backends.values())
         watched, names = {address_of(target.url) for target in known}, self._backends
         new = [
@@ -348,17 +354,17 @@ class Monitor:
         self._poll_routers(f"found {len(self._groups)}", new)
 
     async def _judge(self) -> None:
-        """Have the store judge every second, whether or not snapshots are taken."""
+        """Let the store judge every second, whether or not snapshots are taken."""
         while True:
             self._store.judge()
             await self._sleep(JUDGE_EVERY_S)
 
     async def _measure_self(self) -> None:
-        """Measure what watching costs, every 2 s."""
+        """Measure the monitor's own cost every 2 s."""
         import psutil
 
         process = psutil.Process()
-        process.cpu_percent(None)  # the first call has nothing to compare with and gives 0
+        process.cpu_percent(None)  # the first call has nothing to compare with and returns 0
         while True:
             await self._sleep(SELF_EVERY_S)
             self._store.measure_self(*_own_cost(process))

@@ -1,4 +1,4 @@
-"""The ways in: how the monitor's sources are made. Importing this loads none of them."""
+"""Factories of the monitor's sources. Importing this module loads no source."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 
 
 class Ways(Protocol):
-    """How sources are made; tests give their own."""
+    """Factories of sources; tests provide their own."""
 
     def modules(self, watch: Watch) -> Sequence[str]:
-        """Name what the other methods import, so that it can be loaded beforehand in a thread."""
+        """Return the modules that the other methods import, to be loaded beforehand in a thread."""
         ...
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give the sources of one group."""
+        """Return the sources of one group."""
         ...
 
     def node(self, target: NodeTarget) -> Source:
-        """Give the source of a node."""
+        """Return the source of a node."""
         ...
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Give the sources of routers."""
+        """Return the sources of routers."""
         ...
 
     async def discover(self, hosts: Sequence[str]) -> Found:
-        """Tell what listens on the usual ports of `hosts`."""
+        """Search the usual ports of `hosts`."""
         ...
 
 
 class RealWays:
-    """The ways in that this version has."""
+    """The factories for real sources."""
 
     def __init__(self) -> None:
-        """Make nothing yet."""
+        """Create nothing yet."""
         self._agents: SharedSession | None = None
 
     def modules(self, watch: Watch) -> Sequence[str]:
-        """Name no more than `watch` needs: httpx alone costs as much as an empty screen."""
+        """Return only the modules that `watch` needs: httpx alone costs as much as an empty screen."""
         names = ["sparktop.sources.engine_http"]
         names += sorted({f"sparktop.sources.{node.via}" for node in watch.nodes})
         if watch.routers:
@@ -55,7 +55,7 @@ class RealWays:
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give HTTP sources that share one session."""
+        """Return HTTP sources that share a session."""
         from sparktop.sources.engine_http import EngineSource
         from sparktop.sources.http_session import SharedSession
 
@@ -63,7 +63,7 @@ class RealWays:
         return [EngineSource(target, session=session) for target in targets]
 
     def node(self, target: NodeTarget) -> Source:
-        """Give the source of this machine, or of another one through its agent or ssh."""
+        """Return the source of this machine, or of another through its agent or ssh."""
         if target.via == "agent":
             from sparktop.sources.agent import AgentSource
             from sparktop.sources.http_session import SharedSession
@@ -79,7 +79,7 @@ class RealWays:
         return LocalSource(target.name)
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Give HTTP sources that share one session."""
+        """Return HTTP sources that share a session."""
         from sparktop.sources.http_session import SharedSession
         from sparktop.sources.router import RouterSource
 
@@ -87,7 +87,7 @@ class RealWays:
         return [RouterSource(target, session=session) for target in targets]
 
     async def discover(self, hosts: Sequence[str]) -> Found:
-        """Try the usual ports of `hosts`."""
+        """Search the usual ports of `hosts`."""
         from sparktop.watch.discovery import discover
 
         return await discover(hosts)
