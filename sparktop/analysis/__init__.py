@@ -1,1 +1,1 @@
-"""What figures mean: pure functions of snapshots and series, standard library only."""
+"""Interpretation of figures: pure functions of snapshots and series, standard library only."""

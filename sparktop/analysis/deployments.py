@@ -1,4 +1,4 @@
-"""Which backend a router's deployment is: by its address, else as the config says, else by its name."""
+"""Matches a router's deployments to backends: by address, else by the configuration, else by name."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from urllib.parse import urlsplit
 from sparktop.model.router import Deployment
 
 Address = tuple[str, int, str]
-"""Host, port and path, so written that two spellings of one address are equal."""
+"""(host, port, path), normalized so that two spellings of the same address are equal."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HERE = "localhost"
 _THIS_MACHINE = frozenset({_HERE, "127.0.0.1", "::1", "0.0.0.0", "::", "host.docker.internal"})  # noqa: S104 - compared, not bound
-"""Names of the machine of whoever says them."""
+"""Names that mean the machine of whoever uses them."""
 
 
 @lru_cache(maxsize=4096)
 def address_of(url: str, speaker: str = _HERE) -> Address | None:
-    """Give the address that `url` means when `speaker` (a host) says it; None when it is no URL.
+    """Return the address that `url` means on the host `speaker`; None when it is not a URL.
 
-    localhost and its likes become the speaker's own host; ports are filled in; a `/v1` at the end is dropped.
+    localhost and its aliases become the speaker's own host; default ports are filled in; a `/v1` at the end
+    is dropped.
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -43,9 +44,9 @@ def match_deployments(
     backend_urls: Mapping[str, str],
     configured: Mapping[str, str],
 ) -> dict[str, str | None] | None:
-    """Give the backend of each deployment by its id, None for one that is no backend that is watched.
+    """Return the backend of each deployment by its id, None where it is not a watched backend.
 
-    Where the router tells none, `configured` is all that is known; None when that is empty too.
+    If the router reports no deployments, return `configured`, or None when that is empty too.
     """
     if told is None:
         return {**configured} or None

@@ -1,18 +1,19 @@
-"""Where the memory goes: how fast headroom changes, and how long it lasts at that pace.
+"""The trend of free memory: how fast headroom changes, and how long it lasts at that pace.
 
-Memory readings depend on the ones before them, so a test for independent points takes most drift-free memory
-for a trend. The claim is made from the steps between means over slots of some seconds instead. The steps of a
-random walk, the most persistent memory without a drift, are independent but for neighbours (means over slots
-share a part, correlation 1/4: H. Working, Econometrica 28, 1960). Steps of less persistent memory cancel, so
-a limit that is right for the walk is careful for the rest. A trend is claimed where the sum of the steps is
+Memory readings depend on earlier ones, so a test for independent points finds a trend in most drift-free
+memory. Therefore the test uses the steps between means over slots of some seconds. The steps of a random
+walk, the most persistent memory without a drift, are independent but for neighbours (means over slots share a
+part, correlation 1/4: H. Working, Econometrica 28, 1960). Steps of less persistent memory cancel, so a limit
+that is right for the walk is conservative for the rest. A trend is claimed where the sum of the steps is
 `CLAIM_T` of its standard errors from 0; the covariance of neighbours counts where it is positive (W. K. Newey
-and K. D. West, Econometrica 55, 1987). `benchmarks/headroom.py` measures what the limit claims and finds.
+and K. D. West, Econometrica 55, 1987). `benchmarks/headroom.py` measures the false and the true claims of the
+limit.
 
-One jump is one step of many, so a model that is loaded is no trend. Windows of several lengths are tried, the
+One jump is one step of many, so loading a model is not a trend. Windows of several lengths are tried, the
 shortest first: a fast leak shows within a minute, a slow one only in long slots, whose noise is lower.
 
-Two more conditions: the newest third of the steps goes on at half the pace at least, and the series did not
-fall (or rise) as far before and come back, as a cache does that is filled and dropped again and again.
+Two more conditions: the newest third of the steps continues at half the pace or more, and the series did not
+fall (or rise) as far before and come back, as with a cache that is filled and dropped repeatedly.
 
 The slope itself is the median of the slopes between all pairs of slots (Theil and Sen).
 """
@@ -29,21 +30,22 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import Headroom
 
 SLOT_S = 5.0
-"""Seconds of the shortest slot."""
+"""Length of the shortest slot in seconds."""
 WINDOWS = ((1, 12), (1, 24), (2, 24), (4, 24))
-"""Windows that are tried: the length of a slot in shortest ones, and the number of slots. One, two, four and
-eight minutes."""
+"""Windows that are tried, as (slot length in shortest slots, number of slots): one, two, four and eight
+minutes."""
 LEAST_STEPS = 7
-"""Fewer steps claim nothing."""
+"""With fewer steps, no trend is claimed."""
 CLAIM_T = 3.3
-"""Standard errors that the sum of the steps has to lie from 0."""
+"""A trend is claimed when the sum of the steps is at least this many standard errors from 0."""
 _SLOT_INTERVALS = 1.25
-"""A slot is at least this many intervals long: no slot may be empty only because samples come seldom."""
+"""A slot spans at least this many intervals, so that slow sampling leaves no slot empty."""
 _GIB = 2**30
 _GOES_ON = 0.5
 """The newest steps have at least this share of the slope."""
 _CAME_BACK = 0.25
-"""Share of a fall within which the series counts as having been as high, and as low, before."""
+"""Share of a fall by which an earlier value may miss the window's ends and still count as having been
+there."""
 _Z99 = 2.576
 """99 % of a normal distribution lie within this many standard deviations."""
 
@@ -52,20 +54,20 @@ _Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How a series changes, in its unit a second."""
+    """The rate of change of a series, in its unit per second."""
 
     slope: float
     low: float
-    """The 99 % interval; it does not hold 0."""
+    """Lower end of the 99 % interval, which does not contain 0."""
     high: float
     window_s: float
-    """From the first point to the last."""
+    """Seconds from the first point to the last."""
 
 
 def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
-    """Return how `series` changed up to `end`; None where drift-free memory changes as much.
+    """Return the trend of `series` up to `end`; None where drift-free memory changes as much.
 
-    `interval_s` is the time between two samples: with slow sampling the slots have to be longer.
+    `interval_s` is the time between two samples: slow sampling needs longer slots.
     """
     shortest_s = max(SLOT_S, _SLOT_INTERVALS * interval_s)
     for scale, slots in WINDOWS:
@@ -78,7 +80,7 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
 
 
 def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
-    """Return the trend of slots whose steps add up to more than chance lets them."""
+    """Return the trend of slots whose steps add up to more than chance would; None for others."""
     runs = [
         [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(one)]
         for one in stretches
@@ -111,7 +113,7 @@ def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
 
 
 def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
-    """Return True where the series went as far before the window began and came back to where it began."""
+    """Return whether the series went as far before the window and came back to where that begins."""
     began_at, began = stretches[0][0]
     change = stretches[-1][-1][1] - began
     high, low = began + _CAME_BACK * change, began + (1 - _CAME_BACK) * change
@@ -122,7 +124,7 @@ def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
             return False
         if value is None:
             continue
-        # Mirrored by its sign, a rise is a fall: `high` is where the window began, `low` where it is now.
+        # `sign` mirrors a rise into a fall: `high` is where the window began, `low` where it ends.
         been_high = been_high or sign * (value - high) <= 0
         if been_high and sign * (value - low) >= 0:
             return True
@@ -130,7 +132,7 @@ def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
 
 
 def _stretches(series: Series, slot_s: float) -> list[list[_Point]]:
-    """Return mean time and mean value of each slot, in stretches between missing samples or slots."""
+    """Return (mean time, mean value) of each slot, in stretches between missing samples or slots."""
     stretches: list[list[_Point]] = []
     times = values = 0.0
     count, slot, broken = 0, -math.inf, True
@@ -156,7 +158,7 @@ def _add(stretches: list[list[_Point]], point: _Point, *, new: bool) -> None:
 
 
 def headroom(found: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
-    """Return how headroom (a trend in GiB) changes and when it reaches `limit_bytes`, the critical limit."""
+    """Return the change of headroom (a trend in GiB) and when it reaches the critical `limit_bytes`."""
     limit = None if limit_bytes is None else round(limit_bytes)
     if found is None:
         return Headroom(limit_bytes=limit)

@@ -1,4 +1,4 @@
-"""When two names are of one machine."""
+"""Whether two names mean the same machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparktop.model.targets import NodeTarget
 
 
 def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
-    """Tell whether a found agent is of a node that is watched already: at its URL, or as this machine."""
+    """Return whether a found agent is on a watched node: at its URL, or on this machine."""
     host = bare_host(urlsplit(found.url or "").hostname or "")
     if known.via == "local":
         return host in {"localhost", known.name.lower()}
@@ -16,6 +16,6 @@ def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
 
 
 def bare_host(host: str) -> str:
-    """Give a host so that two spellings of one compare equal, as discovery looks at each only once."""
+    """Return a normalized host, so that discovery polls each machine only once."""
     host = host.strip("[]").lower()
     return "localhost" if host in {"127.0.0.1", "::1"} else host

@@ -1,8 +1,8 @@
-"""Which backend runs on which node: as the config says, else by address, never by guess.
+"""Places backends on nodes: by the configuration, else by address, never by a guess.
 
-A backend's address is a node's where its host is that of the agent's URL, that of the ssh target, one of the
-addresses of the machine's interfaces or its host name; loopback is the node read on this machine. Where two
-nodes fit, nobody knows, and none is given.
+A backend is on a node if its host is the host of the agent's URL or of the ssh target, one of the addresses
+of the machine's interfaces, or its host name; loopback means the node read on this machine. If two nodes
+match, the node is unknown and none is returned.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _ENGINES = (
     ("ollama", "ollama"),
     ("text-generation", "tgi"),
 )
-"""How the names of engines' processes begin: "VLLM::Worker_TP0", "ollama_llama_server"."""
+"""How the names of engines' processes begin, such as "VLLM::Worker_TP0" or "ollama_llama_server"."""
 _ENGINE = re.compile("|".join(f"({pattern})(?![a-z0-9])" for pattern, _ in _ENGINES), re.IGNORECASE)
 _RANK = re.compile(r"_(PP|TP)(\d{1,4})(?!\d)")
 
 Rank = tuple[int, int]
-"""Of a worker: of its pipeline stage, and within that of its tensor-parallel group."""
+"""A worker's rank: (pipeline stage, rank within that stage's tensor-parallel group)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """What is known of where a node is, and of the engines on its GPUs."""
+    """The addresses of a node, and the engines on its GPUs."""
 
     name: str
     local: bool = False
     """True: read on this machine."""
     url: str | None = None
-    """Of its agent."""
+    """The agent's URL."""
     ssh: str | None = None
     addresses: tuple[str, ...] = ()
     hostname: str | None = None
@@ -52,14 +52,14 @@ class NodePlace:
 
 @dataclass(frozen=True, slots=True)
 class BackendPlace:
-    """What is known of where a backend is."""
+    """The address of a backend, its engine, and its configured nodes."""
 
     name: str
     url: str
     engine: str | None = None
-    """Its engine's name; None while it is not known."""
+    """Its engine's name; None while unknown."""
     nodes: tuple[str, ...] = ()
-    """As the config says."""
+    """As configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +73,20 @@ class _Follower:
 
 @lru_cache(maxsize=1024)
 def engine_of(process_name: str) -> str | None:
-    """Give the engine that a process with this name is part of; None for any other process."""
+    """Return the engine that a process with this name belongs to; None for any other process."""
     found = _ENGINE.match(process_name)
     return _ENGINES[found.lastindex - 1][1] if found and found.lastindex else None
 
 
 @lru_cache(maxsize=1024)
 def rank_of(process_name: str) -> Rank | None:
-    """Give the rank of an engine's worker; None where its name tells none."""
-    told = {kind: int(number) for kind, number in _RANK.findall(process_name)}
-    return (told.get("PP", 0), told.get("TP", 0)) if told else None
+    """Return the rank of an engine's worker; None where its name contains none."""
+    known = {kind: int(number) for kind, number in _RANK.findall(process_name)}
+    return (known.get("PP", 0), known.get("TP", 0)) if known else None
 
 
 def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
-    """Give the engines' processes on these GPUs, each once."""
+    """Return the engines' processes on these GPUs, each once."""
     found: dict[int, EngineProcess] = {}
     for gpu in gpus:
         for process in gpu.processes or ():
@@ -97,10 +97,10 @@ def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
 
 
 def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[str, tuple[str, ...]]:
-    """Give the nodes of each backend, none where nobody knows; the one with rank 0 first.
+    """Return the nodes of each backend, the one with rank 0 first; empty where they are unknown.
 
-    Workers of a higher rank without a rank 0 beside them belong to a backend that spans nodes. Whose they are
-    is evident where one backend alone, of this engine, has a rank 0 and not theirs.
+    Workers of a higher rank without a rank 0 on their node belong to a backend that spans nodes. They are
+    assigned where exactly one backend of this engine has a rank 0 and none of their ranks.
     """
     by_host = _nodes_by_host(nodes)
     placed = {one.name: one.nodes or _by_address(one, by_host) for one in backends}
@@ -115,7 +115,7 @@ def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[
             claims.setdefault(leaders[0].name, []).append(follower)
     for name, followers in claims.items():
         ranks = [rank for one in followers for rank in one.ranks]
-        if len(ranks) == len(set(ranks)):  # else two nodes say that they are the same part of it
+        if len(ranks) == len(set(ranks)):  # else two nodes claim the same rank
             placed[name] = (*placed[name], *(one.node for one in followers))
     return placed
 
@@ -123,25 +123,25 @@ def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[
 def matched(
     processes: Iterable[EngineProcess], engines: Mapping[str, str | None]
 ) -> tuple[EngineProcess, ...]:
-    """Give a node's engine processes with their backend, where only one backend there is of their engine.
+    """Return a node's engine processes, with their backend where only one backend has their engine.
 
     `engines` holds the engine of each backend that is placed on the node.
     """
-    told: list[EngineProcess] = []
+    known: list[EngineProcess] = []
     for one in processes:
         mine = [name for name, engine in engines.items() if engine == one.engine]
-        # A backend whose engine is not known yet may be the one.
+        # A backend whose engine is not known yet may own the process.
         sure = len(mine) == 1 and None not in engines.values()
-        told.append(EngineProcess(one.pid, one.name, one.engine, mine[0] if sure else None))
-    return tuple(told)
+        known.append(EngineProcess(one.pid, one.name, one.engine, mine[0] if sure else None))
+    return tuple(known)
 
 
 def _nodes_by_host(nodes: Iterable[NodePlace]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
     for node in nodes:
-        told = [_url_host(node.url), _ssh_host(node.ssh), node.hostname, *node.addresses]
-        mine = {host for one in told if (host := _host(one)) is not None}
-        # Its own interfaces have loopback as well, which says nothing to anybody else.
+        known = [_url_host(node.url), _ssh_host(node.ssh), node.hostname, *node.addresses]
+        mine = {host for one in known if (host := _host(one)) is not None}
+        # Loopback counts only for the node read on this machine.
         if node.local:
             mine.add(_HERE)
         for host in mine:
@@ -158,7 +158,7 @@ def _by_address(backend: BackendPlace, by_host: Mapping[str, set[str]]) -> tuple
 def _followers(
     backends: Sequence[BackendPlace], nodes: Sequence[NodePlace], placed: Mapping[str, tuple[str, ...]]
 ) -> list[_Follower]:
-    """Give the nodes that run only higher ranks of an engine, and no backend of it, by rank."""
+    """Return the nodes that run only higher ranks of an engine and no backend of it, by rank."""
     taken = {(node, one.engine) for one in backends for node in placed[one.name]}
     found = [
         _Follower(node.name, engine, ranks)
@@ -170,15 +170,15 @@ def _followers(
 
 
 def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[NodePlace]) -> bool:
-    """Tell whether a backend at `places` has a rank 0, and none of the follower's ranks."""
+    """Return whether a backend at `places` has a rank 0, and none of the follower's ranks."""
     own = [_ranks(node, follower.engine) for node in nodes if node.name in places]
     here = frozenset().union(*own)
     return (0, 0) in here and not follower.ranks & here
 
 
 def _ranks(node: NodePlace, engine: str) -> frozenset[Rank]:
-    told = (rank_of(one.name) for one in node.processes if one.engine == engine)
-    return frozenset(rank for rank in told if rank is not None)
+    known = (rank_of(one.name) for one in node.processes if one.engine == engine)
+    return frozenset(rank for rank in known if rank is not None)
 
 
 def _url_host(url: str | None) -> str | None:
@@ -189,7 +189,7 @@ def _url_host(url: str | None) -> str | None:
 
 
 def _ssh_host(target: str | None) -> str | None:
-    """Give the host of what ssh is told: host, user@host or ssh://user@host:port."""
+    """Return the host of an ssh destination: host, user@host or ssh://user@host:port."""
     if not target:
         return None
     if target.startswith("ssh://"):
@@ -198,7 +198,7 @@ def _ssh_host(target: str | None) -> str | None:
 
 
 def _host(name: str | None) -> str | None:
-    """Give a host so written that two spellings of one are equal; any loopback is "localhost"."""
+    """Return a normalized host, so that two spellings compare equal; any loopback is "localhost"."""
     plain = (name or "").partition("%")[0].lower().removesuffix(".").removesuffix(".local")
     if not plain:
         return None

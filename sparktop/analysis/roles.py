@@ -1,7 +1,7 @@
-"""Prefill and decode workers of one model: each request visits one of both, so they have no common share.
+"""Prefill and decode workers of a model: each request visits one of both, so they have no common share.
 
-A prefill worker takes in prompts and generates the first token at most; a decode worker generates the rest
-and computes no prompts. Both kinds must be there: alone, requests of one token only look like prefills.
+A prefill worker processes prompts and generates at most the first token; a decode worker generates the rest
+and computes no prompts. Both kinds must be present: requests for a single token look like prefills too.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from enum import StrEnum
 
 _FEWEST_REQUESTS = 8
 _FIRST_TOKEN = 1.2
-"""Generated tokens per finished request of a prefill worker, at most; some requests are under way."""
+"""Most generated tokens per finished request of a prefill worker; some requests are still running."""
 _DECODES = 4.0
-"""Generated tokens per finished request of a decode worker, at least."""
+"""Fewest generated tokens per finished request of a decode worker."""
 _NO_PROMPTS = 0.02
-"""Prompt tokens over generated ones of a decode worker that counts its own prompts only."""
+"""Prompt tokens over generated ones, at most, of a decode worker that counts only prompts it computed
+itself."""
 _SAME_REQUESTS = 0.15
-"""Relative difference up to which both kinds have served the same requests."""
+"""Relative difference up to which both kinds count as having served the same requests."""
 
 
 class Role(StrEnum):
-    """What a worker does of each request."""
+    """The part of each request that a worker does."""
 
     PREFILL = "prefill"
     DECODE = "decode"
@@ -30,7 +31,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a backend has done over some minutes; None where it does not count that."""
+    """What a backend has done over some minutes; None where it does not count it."""
 
     finished: float | None = None
     prompt_tokens: float | None = None
@@ -40,13 +41,13 @@ class Work:
 def worker_roles(work: Mapping[str, Work]) -> dict[str, Role]:
     """Return the role of each backend of a group; empty where they are not all prefill or decode workers.
 
-    Some versions count prompts at the decode worker too, whose KV cache came from elsewhere: then both kinds
-    have finished as many requests.
+    Some versions count prompts at the decode worker too, although its KV cache comes from elsewhere: then
+    both kinds must have finished the same number of requests.
     """
-    if any(_unknown(one) for one in work.values()):
+    if any(_unknown(each) for each in work.values()):
         return {}
-    prefills = {name for name, one in work.items() if _prefills(one)}
-    decodes = {name for name, one in work.items() if name not in prefills and _decodes(one)}
+    prefills = {name for name, each in work.items() if _prefills(each)}
+    decodes = {name for name, each in work.items() if name not in prefills and _decodes(each)}
     if not prefills or not decodes or len(prefills) + len(decodes) < len(work):
         return {}
     first, second = (sum(work[name].finished or 0.0 for name in names) for names in (prefills, decodes))

@@ -1,8 +1,8 @@
-"""How close a server comes to what its memory allows: pure arithmetic.
+"""How close a server comes to the limit of its memory bandwidth: pure arithmetic.
 
-To make a token for one request alone, all active weights are read once. So the memory bandwidth over the
-bytes read per token is the most tokens per second that one request can get: 273 GB/s / 2.55 GB = 107 tokens/s
-for gpt-oss-120b on a GB10.
+Each token of a single request requires reading all active weights once. So the memory bandwidth over the
+bytes read per token is the highest rate that a single request can have: 273 GB/s / 2.55 GB = 107 tokens/s for
+gpt-oss-120b on a GB10.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from sparktop.model.node import NodeSample
 
 GB10_BANDWIDTH_GB_PER_S = 273.0
-"""The ceiling of a GB10's LPDDR5X (data sheet); NVML cannot measure what is used of it."""
+"""Peak bandwidth of a GB10's LPDDR5X (data sheet); NVML cannot measure the used part."""
 
 
 def bandwidth_gb_per_s(nodes: Sequence[NodeSample | None]) -> float | None:
-    """Give the memory bandwidth of each GPU of a backend's nodes; None unless all of them are GB10s."""
+    """Return the memory bandwidth of each GPU of a backend's nodes; None unless all are GB10s."""
     return GB10_BANDWIDTH_GB_PER_S if nodes and all(map(_is_gb10, nodes)) else None
 
 
@@ -29,10 +29,10 @@ def _is_gb10(node: NodeSample | None) -> bool:
 def limit_tps(
     bandwidth: float | None, bytes_per_token_gb: float | None, nodes: int, lanes: int
 ) -> float | None:
-    """Give the most tokens per second of one request alone.
+    """Return the highest tokens per second of a single request; None where a figure is unknown.
 
     `bandwidth` is that of each node in GB/s; a lane spans `nodes` / `lanes` of them (tensor parallel), at
-    least one, which share the weights between them.
+    least one, which share the weights.
     """
     if bandwidth is None or not bytes_per_token_gb:
         return None
@@ -42,9 +42,10 @@ def limit_tps(
 def read_percent(
     bandwidth: float | None, read_gb_per_s: float | None, nodes: int, lanes: int
 ) -> float | None:
-    """Give what is read as a share of the bandwidth of the GPUs that read it.
+    """Return the memory reads in percent of the bandwidth of the GPUs that read.
 
-    `read_gb_per_s` is what one GPU of each lane reads, added up over lanes; lanes are spread evenly on nodes.
+    `read_gb_per_s` is the rate of one GPU of each lane, added up over lanes; lanes are spread evenly over
+    nodes.
     """
     if bandwidth is None or read_gb_per_s is None:
         return None

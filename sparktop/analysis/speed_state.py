@@ -1,8 +1,8 @@
-"""Does a GPU run as fast as its load should make it? Clock and power against load, steps against earlier.
+"""Whether a GPU runs as fast as its load should make it: clock and power against load, steps against earlier.
 
-Two faults of a GB10 show in no throttle reason (reported by users): a power-delivery fault pins the SM clock
-at 500 to 850 MHz, at 15 to 18 W and 95 % load; and a hidden state makes a step take 94 ms instead of 63 at a
-clock that looks healthy. So clock alone tells neither.
+Two faults of a GB10 appear in no throttle reason (reported by users): a power-delivery fault pins the SM
+clock at 500 to 850 MHz, at 15 to 18 W and 95 % load; and a hidden state makes a step take 94 ms instead of 63
+at a clock that looks healthy. So the clock alone reveals neither.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK, SLOW_STEPS = (
     "slow clock",
     "slow steps",
 )
-"""The words, from the one that says least to the gravest; steps are judged only where the rest is normal."""
+"""The states, least informative first, most severe last; steps are judged only where the rest is normal."""
 SLOW_AFTER_S = 10.0
-"""A slow clock counts once it has been slow under load for this long."""
+"""A slow clock counts once it has been slow under load for this many seconds."""
 CLEARS_AT = 1.2
-"""Times the limit: a clock that was slow is healthy again from here on."""
+"""Multiple of the limit from which on a clock that was slow counts as healthy again."""
 LOADED_PERCENT = 80.0
-"""Load from which on a clock has no excuse for being low."""
+"""Load from which on a low clock is a fault."""
 IDLE_PERCENT = 5.0
 AT_LIMIT_C = 3.0
-"""Degrees left to the thermal limit within which a GPU is at it."""
+"""A GPU within this many degrees of its thermal limit counts as being at it."""
 LOW_POWER_W = 25.0
-"""A GB10 under load that draws less is starved: 15 to 18 W with the fault, 30 to 45 W when it decodes."""
+"""A GB10 under load that draws less is underpowered: 15 to 18 W with the fault, 30 to 45 W while decoding."""
 SLOW_SHARE = 0.5
-"""Share of its highest clock that a loaded GPU stays above, where it is no GB10."""
+"""Share of its highest clock that a loaded GPU other than a GB10 stays above."""
 
 HEAT = frozenset({"software thermal", "hardware thermal"})
 POWER_CAP = "software power cap"
 BY_CHOICE = frozenset({"application clocks", "sync boost", "display clock"})
-"""Reasons that somebody has set: they lower a clock, but nothing is wrong."""
+"""Reasons that come from a setting: they lower the clock, but nothing is wrong."""
 _GRAVITY = {word: rank for rank, word in enumerate((UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK))}
 
 _USB_PD_FIX = (
@@ -54,31 +54,31 @@ _NOT_SEEN = SpeedState()
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The state of one GPU, and since when its readings have shown a slow clock."""
+    """The state of a GPU, and since when its readings have shown a slow clock."""
 
     state: SpeedState = _NOT_SEEN
     slow_since: float | None = None
-    """Monotonic seconds; None while they show none."""
+    """Monotonic seconds; None while they do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPace:
-    """How long an engine's steps take now, against the same batch before."""
+    """The step time of an engine now, compared with earlier steps of the same batch."""
 
     backend: str
     now_ms: float
     before_ms: float
-    """What steps took in this session for as many requests and tokens, at their best."""
+    """The best time in this session of steps with as many requests and tokens."""
     running: float
-    """Requests in a batch."""
+    """Requests in the batch."""
     slow: bool
-    """True once they have been slow for some time."""
+    """True once steps have been slow for some time."""
     healthy: bool = False
-    """True where they are well below what counts as slow."""
+    """True where they are well below the limit for slow."""
 
 
 def is_gb10(gpu: GpuReading, *, unified: bool | None) -> bool:
-    """Tell whether a GPU is a GB10: by its name, or where it has none by the memory that it shares."""
+    """Return whether a GPU is a GB10: by its name, or without a name by its unified memory."""
     return "GB10" in gpu.name if gpu.name is not None else unified is True
 
 
@@ -91,9 +91,9 @@ def follow(
     shares: Mapping[str, float],
     thresholds: NodeThresholds,
 ) -> Pace:
-    """Give the state of a GPU at `at`, where `pace` was its state before.
+    """Return the state of a GPU at `at`; `pace` is its previous state.
 
-    `shares` are the percent of the last minute that each reason took. `unified` is the machine's memory.
+    `shares` is the percentage of the last minute by reason. `unified`: the machine's memory is unified.
     """
     gb10, held = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
     state = _state(gpu, shares, thresholds, gb10=gb10, held=held)
@@ -106,7 +106,7 @@ def follow(
 
 
 def worst(paces: Mapping[int, Pace]) -> SpeedState:
-    """Give the state of the GPU that is worst off; its number is said where there are several."""
+    """Return the state of the GPU that is worst off, with its number where there are several GPUs."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")
     index, pace = max(paces.items(), key=lambda one: (_GRAVITY[one[1].state.word], -one[0]))
@@ -116,7 +116,7 @@ def worst(paces: Mapping[int, Pace]) -> SpeedState:
 
 
 def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> SpeedState:
-    """Give "slow steps" where one of `steps` is slow although `state` finds clock and power in order."""
+    """Return "slow steps" if one of `steps` is slow although `state` is normal; else `state`."""
     slow = [one for one in steps if one.slow]
     if state.word != NORMAL or not slow:
         return state
@@ -140,7 +140,7 @@ def _state(
     gb10: bool,
     held: bool,
 ) -> SpeedState:
-    """Give the state that one reading shows; `held`: the clock was slow before."""
+    """Return the state that one reading shows; `held`: the clock was slow before."""
     use, clock = gpu.utilization_percent, gpu.sm_clock_mhz
     if use is None:
         return SpeedState(UNKNOWN, "the driver does not tell the load")
@@ -151,7 +151,7 @@ def _state(
     limit = None if floor is None else floor * CLEARS_AT if held else floor
     low = clock is not None and limit is not None and clock < limit
     if low and use >= LOADED_PERCENT:
-        # Heat explains a low clock; other reasons are what a power-delivery fault may look like from inside.
+        # Heat explains a low clock; a power-delivery fault may appear as any of the other reasons.
         if gb10 and not HEAT & over.keys():
             return _slow_gb10(gpu)
         if not over:
@@ -162,7 +162,7 @@ def _state(
 
 
 def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
-    """Give the state of a GPU that nothing slows."""
+    """Return the state of a GPU that no reason slows."""
     if gpu.sm_clock_mhz is None or not judged:
         which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
         return SpeedState(UNKNOWN, f"the driver does not tell the {which}")
@@ -172,14 +172,14 @@ def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
 
 
 def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> float | None:
-    """Give the clock that a loaded GPU stays above; None where nobody knows."""
+    """Return the clock in MHz that a loaded GPU stays above; None where it is unknown."""
     if gb10:
         return thresholds.slow_clock_mhz
     return None if gpu.sm_clock_max_mhz is None else SLOW_SHARE * gpu.sm_clock_max_mhz
 
 
 def _clock_words(gpu: GpuReading) -> str:
-    """Give clock, load and power in words."""
+    """Return clock, load and power in words."""
     top = f" of {gpu.sm_clock_max_mhz}" if gpu.sm_clock_max_mhz is not None else ""
     watts = f", {gpu.power_w:.0f} W" if gpu.power_w is not None else ""
     return f"{gpu.sm_clock_mhz}{top} MHz at {gpu.utilization_percent:.0f} % load{watts}"
@@ -210,7 +210,7 @@ def _slow_other(gpu: GpuReading) -> SpeedState:
 def _reasons_over(
     gpu: GpuReading, shares: Mapping[str, float], thresholds: NodeThresholds
 ) -> dict[str, float | None]:
-    """Give the reasons that took more of the last minute than allowed, or act now where no share is told."""
+    """Return reasons beyond the allowed share of the last minute, or active ones without a share (None)."""
     over: dict[str, float | None] = {
         reason: share
         for reason, share in shares.items()
@@ -232,7 +232,7 @@ def _throttled(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
 
 
 def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
-    """Give cause and fix of a throttle reason."""
+    """Return cause and fix of a throttle reason."""
     if reason in HEAT:
         return _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"
     if reason == POWER_CAP:
@@ -243,7 +243,7 @@ def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
 
 
 def _heat_cause(gpu: GpuReading) -> str:
-    """Return why heat slows a GPU: its limit, or where degrees are left to that, what else it may be."""
+    """Return why heat slows a GPU: its limit, or what else if it is several degrees below that."""
     margin = gpu.limit_margin_c
     if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
         margin = gpu.slowdown_c - gpu.temperature_c

@@ -1,7 +1,7 @@
-"""One word for a backend, the rule that gave it, and the window that it holds for.
+"""The state of a backend, the rule behind it, and the window that it covers.
 
-A word may be judged over the last seconds while the figures beside it are of this moment: requests waited in
-most of the window, none waits now. Such a word carries its window, so that a reader never sees "queueing"
+A state may be judged over the last seconds while the figures beside it are current: requests waited in most
+of the window, but none waits now. Such a state carries its window, so that a reader never sees "queueing"
 beside 0 waiting, or "idle" beside a token rate, without an explanation.
 """
 
@@ -14,19 +14,19 @@ from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
 
 _LEAST_WINDOW_S = 1.0
-"""A window of one look is still called a second."""
+"""A window of a single sample is still shown as a second."""
 _FAILED = {
     FailureKind.LOADING: BackendState.LOADING,
     FailureKind.ENGINE_DEAD: BackendState.ENGINE_DEAD,
-    # It serves, it only reports nothing: "unreachable" would send people after the wrong fault.
+    # It serves but reports no metrics: "unreachable" would suggest the wrong fault.
     FailureKind.METRICS_DISABLED: BackendState.UNKNOWN,
 }
-"""The state of a backend whose newest poll failed so; any other failure makes it unreachable."""
+"""The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """What the rule looks at."""
+    """The input of the rules."""
 
     seen: bool = False
     """True once there was any answer."""
@@ -34,9 +34,9 @@ class LoadFigures:
     """Of the newest poll."""
     asleep: bool | None = None
     preemptions: float | None = None
-    """Counted in the window."""
+    """Preemptions in the window."""
     window_s: float = 0.0
-    """Seconds from the first look of the window to the newest."""
+    """Seconds from the first sample of the window to the newest."""
     kv_cache_percent: float | None = None
     waiting: float | None = None
     waiting_share: float | None = None
@@ -45,25 +45,25 @@ class LoadFigures:
     running_mean: float | None = None
     """Mean of the window's samples."""
     tokens_moved: bool = False
-    """True while a token rate that is shown beside the word is above 0."""
+    """True while a token rate that is shown beside the state is above 0."""
     slots: int | None = None
     note: str | None = None
-    """Why the server tells no more, in its source's words."""
+    """Why the server reports no more, in its reader's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedState:
-    """The word for a backend."""
+    """The state of a backend."""
 
     state: BackendState
     rule: str
-    """What gave it, in words with its numbers."""
+    """The rule behind it, in words with its numbers."""
     window_s: float | None = None
-    """The seconds that it holds for, where the newest figures alone would give another word; else None."""
+    """The seconds that it covers, where the newest figures alone would give another state; else None."""
 
 
 def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
-    """Return the first state of the list whose rule holds.
+    """Return the first state whose rule holds.
 
     The order: unreachable, engine dead, loading, asleep, preempting, KV-full, queueing, busy, bored, idle.
     """
@@ -83,7 +83,7 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
 
 
 def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedState | None:
-    """Return preempting, KV-full or queueing, where one of them holds."""
+    """Return preempting, KV-full or queueing if one of them holds, else None."""
     window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
     if load.preemptions is not None and load.preemptions > 0:
         plural = "" if load.preemptions == 1 else "s"
@@ -100,7 +100,7 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
 
 
 def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
-    """Return busy or bored by the requests of now; without any, what the window held, else idle."""
+    """Return busy or bored by the current requests; without any, by those of the window, else idle."""
     if running > 0:
         state, rule = _busy_or_bored(running, load.slots, thresholds)
         return JudgedState(state, rule)
@@ -117,7 +117,7 @@ def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds)
 def _busy_or_bored(
     running: float, slots: int | None, thresholds: StateThresholds
 ) -> tuple[BackendState, str]:
-    """Return busy or bored by the requests that run, of the known slots or against a fixed number."""
+    """Return busy or bored, comparing running requests with the slots or, if unknown, a fixed number."""
     if slots:
         enough = slots * thresholds.busy_share
         rule = f"running {_count(running)} of {slots} slots, {100 * thresholds.busy_share:g} % is busy"

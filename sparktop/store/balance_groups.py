@@ -37,7 +37,7 @@ class JudgedGroup:
     """Backend name by the router's deployment id."""
     lanes_of: str | None = None
     role: Role | None = None
-    """What all members do of each request; None where they do all of it."""
+    """The role of all members; None where they do both prefill and decode."""
 
     @property
     def router_name(self) -> str | None:

@@ -1,1 +1,1 @@
-"""Balance of a group of backends: from their loads to one word and what it rests on."""
+"""Balance of a group of backends: from their loads to a verdict and its evidence."""

@@ -1,13 +1,14 @@
-"""Are requests sent in herds? Who got the requests of each short time, held against the toss of a coin.
+"""Detects requests sent in herds: tests the requests that each backend got in short periods against chance.
 
-Loads say it late and blurred: what random routing does to them depends on the servers' pace. Who got how many
-of the requests of a moment does not: under random routing each is a toss of its own, whatever the servers do,
-so the spread of these counts is that of multinomial chance. A router on old counts sends all of a moment the
-same way, past an even split.
+Loads show herds late and blurred, because their distribution under random routing depends on the servers'
+pace. The counts of arrivals do not: under random routing each request is an independent draw, whatever the
+servers do, so the spread of these counts is multinomial. A router on old counts sends all requests of a
+moment the same way, past an even split.
 
-Up to an even split it is right to: a backend that was drained, cooled down or joined late has nothing, and
-least-busy on fresh counts sends it everything until it has as much as the others. Such a piece is no herd,
-and the even split is that of the backends with any: one that stays empty and gets nothing may be drained.
+Up to an even split that is correct: a backend that was drained, cooled down or joined late has nothing, and
+least-busy on fresh counts sends it everything until it has as much as the others. Such a piece is not a herd,
+and the even split is over the backends with any requests: one that stays empty and gets nothing may be
+drained.
 """
 
 from __future__ import annotations
@@ -24,31 +25,34 @@ from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import Arrivals
 
 PIECE_LIVES = 0.5
-"""Of a request's life: a herd lasts about one, so that half of one holds a part of a single herd."""
+"""Length of a piece in lives of a request: a herd lasts about one life, so a piece holds part of a single
+herd."""
 _SHORTEST_S = 1.0
 _FEWEST_LOOKS = 2
-"""In a piece; with fewer the counts of one look fall into the next piece."""
+"""Fewest samples in a piece; with fewer, the counts of one sample fall into the next piece."""
 _FEWEST_PIECES, _FEWEST_WHERE_FAILED = 8, 6
-"""With requests in them; fewer are enough where backends failed: that says why herds are to be expected."""
+"""Fewest pieces with requests; fewer are enough where backends failed, because that makes herds likely."""
 _FEWEST_IN_A_PIECE = 2
 _SERVED_BY_CHANCE = 3
-"""Requests a backend in a piece: with so many it gets none by chance in one of twenty."""
+"""Requests per backend in a piece: with this many a backend gets none by chance in one of twenty pieces."""
 _HERD_CHANCE = 0.05
-"""Of a piece, from which on it counts as a herd."""
+"""Probability of a piece up to which it counts as a herd."""
 _BEYOND_EVEN = 1.25
-"""Times the mean load of the backends there, and one request more: a herd ends with at least as much."""
+"""A herd ends with at least this multiple of the mean load of the backends in use, and at least one request
+more."""
 _LEFT_OUT = 1 / 8
-"""Of the pieces, the most uneven: a cold burst is one herd, however large, and no swing."""
+"""Share of the pieces, the most uneven, that is left out: a cold burst is one herd, however large, and not a
+swing."""
 
 
 def find_herds(
     tracks: Sequence[LoadTrack], end_s: float, span_s: float, step_s: float, life_s: float | None
 ) -> Arrivals | None:
-    """Weigh who got the requests that came in the last `span_s` before `end_s`.
+    """Test how the requests that arrived in the last `span_s` before `end_s` were distributed.
 
-    None where a backend does not count what it finished, where nobody knows how long a request lives, or
-    where too little came. Each piece's counts are held against the backends' parts of the whole window, so
-    that a skew that stands still is no herd.
+    None where a backend does not count finished requests, where the life of a request is unknown, or where
+    too few requests arrived. Each piece's counts are compared with the backends' parts of the entire window,
+    so that a constant skew is not a herd.
     """
     if life_s is None or any(track.arrived is None for track in tracks):
         return None
@@ -57,7 +61,7 @@ def find_herds(
     if pieces < _FEWEST_WHERE_FAILED:
         return None
     edges = [end_s - (pieces - index) * piece_s for index in range(pieces + 1)]
-    # A backend that failed was taken out for it: filling it up again is what makes such a swing.
+    # A backend that failed was taken out: refilling it is part of the swing.
     fills = not any(track.errors for track in tracks)
     columns = [_Column(_between(track, edges), _at(track, edges)) for track in tracks]
     return _weigh(columns, piece_s, fills=fills)
@@ -65,18 +69,18 @@ def find_herds(
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One backend: the requests that came in each piece, and its load at each edge, one more."""
+    """One backend: its arrivals in each piece, and its load at each edge (one more than pieces)."""
 
     came: Sequence[float]
     loads: Sequence[float]
 
     def away(self, piece: int) -> bool:
-        """True for a piece in which it was empty at both ends and got nothing."""
+        """Return whether it was empty at both ends of a piece and got nothing in it."""
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 
 def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
-    """Weigh the counts of each backend in each piece; with `fills` up to an even split is no herd."""
+    """Test the counts of each backend per piece; with `fills`, filling up to an even split is not a herd."""
     totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
     pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
     pair_failed = len(columns) == 2 and not fills  # noqa: PLR2004 - a pair
@@ -96,7 +100,7 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
         square = sum(apart[one] ** 2 / evenly[one] for one in there)
         squares.append((square, len(there) - 1))
         most = max(apart.values())
-        # Where two got as many the order of backends must not decide.
+        # On a tie the order of backends must not decide.
         first = [one for one in there if apart[one] == most]
         present = [column for column in columns if not column.away(piece)]
         at_end = [column.loads[piece + 1] for column in present]
@@ -113,7 +117,7 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
         requests=round(sum(totals[piece] for piece in pieces)),
         pieces=len(pieces),
         piece_s=piece_s,
-        # The parts are taken from these very pieces: that costs one degree of freedom for each but one.
+        # The parts are estimated from these pieces: that costs a degree of freedom for each but one.
         spread=sum(square for square, _ in squares) / (freedom - (len(columns) - 1)),
         herds=herds,
         least_herds=by_leader[1] if len(by_leader) > 1 else 0,
@@ -122,10 +126,10 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
 
 
 def _served(columns: Sequence[_Column], piece: int) -> list[int]:
-    """Return the backends that count in a piece: all but the only one, of three and more, that got nothing.
+    """Return the indexes of the backends that count in a piece: all but a single one that got nothing.
 
-    That one may be drained, if chance does not explain it. A herd goes to one backend, so that of three at
-    least two get nothing.
+    With three and more backends that one may be drained, if chance does not explain it. (A herd goes to one
+    backend, so at least two of three get nothing.)
     """
     came = [column.came[piece] for column in columns]
     served = [index for index, count in enumerate(came) if count]
@@ -138,7 +142,7 @@ def _parts(
 ) -> list[float] | None:
     """Return the part of the requests that each backend got while it was served; None if one got nothing.
 
-    Relative: those of the backends served in a piece are divided by their sum.
+    The parts are relative: those of the backends served in a piece are divided by their sum.
     """
     parts: list[float] = []
     for index, column in enumerate(columns):
@@ -158,7 +162,7 @@ def _is_past_even(loads: Sequence[float], load: float) -> bool:
 
 
 def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Return the load at the last look up to each edge; at the first look for an edge before it."""
+    """Return the load at the last sample up to each edge; at the first sample for an earlier edge."""
     waiting = track.waiting or [0.0] * len(track.times_s)
     found: list[float] = []
     for edge in edges:
@@ -168,12 +172,12 @@ def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
 
 
 def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Give how many came between each two edges; between two looks they came evenly."""
+    """Return the arrivals between each two edges, interpolated linearly between samples."""
     arrived = track.arrived or ()
-    told = [index for index, count in enumerate(arrived) if not math.isnan(count)]
-    times = [track.times_s[index] for index in told]
-    counts = [arrived[index] for index in told]
-    if not told:
+    known = [index for index, count in enumerate(arrived) if not math.isnan(count)]
+    times = [track.times_s[index] for index in known]
+    counts = [arrived[index] for index in known]
+    if not known:
         return [0.0] * (len(edges) - 1)
     at_edges: list[float] = []
     for edge in edges:
@@ -183,5 +187,5 @@ def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
             continue
         share = (edge - times[after - 1]) / (times[after] - times[after - 1])
         at_edges.append(counts[after - 1] + share * (counts[after] - counts[after - 1]))
-    # A server that began anew has fewer there than a moment ago, and nobody came for that.
+    # A restarted server has a lower count than a moment ago, without any arrivals.
     return [max(0.0, later - earlier) for earlier, later in pairwise(at_edges)]

@@ -1,4 +1,4 @@
-"""A figure of a group beside the limit that it is held to, and the rules that are made of them."""
+"""A figure of a group with its limit, and the rules made of such checks."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.model.balance import Balance
 
 _SMALLEST_CHANCE = 0.001
-"""As text."""
+"""Smallest probability shown as a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One figure of a group with the limit that it is held to."""
+    """One figure of a group with its limit."""
 
     name: str
     value: float | None
     limit: float | None = None
-    """None where the figure only informs."""
+    """None where the figure is only informative."""
     unit: str = ""
     """"%", "×", "ms", "s", "life" (a duration in seconds), "chance" (0 to 1), or none."""
     digits: int = 0
     """Decimals of the value."""
     meaning: str = ""
     most: bool = False
-    """True where the limit is the highest value allowed, False where it is the lowest."""
+    """True where the limit is the highest allowed value, False where it is the lowest."""
     slack: float = 0.0
     """By how much the value may miss the limit."""
     signed: bool = False
     either: bool = False
-    """True where another condition, named in `meaning`, holds in place of the limit."""
+    """True where another condition, named in `meaning`, holds instead of the limit."""
 
     @property
     def holds(self) -> bool | None:
@@ -45,7 +45,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is asked of a group, and the checks that answer it."""
+    """A rule about a group, and its checks."""
 
     name: str
     checks: tuple[Check, ...]
@@ -57,7 +57,7 @@ class Rule:
 
 
 def time_with_load(balance: Balance) -> Check:
-    """Return the check of how long the group has enough requests for the rules that count them."""
+    """Return the check of how much of the time the group has enough requests for the counting rules."""
     least = fewest_requests(max(limits.PAIR, len(balance.backends)))
     return Check(
         "time with load",

@@ -1,9 +1,9 @@
-"""Do whole convoys come and go by turns? How all requests are split, against how half of them are.
+"""Detects convoys that come and go in turns: the split of all requests against the split of half of them.
 
-A router that counts what it sends puts as many requests on each backend. Where they are alike, those of one
-backend end together, come back together and go to the same one again: a convoy each. While all are there the
-split is even; while one convoy is on its way the backends are full and empty. Random routing knows no such
-difference: its split is as wide, for their number, with many requests as with few.
+A router that counts what it sends puts an equal number of requests on each backend. If requests are alike,
+those of one backend end together, return together and go to the same backend again: a convoy each. While all
+are present the split is even; while one convoy is away the backends are full and empty. Random routing has no
+such difference: relative to the number of requests, its split is as wide with many as with few.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Convoys
 
 FULL_SHARE, PART_SHARES = 0.8, (0.25, 0.6)
-"""Of the usual most: nearly all requests are there, or about half of them."""
+"""Shares of the usual most: nearly all requests are present, or about half of them."""
 _USUAL_MOST = 0.95
-"""The quantile of the total that counts as the usual most: a burst that came once does not."""
+"""The quantile of the total that counts as the usual most; a single burst does not raise it."""
 _SMALLEST_SPREAD = 1e-3
-"""Evener than that is not told apart: counts are whole."""
-_NOBODY = -1
+"""Smaller spreads are not distinguished, because counts are integers."""
+_TIE = -1
 _FULL_LOAD, _EMPTY_LOAD = 0.75, 0.25
-"""Of a backend's own usual most."""
+"""Shares of a backend's own usual most."""
 
 
 def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     """Compare the splits at full and part load over `slots`; None where the total never falls to half.
 
-    Pace cancels: servers that grow slower with their batch widen random routing's split by a factor, at full
-    load most of all, and the test is Fisher's F, the ratio of two such spreads.
+    The servers' pace cancels: servers that slow down with their batch widen random routing's split by a
+    factor, most of all at full load, and the test is Fisher's F, the ratio of two such spreads.
     """
     pick = picker(grid, slots)
     totals = pick(grid.totals)
@@ -69,7 +69,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
 
 @dataclass(slots=True)
 class _Times:
-    """The separate times with nearly all requests there and with about half: the spreads of each."""
+    """The separate times with nearly all requests present and with about half: the spreads of each."""
 
     columns: Sequence[Sequence[float]]
     shares: Sequence[float]
@@ -79,15 +79,15 @@ class _Times:
     full_totals: list[float] = field(default_factory=list)
     part: list[list[float]] = field(default_factory=list)
     leads: list[int] = field(default_factory=list)
-    """Who has most at each part time."""
+    """The backend with most requests at each part time."""
     part_slots: int = 0
     last_part: int = -1
     _fell: bool = True
-    """Since the last full time."""
+    """The total fell to half or below since the last full time."""
     _leader: int | None = None
 
     def take(self, index: int, total: float) -> None:
-        """Add the next slot; what is between full and part belongs to neither, and so does NaN."""
+        """Add the next slot; slots between full and part, and NaN, belong to neither."""
         lowest, part = PART_SHARES
         if total >= FULL_SHARE * self.most:
             if self._fell:
@@ -103,7 +103,7 @@ class _Times:
     def _take_part(self, index: int, total: float) -> None:
         self.part_slots, self.last_part = self.part_slots + 1, index
         first = _first(self.columns, self.shares, index)
-        if self._leader is None or first not in {self._leader, _NOBODY}:
+        if self._leader is None or first not in {self._leader, _TIE}:
             self.part.append([])
             self.leads.append(first)
             self._leader = first
@@ -118,22 +118,23 @@ def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: 
 
 
 def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
-    """Give who is furthest above its share; nobody where two are."""
+    """Return the backend furthest above its share; `_TIE` where two are."""
     loads = [column[index] / share for column, share in zip(columns, shares, strict=True)]
     top = max(loads)
-    return loads.index(top) if loads.count(top) == 1 else _NOBODY
+    return loads.index(top) if loads.count(top) == 1 else _TIE
 
 
 def _second(leads: Sequence[int]) -> int:
-    """Give how often the one came first that did so second most."""
-    ordered = sorted(Counter(one for one in leads if one != _NOBODY).values(), reverse=True)
+    """Return the number of part times led by the backend with the second most of them."""
+    ordered = sorted(Counter(one for one in leads if one != _TIE).values(), reverse=True)
     return ordered[1] if len(ordered) > 1 else 0
 
 
 def _period_s(columns: Sequence[Sequence[float]], step_s: float) -> float | None:
-    """Give the median time from full over empty to full, or the other way; None where no backend did both.
+    """Return the median time from full over empty to full, or the reverse; None where no backend did both.
 
-    Full and empty by a backend's own usual most, so that convoys in step with each other have a period too.
+    Full and empty are relative to a backend's own usual most, so that convoys in phase with each other have a
+    period too.
     """
     gaps: list[int] = []
     for column in columns:
@@ -145,7 +146,7 @@ def _period_s(columns: Sequence[Sequence[float]], step_s: float) -> float | None
             if now is not full:
                 turned_at.append(index)
                 full = now
-        # The first is no turn, but the beginning.
+        # The first entry is the beginning, not a turn.
         gaps += [later - earlier for earlier, later in zip(turned_at[1:], turned_at[3:], strict=False)]
     return median(gaps) * step_s if gaps else None
 
@@ -155,15 +156,16 @@ def _mean_of_means(runs: Sequence[Sequence[float]]) -> float:
 
 
 def chi_squared_tail(value: float, freedom: int) -> float:
-    """Give the probability of at least `value` under χ², nearly (Wilson and Hilferty 1931)."""
+    """Return the probability of at least `value` under χ² (Wilson and Hilferty's approximation, 1931)."""
     width = 2 / (9 * freedom)
     return math.erfc(((value / freedom) ** (1 / 3) - 1 + width) / math.sqrt(2 * width)) / 2
 
 
 def f_tail(ratio: float, above: int, below: int) -> float:
-    """Give the probability of at least `ratio` under Fisher's F with so many degrees of freedom.
+    """Return the probability of at least `ratio` under Fisher's F with these degrees of freedom.
 
-    The regularised incomplete beta function I(x; below / 2, above / 2), x = below / (below + above · ratio).
+    This is the regularised incomplete beta function I(x; below / 2, above / 2) with x = below / (below +
+    above · ratio).
     """
     if ratio <= 0:
         return 1.0
@@ -171,7 +173,7 @@ def f_tail(ratio: float, above: int, below: int) -> float:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Give I(x; a, b) by its continued fraction, Abramowitz and Stegun 26.5.8, where it converges."""
+    """Return I(x; a, b) by its continued fraction, Abramowitz and Stegun 26.5.8, where that converges."""
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):

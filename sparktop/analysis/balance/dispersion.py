@@ -1,4 +1,4 @@
-"""How unevenly a group's requests lie on its backends, beside what random routing would do."""
+"""How unevenly a group's requests are spread over its backends, compared with random routing."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from sparktop.analysis.balance.step_time import throughput, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
-"""Of its share: a backend with no more has next to nothing to do."""
+"""Share of its share: a backend with no more than this has next to no work."""
 AWAY_LIVES = 2.0
 """Lives of a request without a new one after which a backend with less than its share is away; a herd leaves
-it out for about one."""
+it out for about one life."""
 LOST_WITHIN = 0.03
-"""Of the throughput: a loss that is known less well is not shown."""
+"""Share of the throughput: a loss with a larger uncertainty is not shown."""
 _ERRORS = 2.0
-"""Standard errors of a slope that are its limits."""
+"""Half-width of the slope's confidence interval, in standard errors."""
 _FULL = 1.5
-"""Times its share: another with more could give some away."""
+"""Multiple of its share: a backend with more could give some away."""
 
 
 def fewest_requests(backends: int) -> int:
-    """Give the group's load below which counts are too small for any rule but that of repetition."""
+    """Return the group's load below which counts are too small for all rules but that of repetition."""
     return max(16, 8 * backends)
 
 
 def loaded_slots(grid: LoadGrid, least: float) -> list[int]:
-    """Give the slots with at least `least` requests in the group."""
+    """Return the slots with at least `least` requests in the group."""
     return [slot for slot, total in enumerate(grid.totals) if total >= least]
 
 
 def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Give the mean of Σ(x - share)² / share / (n - 1): 1 for multinomial chance; None without a slot.
+    """Return the mean of Σ(x - share)² / share / (n - 1): 1 for multinomial chance; None without a slot.
 
     With equal shares this is Σ(x - x̄)² / x̄ / (n - 1), the index of dispersion.
     """
@@ -51,38 +51,38 @@ def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     even = _evenly(grid, totals)
     whole = 0.0
     for column, share in zip(grid.loads, grid.shares, strict=True):
-        # Maps of operators: this runs over every sample of the window.
+        # Maps of operators for speed: this runs over every sample of the window.
         apart = list(map(sub, pick(column), even[share]))
         whole += sum(map(mul, map(mul, apart, apart), inverse)) / share
     return whole / len(slots) / (len(grid.loads) - 1)
 
 
 def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
-    """Give what a backend would have in each slot if loads were even, by its share: mostly all have one."""
+    """Return each slot's load under an even split, by share: mostly all backends have the same share."""
     return {share: [share * total for total in totals] for share in set(grid.shares)}
 
 
 @dataclass(frozen=True, slots=True)
 class Starved:
-    """Shares of time, 0 to 1, with next to nothing to do while another has more than enough."""
+    """Shares of time, 0 to 1, with next to no work while another backend has more than enough."""
 
     shares: tuple[float, ...]
     """By backend."""
     anyone: float
-    """Of at least one of them; not where it may turn out to be away."""
+    """Share for at least one backend, without time that may turn out to be away."""
     away_s: tuple[float, ...]
-    """By backend: seconds in stretches of `AWAY_LIVES` lives and more without a new request. No part of
+    """By backend: seconds in stretches of `AWAY_LIVES` lives and more without a new request; not included in
     `shares`."""
     anyone_or_away: float
-    """Share of time in which at least one starved or was away."""
+    """Share of time in which at least one backend starved or was away."""
 
 
 def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = None) -> Starved:
     """Measure starvation over `slots`.
 
-    Next to nothing is one request, or a tenth of its share if that is more; more than enough is a queue, or
-    half as much again as its share. A backend that gets nothing for `AWAY_LIVES` lives (`life_s`) is away:
-    drained, or not in the router yet.
+    "Next to no work" is one request, or a tenth of the share if that is more; "more than enough" is a queue,
+    or more than 1.5 times the share. A backend that gets nothing for `AWAY_LIVES` lives (of `life_s` seconds)
+    is away: drained, or not in the router yet.
     """
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
@@ -98,10 +98,10 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
     ]
     generous = _where_one_is_full(grid, set().union(*hungry))
     away = [_away(grid, index, slots, life_s) for index in range(len(grid.loads))]
-    starving = [generous.intersection(one) - gone.known for one, gone in zip(hungry, away, strict=True)]
-    certain = [one - gone.possible for one, gone in zip(starving, away, strict=True)]
+    starving = [generous.intersection(each) - gone.known for each, gone in zip(hungry, away, strict=True)]
+    certain = [each - gone.possible for each, gone in zip(starving, away, strict=True)]
     return Starved(
-        shares=tuple(len(one) / len(slots) for one in starving),
+        shares=tuple(len(each) / len(slots) for each in starving),
         anyone=len(set().union(*certain)) / len(slots),
         away_s=tuple(len(gone.known) * grid.step_s for gone in away),
         anyone_or_away=len(generous) / len(slots),
@@ -115,7 +115,7 @@ class _Away:
     known: frozenset[int] = frozenset()
     """In stretches that are long enough."""
     possible: frozenset[int] = frozenset()
-    """In the stretch that has not ended, where it may become long enough."""
+    """In the last stretch, which has not ended and may become long enough."""
 
 
 def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | None) -> _Away:
@@ -143,17 +143,17 @@ def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | No
 
 
 def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
-    """Return for each slot whether the count of arrivals is the same at its end as at the end before."""
+    """Return for each slot whether the count of arrivals is the same at its end as at the previous end."""
     count = len(grid.totals)
     newest_s = max(track.times_s[-1] for track in grid.tracks)
     ends = [newest_s - (count - 1 - slot) * grid.step_s for slot in range(-1, count)]
     seen = [arrived[max(0, bisect_right(times, end) - 1)] for end in ends]
-    # An unknown count is NaN, which equals nothing: such a slot is no part of a stretch.
+    # An unknown count is NaN, which equals nothing: such a slot is not part of a stretch.
     return [later == earlier for earlier, later in pairwise(seen)]
 
 
 def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
-    """Give those of the slots in which a backend has more than enough."""
+    """Return those of the slots in which a backend has more than enough."""
     totals, rest = grid.totals, slots
     for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
         most = _FULL * share
@@ -164,13 +164,13 @@ def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
 
 
 def free_slot_share(grid: LoadGrid) -> float | None:
-    """Give the share of time in which one had a free slot and no queue while another's requests waited."""
+    """Return the share of time in which a backend had a free slot and no queue while another had a queue."""
     limits = [track.slots for track in grid.tracks]
     if any(limit is None for limit in limits) or any(queue is None for queue in grid.waiting):
         return None
     found = 0
     seen = sum([total > 0 for total in grid.totals])
-    # Hardly ever does anything wait, and only then it matters what else there is.
+    # Queues are rare, and only slots with one matter.
     longest = map(max, *(queue or [] for queue in grid.waiting))
     for slot in [slot for slot, queue in enumerate(longest) if queue > 0]:
         if grid.totals[slot] > 0:
@@ -183,24 +183,24 @@ def free_slot_share(grid: LoadGrid) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Throughput lost by uneven loads."""
+    """Throughput lost to uneven loads."""
 
     share: float | None
     """1 - Σ T(x) / Σ T(share), 0 to 1; None without a step time."""
     certain: bool = False
-    """True where the error of the slope moves it by no more than `LOST_WITHIN`."""
+    """Whether the slope's error changes it by at most `LOST_WITHIN`."""
 
 
 def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> Lost:
-    """Estimate what the loads as they were made less than evenly split ones would have.
+    """Estimate how much less throughput the actual loads give than evenly split ones.
 
-    T is concave, so for backends of one speed this cannot be below 0 (Jensen).
+    T is concave, so for backends of equal speed this cannot be negative (Jensen).
     """
     if step is None or not slots:
         return Lost(None)
     pick = picker(grid, slots)
     even = {share: Counter(loads) for share, loads in _evenly(grid, pick(grid.totals)).items()}
-    # Loads are counts, so few are different: each is worked out once.
+    # Loads are counts with few distinct values: each is computed once.
     tallies = [
         _Tally(share * len(grid.loads), full_slots(track), Counter(pick(column)), even[share])
         for track, column, share in zip(grid.tracks, grid.loads, grid.shares, strict=True)
@@ -212,7 +212,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """How often one backend had each load, and would have had each if loads were even."""
+    """How often a backend had each load, and would have had it under an even split."""
 
     weight: float
     slots: int | None
@@ -223,11 +223,11 @@ class _Tally:
 def _lost(tallies: Sequence[_Tally], step: StepTime) -> float:
     made = best = 0.0
     evenly: dict[tuple[float, int | None], float] = {}
-    for one in tallies:
-        makes, key = throughput(step, one.slots), (one.weight, one.slots)
-        made += one.weight * _total_of(makes, one.loads)
+    for each in tallies:
+        makes, key = throughput(step, each.slots), (each.weight, each.slots)
+        made += each.weight * _total_of(makes, each.loads)
         if key not in evenly:
-            evenly[key] = one.weight * _total_of(makes, one.even)
+            evenly[key] = each.weight * _total_of(makes, each.even)
         best += evenly[key]
     return max(0.0, 1 - made / best) if best > 0 else 0.0
 
@@ -238,13 +238,13 @@ def _total_of(makes: Callable[[float], float], loads: Mapping[float, int]) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """Which backend has most beyond its share, and how steadily."""
+    """The backend with most beyond its share, and how constant that is."""
 
     backend: int
     mean: float
-    """Of (load - share) / share."""
+    """Mean of (load - share) / share."""
     deviation: float
-    """Standard deviation of that in time."""
+    """Standard deviation of it over time."""
 
     @property
     def steadiness(self) -> float:
@@ -253,7 +253,7 @@ class Skew:
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
-    """Give the skew of the backend that is furthest above its share on average; None without a slot.
+    """Return the skew of the backend that is furthest above its share on average; None without a slot.
 
     Of two equal backends A and B this is the mean of (A - B) / (A + B).
     """
@@ -273,7 +273,7 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
 
 
 def _in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
-    """Give loads in units of what they would be if they were even; 1 where there is no load at all."""
+    """Return loads in units of the even load; 1 where there is no load at all."""
     try:
         return list(map(truediv, loads, even))
     except ZeroDivisionError:

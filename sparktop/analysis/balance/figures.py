@@ -1,4 +1,4 @@
-"""The figures of one window that the judgement rests on."""
+"""The figures of one window that the verdict is based on."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sparktop.model.balance import Arrivals, Convoys, Swing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figures:
-    """Everything that the rules look at, of one window."""
+    """The input of the rules for one window."""
 
     load: GroupLoad
     grid: LoadGrid
     needed_s: float
     slots: Sequence[int]
-    """Where the group has enough requests."""
+    """Slots in which the group has enough requests."""
     mean_total: float
     loaded: float | None
     """Share of time in which it has; None without a known total."""
     enough: bool
-    """True where that is enough for the rules that count requests."""
+    """Whether that is enough for the rules that count requests."""
     pace: GroupPace
     factor: float
     z: float | None
@@ -40,22 +40,22 @@ class Figures:
     starved: Sequence[float]
     starved_any: float
     away: Sequence[float]
-    """Seconds in which each backend got no request, in stretches of two lives of a request and more."""
+    """Seconds in which each backend got no request, in stretches of at least two lives of a request."""
     away_any: float
-    """Share of time in which one starved or was away while another had more than enough."""
+    """Share of time in which a backend starved or was away while another had more than enough."""
     lost: float | None
     lost_for_certain: float | None
-    """None also where the estimate may be more than 3 points off."""
+    """None also where the estimate may be off by more than 3 points."""
     skew: Skew | None
 
     @property
     def failing(self) -> bool:
-        """True where both backends of a pair failed again and again, as far as failures are known."""
+        """Whether both backends of a pair failed repeatedly, as far as failures are known."""
         return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
 
 
 def even_share(grid: LoadGrid) -> float | None:
-    """Return the share of time, 0 to 1, in which loads differ by one request at most; None without any."""
+    """Return the share of time, 0 to 1, in which loads differ by at most one request; None without any."""
     beyond = [
         [load - share * total for load, total in zip(column, grid.totals, strict=True)]
         for column, share in zip(grid.loads, grid.shares, strict=True)
@@ -67,10 +67,10 @@ def even_share(grid: LoadGrid) -> float | None:
 
 
 def looks_explain(grid: LoadGrid) -> float | None:
-    """Return which part of the loads' spread polls apart in time can make; None where they are not apart.
+    """Return the part of the loads' spread that polls at different times can cause; None if simultaneous.
 
-    Where the group's load jumps between two polls, one backend is seen after the jump and another before it
-    as often as the time between their polls is part of the time between two polls of one.
+    When the group's load jumps, one backend may be polled after the jump and another before it; this happens
+    in the share of cases that the time between their polls has of the polling interval.
     """
     if grid.skew_s <= limits.LOOKS_APART_S:
         return None
@@ -87,7 +87,7 @@ def looks_explain(grid: LoadGrid) -> float | None:
 
 
 def turning_spread(figures: Figures) -> float:
-    """Return the part of the spread that moves, beyond chance's 1, in units of two backends."""
+    """Return the part of the spread that varies in time, beyond chance's 1, in units of two backends."""
     if figures.z is None or figures.swing is None:
         return 0.0
     return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)

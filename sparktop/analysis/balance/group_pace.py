@@ -1,9 +1,10 @@
 """Step times of a group whose backends may differ in speed.
 
-One line for all is only right where all are alike. Under round-robin a slow backend has a large batch and a
-fast one a small batch, so a line through both describes neither: each backend is held against the line of the
-one whose batches vary most, and where they differ each has a line of its own. These show how unlike they are;
-for the throughput of the best split they are too coarse (tried: 3 to 7 percent off), so it is not estimated.
+A common line is right only where all backends are equal. Under round-robin a slow backend has a large batch
+and a fast one a small batch, so a line through both describes neither. Therefore each backend is compared
+with the line of the backend whose batches vary most, and if they differ, each gets its own line. These lines
+show how unequal the backends are; they are too coarse for the throughput of the best split (tried: 3 to 7
+percent off), so that is not estimated.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from sparktop.analysis.balance.step_time import (
 from sparktop.model.balance import StepTime
 
 UNLIKE = 1.3
-"""Ratio of step times at the same batch from which on two backends are not alike.
+"""Ratio of step times at the same batch from which on two backends count as unequal.
 
-Alike servers on shared cores reached 1.28; below that one line for both is at most 3 % of throughput off.
+Equal servers on shared cores reached 1.28; below that, a common line is at most 3 % of throughput off.
 """
 _FEWEST_FULL_LOOKS = 8
 _FULL_WITHIN = 1.0
@@ -37,22 +38,22 @@ _NONE: Mapping[str, StepTime] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class GroupPace:
-    """The step times of a group: one line for all, or one for each backend."""
+    """The step times of a group: a common line, or one for each backend."""
 
     common: StepTime | None = None
-    """Where all are alike as far as known; None where nothing shows it or they differ."""
+    """Where all are equal as far as known; None where it is unknown or they differ."""
     own: Mapping[str, StepTime] = field(default_factory=lambda: _NONE)
-    """By backend, where they differ; without one whose step time is not known."""
+    """By backend, where they differ; without backends whose step time is unknown."""
 
     @property
     def usual(self) -> StepTime | None:
-        """The common line; where backends differ that with the median growth of a step by its batch."""
+        """The common line; where backends differ, the line with the median relative growth per request."""
         ordered = sorted(self.own.values(), key=lambda one: (one.per_request_s / one.base_s, one.base_s))
         return self.common or (ordered[len(ordered) // 2] if ordered else None)
 
 
 def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) -> GroupPace:
-    """Fit the steps since `since_s`; what they do not show is as it was `earlier`."""
+    """Fit the steps since `since_s`; what they do not show is kept from `earlier`."""
     pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
     points = {name: points_of(one) for name, one in pairs.items()}
     known = {name: one for name, one in points.items() if one}
@@ -69,15 +70,15 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
 
 
 def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
-    """Return the line of the backend whose batches span most; None where none spans 2 to 1."""
-    # Of equal spans the order of backends must not decide.
+    """Return the line of the backend with the widest range of batches; None where none spans 2 to 1."""
+    # On equal spans the order of backends must not decide.
     spans = {name: (one[-1][0] / one[0][0], tuple(one)) for name, one in known.items()}
     widest = max(known, key=spans.__getitem__, default=None)
     return None if widest is None else fit_line(known[widest])
 
 
 def _factors(known: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
-    """Return how many times as long as by `line` each backend's steps take."""
+    """Return each backend's median ratio of its step times to those of `line`."""
     return {name: median(time / _step_s(line, batch) for batch, time in one) for name, one in known.items()}
 
 

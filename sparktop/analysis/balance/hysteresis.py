@@ -1,4 +1,4 @@
-"""The announced word of a group: said after two evaluations, withdrawn after three."""
+"""The announced verdict on a group: announced after two evaluations, withdrawn after three."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from datetime import datetime
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
 
 EVERY_S = 5.0
-"""A group is judged so often."""
+"""Seconds between two evaluations of a group."""
 _TO_ANNOUNCE, _TO_WITHDRAW = 2, 3
 
 
 class BalanceWatch:
-    """Follows one group's verdicts, so that a word neither flickers nor lingers.
+    """Follows one group's verdicts, so that the announced one neither flickers nor lingers.
 
-    A word is announced once two evaluations in a row say it; a bad word that stands is withdrawn only after
-    three in a row say something else, and then makes room for what the last two agree on, else for unknown.
+    A verdict is announced once two evaluations in a row agree on it. A bad verdict is withdrawn only after
+    three other ones in a row; then the verdict that the last two agree on is announced, else "unknown".
     """
 
     def __init__(self) -> None:
-        """Start with nothing said."""
+        """Start without a verdict."""
         self._recent: deque[BalanceWord] = deque(maxlen=_TO_WITHDRAW)
         self._word = BalanceWord.UNKNOWN
         self._since: datetime | None = None
         self._judged_at_s: float | None = None
         self.step_time: StepTime | None = None
-        """The newest that was found: for windows whose batches do not vary, of which a flat load is one."""
+        """The newest known line, for windows whose batches do not vary, such as a constant load."""
         self.step_times: Mapping[str, StepTime] = {}
         """The same by backend, where they differ in speed."""
 
         self._had_loads = False
 
     def due(self, at_s: float) -> bool:
-        """True when the group should be judged again; half a second early is in time (monotonic seconds)."""
+        """Return whether to judge the group again at `at_s` (monotonic); half a second early is accepted."""
         if self._judged_at_s is None or not self._had_loads:
-            return True  # at the start a judgement before the first looks says nothing
+            return True  # a verdict before the first samples is void: judge again at once
         return at_s - self._judged_at_s >= EVERY_S - 0.5
 
     def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
-        """Take a new evaluation made at `at_s` (monotonic) and `now` (UTC); give what is announced.
+        """Add an evaluation made at `at_s` (monotonic) and `now` (UTC); return it as announced, and a change.
 
         The change is None while the announced word stays.
         """

@@ -1,11 +1,11 @@
-"""Balance of a group of backends behind one router: from their loads to one word and what it rests on.
+"""Balance of a group of backends behind one router: from their loads to a verdict and its evidence.
 
-No single statistic tells herding from chance: loads of a closed loop are always opposed, and those of random
-routing drift slowly and widely. So the spread is held against random routing's own, and next to it stand
-five views that cover each other: changes of the lead (long swings), one rhythm (short ones), each backend's
-own turns from full to empty and back (neither), whether the split is even with all requests there and
-one-sided with half of them (whole convoys, which a router keeps count of), and who got the requests of each
-moment (herds).
+No single statistic distinguishes herding from chance: loads of a closed loop always move against each other,
+and those of random routing drift slowly and widely. So the spread is compared with random routing's own, and
+five views complement each other: changes of the lead (long swings), one rhythm (short ones), each backend's
+own turns from full to empty and back (neither), whether the split is even with all requests present and
+one-sided with half of them (convoys, which a counting router preserves), and which backend got the requests
+of each moment (herds).
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ from sparktop.model.balance import Balance, BalanceWord, Swing
 SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0
 LIFETIMES = 8
 _USUAL_S = 60.0
-"""Looked at where there is as much, so that a swing of 6 s shows 10 cycles; 45 s are enough to speak."""
+"""Seconds analysed where there are as many, so that a swing of 6 s shows 10 cycles; 45 s are enough for a
+verdict."""
 _WITHOUT_E2E_S = 180.0
-"""Most that is looked at while nobody knows how long a request lives."""
+"""Most seconds analysed while the life of a request is unknown."""
 
 
 def window_s(e2e_s: float | None) -> float:
-    """Give how much time to look at: 8 lifetimes of a request, since a swing lasts about two."""
+    """Return the seconds to analyse: 8 lives of a request, because a swing lasts about two."""
     if e2e_s is None:
         return _WITHOUT_E2E_S
     return min(LONGEST_S, max(_USUAL_S, LIFETIMES * e2e_s))
 
 
 def judge(load: GroupLoad, now_s: float) -> Balance:
-    """Judge a group by its last window before `now_s`; its `word` is this window's, without hysteresis."""
+    """Judge a group by its last window before `now_s`; `word` is that window's verdict, not announced yet."""
     if load.e2e_s is not None and not 0 < load.e2e_s < math.inf:
         load = replace(load, e2e_s=None)
     names = tuple(track.name for track in load.tracks)
@@ -77,7 +78,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
 
 
 def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
-    """Take all figures of one window."""
+    """Compute all figures of one window."""
     count = len(grid.loads)
     known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
     mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
@@ -130,7 +131,7 @@ def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None
 
 
 def _words(figures: Figures, measured: Balance) -> tuple[list[BalanceWord], str | None]:
-    """Give all words that hold, the gravest first, and why when nothing can be told."""
+    """Return all verdicts that hold, the most severe first, and the reason when there is none."""
     grid = figures.grid
     present = min(grid.present)
     if grid.span_s < SHORTEST_S - grid.step_s:
@@ -144,7 +145,7 @@ def _words(figures: Figures, measured: Balance) -> tuple[list[BalanceWord], str 
     if any(way(measured).holds for way in swings.WAYS_TO_SWING):
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
-        # A swing that is already plain needs no whole window; that there is none does.
+        # A swing that is already plain needs no full window; its absence does.
         return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
     if rules.starved(measured).holds:
         words.append(BalanceWord.STARVED)
@@ -158,7 +159,7 @@ def _words(figures: Figures, measured: Balance) -> tuple[list[BalanceWord], str 
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
-    """Say whether the same backend has been ahead as steadily for 300 s."""
+    """Return whether the same backend has been ahead as steadily for 300 s."""
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True
     grid = lay_out(figures.load.tracks, now_s, limits.MANY_S)
@@ -239,15 +240,15 @@ def _verdict(figures: Figures, measured: Balance, words: list[BalanceWord], reas
 
 
 def gets_nothing(measured: Balance) -> bool:
-    """Return whether backends starve only because they get nothing at all: drained, or not in the router yet.
+    """Return whether backends starve only because they get nothing: drained, or not in the router yet.
 
-    Such a backend has no share, so nothing starves; with it gone the others cannot be even.
+    Such a backend has no share, so it does not starve; but the group is not even either.
     """
     return bool(measured.away_s) and not rules.starved(measured).holds and rules.drained(measured).holds
 
 
 def _rhythm_says_most(measured: Balance) -> bool:
-    """Return whether a rhythm shows the swing best: not where convoys or herds do and it is faint."""
+    """Return whether a rhythm shows the swing best: not a faint one beside convoys or herds."""
     swing = measured.swing
     if swing is None or swing.score is None or not swings.rhythm(measured).holds:
         return False
@@ -256,7 +257,7 @@ def _rhythm_says_most(measured: Balance) -> bool:
 
 
 def _description(found: Balance, grid: LoadGrid) -> Balance:
-    """Return a bad verdict as a description of loads that no known router distributes."""
+    """Return a bad verdict as a mere description of loads that no known router distributes."""
     return replace(
         found,
         word=BalanceWord.UNEVEN,
@@ -269,7 +270,7 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
 
 
 def _other_swing(result: Balance) -> str:
-    """Return the sentence for a swing that neither the lead nor one rhythm shows best."""
+    """Return the sentence for a swing that neither the lead nor a rhythm shows best."""
     if swings.convoys(result).holds:
         return balance_words.convoys(result)
     return balance_words.turns(result) if swings.turns(result).holds else balance_words.herds(result)
@@ -278,7 +279,7 @@ def _other_swing(result: Balance) -> str:
 def _period(figures: Figures, measured: Balance) -> float | None:
     """Return the swing's period by the rule that decided: lead, rhythm, convoys, else the loads' turns.
 
-    None where that rule has none: the best lag of any noise is no period.
+    None where that rule has none: noise has a best lag too, but not a period.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
     if swings.lead(measured).holds and len(figures.grid.loads) == limits.PAIR and swap is not None:
@@ -291,9 +292,9 @@ def _period(figures: Figures, measured: Balance) -> float | None:
 
 
 def _confidence(figures: Figures, measured: Balance, word: BalanceWord) -> float | None:
-    """Give 0.5 at the deciding limit and 0.75 at twice that, times the share of samples that are there.
+    """Return 0.5 at the deciding limit and 0.75 at twice that, times the share of samples present.
 
-    For a good word it is how far the nearest bad one is: 1 where nothing of it shows.
+    For a good verdict it is the distance to the nearest bad one: 1 where nothing points to it.
     """
     if word is BalanceWord.UNKNOWN:
         return None

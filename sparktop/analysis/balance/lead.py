@@ -1,4 +1,4 @@
-"""Which backend clearly has most of the load, how often that changes, and who goes from full to empty."""
+"""Which backend clearly has most of the load, how often that changes, and which go from full to empty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sparktop.analysis.balance.load_grid import LoadGrid, picker
 _SMALLEST, _LARGEST = 0.5, 0.9
 _DEVIATIONS = 3.0
 _AROUND = 0.5
-"""Of its share: a backend is full with half more and empty with half less, and in between neither."""
+"""Part of its share: a backend is full with this much more and empty with this much less; in between it is
+neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Lead:
     """The changes of the lead in a window."""
 
     margin: float
-    """A backend leads with at least (1 + margin) times its share, until another does."""
+    """A backend leads from (1 + margin) times its share on, until another does."""
     changes: int
     swap_s: float | None
     """Median time between changes; None with fewer than two."""
@@ -30,7 +31,7 @@ class Lead:
 
 
 def lead_margin(total: float, backends: int, factor: float) -> float:
-    """Give a margin that chance seldom reaches: 3 deviations of random routing, within 0.5 to 0.9."""
+    """Return a margin that chance seldom reaches: 3 deviations of random routing, within 0.5 to 0.9."""
     if total <= 0:
         return _LARGEST
     return min(_LARGEST, max(_SMALLEST, _DEVIATIONS * math.sqrt((backends - 1) * factor / total)))
@@ -39,7 +40,7 @@ def lead_margin(total: float, backends: int, factor: float) -> float:
 def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
     """Count how often the lead changes over `slots`.
 
-    Where two overtake at once, to the same load, nobody is said to lead until one of them does.
+    Where two overtake at once, to the same load, the lead does not change until one of them is ahead.
     """
     pick = picker(grid, slots)
     excess = [
@@ -50,7 +51,7 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
     changed_at: list[int] = []
     for index, (slot, top, total) in enumerate(zip(slots, most, pick(grid.totals), strict=True)):
         least = (1 + margin) * total
-        # Mostly nobody leads, or who did still does.
+        # Mostly no backend leads, or the same one still does.
         if top >= least and (leader < 0 or excess[leader][index] < least):
             row = [column[index] for column in excess]
             if row.count(top) == 1:
@@ -69,20 +70,20 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How often backends went from full to empty or back; ties and who is ahead do not matter here."""
+    """How often backends went from full to empty or back; ties and leads do not matter here."""
 
     turns: int
     """Of all backends."""
     most: int
-    """Of the one that did so most often."""
+    """Of the backend with most turns."""
     period_s: float | None
-    """Median time from full over empty to full, or the other way; None when no backend did both."""
+    """Median time from full over empty to full, or the reverse; None when no backend did both."""
 
 
 def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> Turns:
     """Count over `slots` how often each backend went from 1.5 times its share to half of it, or back.
 
-    Among many several are full at once, and the lead may not change while convoys go round.
+    Among many backends several are full at once, so the lead may not change while convoys rotate.
     """
     counts: list[int] = []
     gaps: list[int] = []

@@ -1,4 +1,4 @@
-"""The loads of a group's backends on one time axis, gaps kept as gaps."""
+"""The loads of a group's backends on one time axis, with gaps kept as gaps."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from sparktop.model.balance import StepTime
 from sparktop.model.series import Series
 
 MISSING_IN_A_ROW = 0.25
-"""Share of backends that a row may lack; they count as at their share of the others' load."""
+"""Share of backends that a row may lack; they are set to their share of the others' load."""
 _LATE = 1.75
 """Steps between two samples up to which no sample can be missing between them."""
 _SILENT_S = 5.0
-"""A backend whose newest sample is older (or 4 steps, if that is more) has left."""
+"""A backend has left if its newest sample is older than this (or 4 steps, if that is more)."""
 _BREAK_S = 10.0
-"""A gap that is longer is no gap in one history: what was before it says nothing of what is after."""
+"""After a longer gap the history starts again: samples before it do not describe those after it."""
 _ENOUGH_STEPS = 64
 _PRESENT = 0.9
-"""Share of slots with a sample from which on the newest pace makes the slots."""
+"""If fewer slots have a sample, the slots are rebuilt with the slower pace of polls."""
 _OTHER_PACE = 1.5
-"""Times a step that another pace's step is."""
+"""Ratio of two steps from which on they are different paces."""
 _FEW = 9
-"""Samples that show the pace at an end of the window."""
+"""Samples that determine the pace at each end of the window."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadTrack:
-    """What one backend told over time: parallel arrays, ascending in time, NaN where it did not tell."""
+    """The load of one backend over time: parallel arrays, ascending in time, NaN where not reported."""
 
     name: str
     times_s: Sequence[float]
-    """Monotonic seconds; jitter is fine."""
+    """Monotonic seconds; they may jitter."""
     running: Sequence[float]
     waiting: Sequence[float] | None = None
-    """None when this engine never tells; then its load is what runs."""
+    """None when this engine never reports it; then its load is the running requests."""
     generation_tps: Sequence[float] | None = None
     """Tokens per second over about the last second."""
     slots: int | None = None
     """Requests that can run at once."""
     weight: float = 1.0
-    """Speed beside the others: what it should get, relatively."""
+    """Speed relative to the others: its relative share of the load."""
     errors: int | None = None
-    """Failed requests and refusals in the window; None where nobody counts them."""
+    """Failed requests and refusals in the window; None where they are not counted."""
     arrived: Sequence[float] | None = None
-    """Requests that came since some moment: those that ended and those that are there. None where the
-    backend does not count what ended."""
+    """Requests that arrived since some moment: those that ended plus those present. None where the backend
+    does not count ended requests."""
 
 
 def load_track(
@@ -64,9 +64,9 @@ def load_track(
     weight: float = 1.0,
     errors: int | None = None,
 ) -> LoadTrack:
-    """Take a track from a backend's history, at or after `since_s`.
+    """Build a track from a backend's history, at or after `since_s`.
 
-    The three histories have one time axis, as those of one `HistoryTable` do.
+    The three histories must share a time axis, like those of one `HistoryTable`.
     """
     times, loads = running.arrays(since_s)
     _, queue = waiting.arrays(since_s)
@@ -90,27 +90,28 @@ class LoadGrid:
     tracks: tuple[LoadTrack, ...]
     """The backends that answer now."""
     left: tuple[str, ...]
-    """Those that answered in the window, and no more."""
+    """Backends that answered in the window, but no longer do."""
     silent: tuple[str, ...]
-    """Those without any answer in the window."""
+    """Backends without any answer in the window."""
     step_s: float
     span_s: float
-    """The time that the slots cover: from the last change of who answers, at most the window asked for."""
+    """Seconds that the slots cover: from the last change of the answering backends, at most the requested
+    window."""
     shares: tuple[float, ...]
-    """What each backend should get, 0 to 1; adds up to 1."""
+    """Each backend's due share, 0 to 1; they add up to 1."""
     loads: tuple[list[float], ...]
-    """Running and waiting, by backend and slot."""
+    """Running plus waiting requests, by backend and slot."""
     waiting: tuple[list[float] | None, ...]
     present: tuple[float, ...]
-    """Share of each backend's slots that hold a sample, 0 to 1."""
+    """Share of each backend's slots that have a sample, 0 to 1."""
     totals: list[float]
     """Requests in the group by slot; NaN where too many backends are missing."""
     skew_s: float = 0.0
-    """How far apart the samples of one slot are, oldest to newest: the upper quartile of recent slots."""
+    """Time between the oldest and the newest sample of a slot in seconds: upper quartile of recent slots."""
 
 
 def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """Give what takes the values of ascending `slots` out of a column: the column itself if that is all."""
+    """Return a function that picks the values of ascending `slots` from a column (or the column if all)."""
     if len(slots) == len(grid.totals):
         return lambda column: column
     if len(slots) < 2:  # noqa: PLR2004 - of one, an itemgetter gives no sequence
@@ -120,7 +121,7 @@ def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], 
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """The samples of a track that can be used."""
+    """The usable samples of a track."""
 
     track: LoadTrack
     times: Sequence[float]
@@ -129,11 +130,11 @@ class _Points:
 
 
 def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadGrid | None:
-    """Lay the samples of the last `window_s` before `now_s` on one grid; None without two backends.
+    """Put the samples of the last `window_s` before `now_s` on a common grid; None without two backends.
 
-    A backend that appears or leaves changes what an even split is, so the grid begins where the set of those
-    that answer was last changed. Where the pace of looks changed, so that the newest pace leaves slots empty,
-    the slower pace of the window's two ends makes the slots: then all of them are filled.
+    A backend that appears or leaves changes the even split, so the grid begins where the set of answering
+    backends last changed. If the pace of polls changed, so that slots of the newest pace stay empty, the
+    slots get the slower pace of the window's two ends, and all of them are filled.
     """
     points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
     steps = [_median_step(one.times) for one in points if len(one.times) > 1]
@@ -154,7 +155,7 @@ def _slowest_step(points: Sequence[_Points]) -> float:
 
 
 def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | None:
-    """Lay samples on slots of `step` seconds; None without two backends that answer."""
+    """Put samples into slots of `step` seconds; None without two backends that answer."""
     silence = max(_SILENT_S, 4 * step)
     here = [one for one in points if one.times and now_s - one.times[-1] <= silence]
     gone = [one for one in points if one.times and now_s - one.times[-1] > silence]
@@ -189,7 +190,7 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
 
 
 def _skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
-    """Return the upper quartile of newest less oldest sample over the last slots that have all samples."""
+    """Return the upper quartile of newest minus oldest sample over the last slots that have all samples."""
     spreads: list[float] = []
     for row in zip(*(column[-_ENOUGH_STEPS:] for column in columns), strict=True):
         if min(row) >= 0:
@@ -215,7 +216,7 @@ def _points(track: LoadTrack, since_s: float, now_s: float) -> _Points:
 
 
 def _median_step(times: Sequence[float]) -> float:
-    # The newest samples tell the present rate; all of them cost as much as the rest of the grid.
+    # The newest samples show the current rate; using all would cost as much as the rest of the grid.
     recent = times[-_ENOUGH_STEPS:]
     return median(later - earlier for earlier, later in pairwise(recent))
 
@@ -231,7 +232,7 @@ def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
 
 
 def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
-    """Give the index of each slot's sample, -1 for none; no sample is beyond the last edge."""
+    """Return the index of each slot's sample, -1 for none; no sample is beyond the last edge."""
     base, count, per_s = edges[0], len(edges) - 1, 1 / step
     first = bisect_left(times, base)
     inside = times[first:]
@@ -245,7 +246,7 @@ def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Seque
         slot = column.index(-1, slot)
         if 0 < slot < count - 1:
             before, after = column[slot - 1], column[slot + 1]
-            # One came late and two fell together: then nothing is missing here.
+            # One sample was late, so two share a slot: nothing is missing here.
             if before >= 0 and after == before + 1 and times[after] - times[before] < _LATE * step:
                 column[slot] = before
         slot += 1
@@ -261,12 +262,12 @@ def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
 
 
 def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[float]:
-    """Give the totals, and put the few missing loads of a row at their share: there they say nothing."""
+    """Return the totals, and set the few missing loads of a row to their share, where they are neutral."""
     totals: list[float] = [sum(row) for row in zip(*loads, strict=True)]
     most = math.floor(MISSING_IN_A_ROW * len(loads))
     if most:
         for slot, total in enumerate(totals):
-            if total != total:  # noqa: PLR0124 - NaN is what differs from itself, and this is the fast way
+            if total != total:  # noqa: PLR0124 - NaN differs from itself; the fastest test
                 lost = [index for index, column in enumerate(loads) if math.isnan(column[slot])]
                 if len(lost) <= most:
                     there = 1 - sum(shares[index] for index in lost)
@@ -279,21 +280,23 @@ def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[flo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupLoad:
-    """What is known of a group when it is judged."""
+    """The input of a judgement of a group."""
 
     group: str
     tracks: Sequence[LoadTrack]
     e2e_s: float | None = None
     """Median life of a request in the group."""
     length_variation: float | None = None
-    """Standard deviation over mean of output lengths; near 0 where all are alike."""
+    """Standard deviation over mean of output lengths; near 0 where all are equal."""
     strategy: str | None = None
-    """How the router says that it chooses."""
+    """The routing strategy that the router reports."""
     step_time: StepTime | None = None
-    """Of an earlier window, for one whose batches do not vary enough."""
+    """From an earlier window, for a window whose batches do not vary enough."""
     step_times: Mapping[str, StepTime] = field(default_factory=dict)
-    """By backend, of an earlier window, where backends differ in speed."""
+    """By backend, from an earlier window, where backends differ in speed."""
     prefills: bool = False
-    """True for prefill workers: what they make does not grow with their batch, and no token counts it."""
+    """True for prefill workers: their throughput does not grow with the batch, and generated tokens do not
+    measure it."""
     router: str | None = "router"
-    """The name of what distributes the requests; None if no router is known: then the word only describes."""
+    """The name of what distributes the requests; None if no router is known: then the verdict only
+    describes."""

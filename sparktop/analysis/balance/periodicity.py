@@ -1,4 +1,4 @@
-"""Does the load swing in one rhythm? A periodogram against slow drift, confirmed by the autocorrelation."""
+"""Whether the load swings in one rhythm: a periodogram against slow drift, confirmed by autocorrelation."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Curve, Swing
 
 FEWEST_CYCLES = 4.0
-"""Fewer, and the spectrum tells a period worse than the autocorrelation."""
+"""With fewer, the autocorrelation gives a better period than the spectrum."""
 _MOST_POINTS = 256
-"""Longer windows are averaged down to as many points: the cost stays, and so does the number of cycles."""
+"""Longer windows are averaged down to this many points, which bounds the cost and keeps the number of
+cycles."""
 _SPECTRUM_SIZE = 512
 _FEWEST_POINTS = 24
 _BAND_WIDTHS = 1.5
-"""Half a band, in units of 1 / window: the main lobe of a steady swing under a Hann taper, nearly."""
+"""Half a band in units of 1 / window: about the main lobe of a steady swing under a Hann taper."""
 _SHORTEST_STEPS = 4
-"""Points in the shortest period looked for."""
+"""Points in the shortest period searched for."""
 _BAND_FREEDOM = 4.0
-"""Degrees of freedom of the power in a band: 3 / window wide, and the taper makes neighbours alike."""
+"""Degrees of freedom of the power in a band: it is 3 / window wide, and the taper correlates neighbours."""
 _SMALLEST_POWER = 1e-12
 _LEAST_CYCLES = 2.4
-"""Fewer in a window are no rhythm."""
+"""Fewer cycles in a window are not a rhythm."""
 _CLIP = 0.5
-"""Of the share: who is ahead and when counts, so that one cold burst does not outweigh ten swings."""
+"""Limit in shares: which backend is ahead and when matters, so one cold burst must not outweigh ten
+swings."""
 _AS_CLEAR = 0.85
-"""Of the clearest return: a shorter period that is nearly as clear is the one."""
+"""A shorter period is preferred if its return is at least this share of the clearest one."""
 LIVES = (0.8, 4.0)
-"""Periods that a router's swing can have, in lifetimes of a request; 1.3 to 2.7 were seen."""
+"""Periods that a router's swing can have, in lives of a request; 1.3 to 2.7 were observed."""
 
 
 def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swing | None:
-    """Look for a rhythm in the load of the backend that differs most from its share; None with too few slots.
+    """Search for a rhythm in the backend that differs most from its share; None with too few slots.
 
-    One backend against the rest: of two, that is their difference; of more, whatever swings, someone swings
-    most, and no choice among equals depends on their order.
+    One backend is compared with the rest: with two, that is their difference; with more, some backend swings
+    most in any swing. No choice among equal backends depends on their order.
     """
     if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
         return None
@@ -82,17 +84,17 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
 
 
 def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Give how far one backend and the others both make the swing, 1 to 0 and below; None if nothing moves.
+    """Return how far one backend and the others both make the swing, 1 to below 0; None if nothing moves.
 
-    The one whose load moves most: its bursts, where only they come and go, not the others' part of the total.
-    The variance of own - share · total is what the own load and the load of the others add to it. Where they
-    take turns each moves with it as much as the whole does, whether the total stays or not; where only one
-    comes and goes the other side's part is 0.
+    The backend is the one whose load moves most: where only one has bursts, it must be that one. The variance
+    of own - share · total is the sum of a part of the own load and a part of the others'. Where they take
+    turns each part is as large as the variance, whether the total is constant or not; where only one comes
+    and goes the other part is 0.
     """
     pick = picker(grid, slots)
     columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)
     moves = [sum(map(mul, one, one)) - sum(one) ** 2 / len(one) for one in columns]
-    # Of equals the order of backends must not decide.
+    # On a tie the order of backends must not decide.
     index = max(range(len(columns)), key=lambda one: (moves[one], columns[one]))
     own, count = columns[index], len(totals)
     beyond = list(map(sub, own, map(mul, repeat(grid.shares[index]), totals)))
@@ -106,7 +108,7 @@ def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
-    """Clip around the median and take the mean off; a missing point says nothing."""
+    """Clip around the median and subtract the mean; a missing point becomes 0."""
     middle = median(there) if there else 0.0
     low, high = middle - _CLIP, middle + _CLIP
     mean = sum(max(low, min(high, value)) for value in there) / max(1, len(there))
@@ -114,7 +116,7 @@ def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
 
 
 def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: float | None) -> int | None:
-    """Give the lag at which the load is back, having turned round half way: the candidate for a period."""
+    """Return the lag, in points, at which the load returns most clearly after reversing half way, or None."""
     low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
     first = max(_SHORTEST_STEPS, math.floor(low))
     last = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
@@ -123,7 +125,7 @@ def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: 
     turns = {lag: correlation[lag] - _half_way(correlation, lag) for lag in range(first, last + 1)}
     best = max(turns, key=turns.__getitem__)
     for odd in (7, 5, 3):
-        # After three, five or seven periods a steady swing is back as well, having turned round half way.
+        # A steady swing also returns after three, five or seven periods, reversed half way.
         near = max(
             range(math.floor(best / odd) - 1, math.ceil(best / odd) + 2), key=lambda lag: turns.get(lag, -2.0)
         )
@@ -137,9 +139,10 @@ def _half_way(correlation: Sequence[float], lag: int) -> float:
 
 
 def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
-    """Give the backend that is furthest from its share, and by how many shares in each slot.
+    """Return the backend that is furthest from its share, and its distance in shares for each slot.
 
-    A slot with less than half of the usual load counts as one with half: few requests are apart by chance.
+    A slot with less than half of the usual load counts as if it had half, because few requests are spread
+    widely by chance.
     """
     first, last = slots[0], slots[-1] + 1
     totals = grid.totals[first:last]
@@ -149,19 +152,19 @@ def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]
     best: tuple[float, list[float]] | None = None
     found = 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
-        # Maps of operators take two thirds of the time.
+        # Maps of operators take two thirds of a loop's time.
         apart = list(map(truediv, map(sub, map(truediv, column[first:last], repeat(share)), totals), scales))
         there = apart if whole else [value for value in apart if value == value]  # noqa: PLR0124 - drops NaN
         mean = sum(there) / max(1, len(there))
         spread = sum(map(mul, there, there)) - mean * mean * len(there)
-        # Equal spreads are told apart by what they are of, so that the order of backends decides nothing.
+        # Ties are broken by the values, so that the order of backends does not matter.
         if best is None or spread > best[0] or (spread == best[0] and apart > best[1]):
             best, found = (spread, apart), index
     return found, best[1] if best else []
 
 
 def _thinned(values: list[float], step: float) -> tuple[list[float], float]:
-    """Average equal runs of values so that few enough are left; a run with a gap is the mean of the rest."""
+    """Average equal runs of values until few enough are left; a run with a gap is the mean of the rest."""
     size = -(-len(values) // _MOST_POINTS)
     if size <= 1:
         return values, step
@@ -184,7 +187,7 @@ def _twiddles(size: int) -> tuple[complex, ...]:
 
 
 def _transform(values: Sequence[complex]) -> list[complex]:
-    """Cooley and Tukey's transform for sizes that are powers of two, from 4 on."""
+    """Return the discrete Fourier transform (Cooley and Tukey); the size must be a power of two from 4 on."""
     size = len(values)
     if size == 4:  # noqa: PLR2004 - the smallest one worth a call
         one, two, three, four = values
@@ -203,10 +206,10 @@ def _taper(size: int) -> tuple[float, ...]:
 
 
 def _spectrum(centred: Sequence[float]) -> list[float]:
-    """Give the share of the variance at each multiple of 1 / (512 steps), tapered so that drift stays low."""
+    """Return the share of the variance at each multiple of 1 / (512 steps), tapered to suppress drift."""
     tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
     tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
-    # Every other value as the imaginary part: half the size, and half the time.
+    # Every other value becomes the imaginary part: half the size, half the time.
     found = _transform(list(map(complex, tapered[0::2], tapered[1::2])))
     power = [0.0]
     for one, back, factor in zip(found[1:], found[:0:-1], _twiddles(_SPECTRUM_SIZE)[1:], strict=True):
@@ -227,7 +230,7 @@ class _Band:
 
 
 def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
-    """Take the band around the period of `lag` points."""
+    """Return the band around the period of `lag` points."""
     middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
     first = max(1, round(middle - half))
     last = min(len(spectrum) - 1, round(middle + half))
@@ -238,10 +241,11 @@ def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
 
 
 def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
-    """Give how likely red noise of such memory has so much in one of `bands` bands (Bonferroni).
+    """Return the probability that red noise of this memory has as much in one of `bands` bands (Bonferroni).
 
     The memory is the autocorrelation from one point to the next; the power of a band is χ² with 4 degrees of
-    freedom. A swing of few cycles looks like memory, so this only ever says too much of those.
+    freedom. A swing of few cycles looks like memory, so its probability is overestimated, never
+    underestimated.
     """
     decay = -step / math.log(min(max(memory, 0.01), 0.999))
     low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))
@@ -253,7 +257,7 @@ def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) ->
 
 
 def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
-    """Give it up to the longest period looked for; each lag over the pairs that it has."""
+    """Return it for all lags up to the longest period searched; each lag over the pairs that it has."""
     count = len(centred)
     power = sum(value * value for value in centred) / (count * present)
     most = max(2, math.floor(count / _LEAST_CYCLES) + 2)

@@ -1,6 +1,6 @@
-"""The rules behind a group's verdict as data: each is a list of checks, and holds where all of them hold.
+"""The rules behind a group's verdict as data: each is a list of checks, and holds if all of them hold.
 
-The judgement asks these rules, and the screen, the JSON and the reports print the same checks.
+The judgement evaluates these rules, and the screen, the JSON and the reports print the same checks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from sparktop.analysis.balance.swings import WAYS_TO_SWING
 from sparktop.model.balance import Balance
 
 _NAMED = 4
-"""Backends named in a sentence, at most."""
+"""Upper limit of backends named in a sentence."""
 
 
 def enough(balance: Balance) -> Rule:
-    """Return the rule for a whole window of samples and load."""
+    """Return the rule for a full window of samples and load."""
     count = max(limits.PAIR, len(balance.backends))
     return Rule(
         "enough",
@@ -60,12 +60,12 @@ def _lengths(balance: Balance) -> str:
 
 
 def starved(balance: Balance) -> Rule:
-    """Return the rule for a backend that has next to nothing to do too often, where it costs throughput."""
+    """Return the rule for a backend that too often has next to no work, at a cost in throughput."""
     return _starved(balance, balance.starved_any_percent)
 
 
 def drained(balance: Balance) -> Rule:
-    """Return the rule for starvation with backends that got nothing at all counted in."""
+    """Return the rule for starvation that includes backends that got nothing at all."""
     return _starved(balance, balance.empty_any_percent)
 
 
@@ -149,7 +149,7 @@ def ahead(balance: Balance) -> Rule:
 
 
 def requests(balance: Balance) -> Rule:
-    """Return the rule for a backend that took most of the requests, by the backends' own counters."""
+    """Return the rule for a backend that received most of the requests, by the backends' own counters."""
     shares, count = balance.requests_share, max(limits.PAIR, len(balance.backends))
     most = max(shares, key=lambda name: shares[name], default=None)
     failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
@@ -165,7 +165,7 @@ def requests(balance: Balance) -> Rule:
             Check(
                 "most",
                 None if most is None else 100 * shares[most],
-                # The share whose odds are so many times those of an even one.
+                # The share whose odds are `ODDS_LIMIT` times those of an even share.
                 100 * ODDS_LIMIT / (ODDS_LIMIT + count - 1),
                 "%",
                 meaning=f"of them went to {most or '–'}",

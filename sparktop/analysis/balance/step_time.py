@@ -1,10 +1,10 @@
 """How an engine's step time grows with its batch, and what follows for random routing and throughput.
 
-A step of a batch of b requests takes a + s·b and makes a token each: T(b) = b / (a + s·b) tokens per second.
-Under random routing the states of such servers have a product form, whatever the lengths are (processor
-sharing is insensitive to them): with r = a / s each has the weight ∏(r + k) / k, a negative binomial with
-parameter 1 + r, so n of them share C requests as a Dirichlet-multinomial distribution does. Its variance over
-the multinomial's is (C + n(1 + r)) / (1 + n(1 + r)), exactly.
+A step of a batch of b requests takes a + s·b and generates a token for each: T(b) = b / (a + s·b) tokens per
+second. Under random routing the states of such servers have a product form, whatever the lengths are
+(processor sharing is insensitive to them): with r = a / s each has the weight ∏(r + k) / k, a negative
+binomial with parameter 1 + r, so n of them share C requests as a Dirichlet-multinomial distribution does. Its
+variance over the multinomial's is (C + n(1 + r)) / (1 + n(1 + r)), exactly.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from sparktop.model.balance import StepTime
 
 FEWEST_PAIRS = 20
 SMALLEST_SPAN = 2.0
-"""The largest batch over the smallest: below that a line's slope is noise."""
+"""The largest batch over the smallest: below this ratio a line's slope is noise."""
 _RATE_WINDOW_S = 1.0
-"""What the rates of a track are taken over: its batch must have been steady for so long."""
+"""Window of a track's rates in seconds: its batch must have been steady for as long."""
 _STEADY = 0.1
 _JITTER = 0.1
-"""Of a step: looks that come a little fast are no reason to ask for another one."""
+"""Share of a step: samples that come a little early do not require another one."""
 _MEDIAN_ERROR = 1.86
-"""Of a median of n samples, in median deviations over the root of n: 1.253 / 0.674 for normal scatter."""
+"""Standard error of a median of n samples, in median deviations over √n: 1.253 / 0.674 for normal scatter."""
 _LEAST_ERROR = 0.01
-"""Of a step time: prefills and lengths of looks move any median by as much."""
+"""Share of a step time by which prefills and polling times move any median."""
 _SHARED = 3.0
-"""Samples that count as one: rates over a second at 4 Hz share their seconds."""
+"""Samples that count as one: rates over a second, polled at 4 Hz, overlap."""
 _MOST_PAIRS = 400
 _BINS_PER_DOUBLING = 4
 _MOST_STATES = 4096
-"""Requests up to which the chain of a group with full slots is worked out."""
+"""Requests up to which the exact distribution of a group with full slots is computed."""
 
 Pair = tuple[float, float]
-"""Batch and step time in seconds."""
+"""(batch size, step time in seconds)."""
 
 
 def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | None:
-    """Fit step time over batch through all steady samples since `since_s`; None where they do not tell.
+    """Fit step time to batch size over all steady samples since `since_s`; None where that is impossible.
 
-    A line through the medians of batches of like size, so that prefills and late counters, which only ever
-    lengthen a step, do not bend it; a median counts by how well its samples fix it.
+    Fits a line through the medians of batches of similar size, so that prefills and late counters, which only
+    lengthen a step, do not bend it; each median is weighted by its accuracy.
     """
     return fit_pairs(tracks, [steady_pairs(track, since_s, len(tracks)) for track in tracks])
 
 
 def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> StepTime | None:
-    """Fit step time over batch through the steady samples of each track, at the mean speed of all."""
+    """Fit step time to batch size over the steady samples of each track, scaled to the mean speed of all."""
     mean = sum(track.weight for track in tracks) / max(1, len(tracks))
     scaled: list[Pair] = []
     for track, own in zip(tracks, pairs, strict=True):
@@ -61,15 +61,17 @@ def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> S
 
 
 def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
-    """Return the line of least squares through the bins' medians, and how far off its slope may be."""
-    points = [_middle(one) for one in bins]
+    """Return the least-squares line through the bins' medians, with the standard error of its slope."""
+    points = [_middle(each) for each in bins]
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
         return None
-    scatter = median(abs(y / usual - 1) for one, (_, usual) in zip(bins, points, strict=True) for _, y in one)
+    scatter = median(
+        abs(y / usual - 1) for each, (_, usual) in zip(bins, points, strict=True) for _, y in each
+    )
     weights: list[float] = []
-    for one, (_, usual) in zip(bins, points, strict=True):
-        own = median(abs(y / usual - 1) for _, y in one)
-        error = _MEDIAN_ERROR * max(own, scatter) / math.sqrt(max(1.0, len(one) / _SHARED))
+    for each, (_, usual) in zip(bins, points, strict=True):
+        own = median(abs(y / usual - 1) for _, y in each)
+        error = _MEDIAN_ERROR * max(own, scatter) / math.sqrt(max(1.0, len(each) / _SHARED))
         weights.append((usual * math.hypot(error, _LEAST_ERROR)) ** -2)
     whole = sum(weights)
     middle = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / whole
@@ -84,18 +86,18 @@ def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
 
 
 def _line(slope: float, middle: float, height: float, pairs: int, error: float) -> StepTime:
-    """Return the line through a point, its slope between 0 and nearly that through the origin."""
+    """Return the line through a point, its slope limited to between 0 and nearly that through the origin."""
     steepest = height / (middle + 1)
     slope = min(max(0.0, slope), steepest)
     return StepTime(height - slope * middle, slope, pairs, slope_error_s=error, middle=middle)
 
 
 FLAT = StepTime(base_s=1e-6, per_request_s=1.0, pairs=0)
-"""Of prefill workers: each token of a prompt costs the same, so one request makes as much as many."""
+"""Of prefill workers: each prompt token costs the same, so one request gives the same throughput as many."""
 
 
 def with_slope(step: StepTime, errors: float) -> StepTime:
-    """Return the line turned about its middle by so many errors of its slope."""
+    """Return the line rotated about its middle by `errors` standard errors of its slope."""
     if step.slope_error_s == 0:
         return step
     height = step.base_s + step.per_request_s * step.middle
@@ -104,8 +106,8 @@ def with_slope(step: StepTime, errors: float) -> StepTime:
 
 
 def points_of(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the medians of batches of like size, ascending; none from too few samples."""
-    return [_middle(one) for one in _bins(pairs)] if len(pairs) >= FEWEST_PAIRS else []
+    """Return the medians of batches of similar size, ascending; empty if there are too few samples."""
+    return [_middle(each) for each in _bins(pairs)] if len(pairs) >= FEWEST_PAIRS else []
 
 
 def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
@@ -116,21 +118,21 @@ def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
     slope = max(0.0, median(slopes))
     base = median(y - slope * x for x, y in points)
     if base <= 0:
-        # Steps that cost nothing but requests: through the origin, nearly.
+        # The base would be 0 or less: use a line nearly through the origin.
         slope = median(y / x for x, y in points)
         base = slope
     return StepTime(base_s=base, per_request_s=slope, pairs=pairs)
 
 
 def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
-    """Return batch and step time of steady samples of one of so many backends, in their order."""
+    """Return (batch, step time) of steady samples of one of `backends` backends, in time order."""
     most = max(FEWEST_PAIRS, _MOST_PAIRS // backends)
     speeds, running, times = track.generation_tps, track.running, track.times_s
     if speeds is None:
         return []
     first = bisect_left(times, since_s)
     count = len(times) - first
-    if count < 3:  # noqa: PLR2004 - a sample, one before it, and a step between
+    if count < 3:  # noqa: PLR2004 - two samples and a step between
         return []
     step = (times[-1] - times[first]) / (count - 1)
     back = max(1, math.ceil(_RATE_WINDOW_S / step - _JITTER))
@@ -138,7 +140,7 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
     for index in range(first + back, len(times), max(1, count // most)):
         seen, tps = running[index - back : index + 1], speeds[index]
         least, most_seen = min(seen), max(seen)
-        # A server that was empty meanwhile made nothing then. NaN fails all comparisons.
+        # A server that was empty in between generated nothing then. NaN fails all comparisons.
         if least >= 1 and tps > 0 and most_seen - least <= max(1.0, _STEADY * most_seen):
             batch = (sum(seen) - (seen[0] + seen[-1]) / 2) / back
             if batch >= 1:
@@ -147,7 +149,7 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
 
 
 def _bins(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the pairs in bins of like batches, ascending, without those of one sample: that is no median."""
+    """Return the pairs in bins of similar batches, ascending, without bins of a single sample."""
     bins: dict[int, list[Pair]] = {}
     for pair in pairs:
         bins.setdefault(round(_BINS_PER_DOUBLING * math.log2(pair[0])), []).append(pair)
@@ -159,7 +161,7 @@ def _middle(pairs: Sequence[Pair]) -> Pair:
 
 
 def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:
-    """Give how much wider than multinomial random routing spreads `total` requests; 1 without a step time."""
+    """Return how much wider than multinomial random routing spreads `total` requests; 1 if unknown."""
     if step is None or step.per_request_s <= 0 or total < 1 or backends < 2:  # noqa: PLR2004 - alone, nothing spreads
         return 1.0
     ratio = step.base_s / step.per_request_s
@@ -170,10 +172,10 @@ def variance_factor(total: float, backends: int, step: StepTime | None, slots: i
 
 
 def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> float:
-    """Work it out from the states' weights: when slots are full, steps grow no more and requests queue.
+    """Compute the factor from the states' weights: with full slots, steps stop growing and requests queue.
 
-    Of two backends exactly (a birth-death chain). Of more, one backend's weights tilted to the mean load:
-    exact but for the closed total, which takes (n - 1) / n off this variance and the multinomial's alike.
+    Exact for two backends (a birth-death chain). For more, one backend's weights are tilted to the mean load:
+    exact except for the fixed total, which reduces this variance and the multinomial's alike by (n - 1) / n.
     """
     logs = [0.0]
     for load in range(1, total + 1):
@@ -181,13 +183,13 @@ def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> f
         logs.append(logs[-1] + math.log((ratio + batch) / batch))
     mean = total / backends
     if backends == 2:  # noqa: PLR2004 - a chain
-        return _variance([one + other for one, other in zip(logs, reversed(logs), strict=True)])[1] / (
+        return _variance([each + other for each, other in zip(logs, reversed(logs), strict=True)])[1] / (
             mean / 2
         )
     low, high = -logs[-1] / total - 20.0, 20.0
     for _ in range(40):
         tilt = (low + high) / 2
-        found, spread = _variance([one + tilt * load for load, one in enumerate(logs)])
+        found, spread = _variance([each + tilt * load for load, each in enumerate(logs)])
         low, high = (tilt, high) if found < mean else (low, tilt)
     return spread / mean
 
@@ -201,7 +203,7 @@ def _variance(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
-    """Give T: tokens per second of a backend of mean speed that holds so many requests."""
+    """Return T: tokens per second of a backend of mean speed as a function of its requests."""
     base, slope = step.base_s, step.per_request_s
     if slots is None:
         return lambda load: load / (base + slope * load)

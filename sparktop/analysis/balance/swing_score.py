@@ -1,4 +1,4 @@
-"""How much a swing looks like herding and how little like chance: one number from spread and movement."""
+"""How much a swing looks like herding rather than chance: a score from spread and movement."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from sparktop.model.balance import Swing
 _SPREAD, _TURN, _CYCLES, SCORE_LIMIT = 4.3, 5.7, 7.2, 8.8
 """Weights and limit of the discriminant."""
 _WIDEST_Z, _WIDEST = 4.0, 1.8
-"""More spread is no more evidence, of two backends and of many: it must also turn round."""
+"""Limits of the spread, with two backends and with many: more is not more evidence, the load must also
+reverse."""
 
 
 def turn(swing: Swing) -> float:
-    """Give how far the load turns round and comes back: 2 at most, about 0 by chance."""
+    """Return how far the load reverses and comes back: 2 at most, about 0 by chance."""
     return (swing.rebound or 0.0) - (swing.opposite or 0.0)
 
 
 def swing_score(z: float, backends: int, swing: Swing) -> float | None:
-    """Weigh spread, return and number of cycles; random routing gets to 0 in 1 of 5000 windows.
+    """Combine spread, return and number of cycles; random routing reaches 0 in 1 of 5000 windows.
 
     A linear discriminant (logistic regression, rounded, its limit raised) between simulated random routing
     and least-busy on counts 0.5 to 4 s old: 2 and 4 backends, 8 to 128 clients, fixed, uniform and log-normal
-    lengths, lives of 2.5 to 30 s, windows of 8 lives. Any one part alone finds half to two thirds as many
+    lengths, lives of 2.5 to 30 s, windows of 8 lives. Each part alone finds half to two thirds as many
     swings: a wide spread is chance where requests are few, a return is chance where cycles are few.
     """
     if swing.rebound is None or swing.opposite is None or swing.cycles is None:
         return None
-    # A spread over more backends is a mean of more, so that chance reaches less.
+    # A spread over more backends is a mean of more terms, so chance reaches less.
     spread = min(_WIDEST_Z, max(0.05, z * swing.moving_share))
     width = min(_WIDEST, math.log(spread) * math.sqrt(max(1, backends - 1)))
     return _SPREAD * width + turn(swing) * (_TURN + _CYCLES * math.log(swing.cycles / 4)) - SCORE_LIMIT

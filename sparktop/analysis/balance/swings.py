@@ -10,7 +10,7 @@ from sparktop.model.balance import Balance, Convoys, Swing
 
 
 def lead(balance: Balance) -> Rule:
-    """Return the rule for a lead that changes again and again, far beyond what chance does."""
+    """Return the rule for a lead that changes repeatedly, far more than by chance."""
     pair = len(balance.backends) <= limits.PAIR
     spread, size = (
         (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
@@ -57,7 +57,7 @@ def _size(swing: Swing | None, least: float) -> Check:
 
 
 def _a_swing(balance: Balance) -> tuple[Check, ...]:
-    """Return the checks that every swing must pass: all backends take part, and late polls do not make it."""
+    """Return the checks of every swing: all backends take part, and late polls do not explain it."""
     swing = balance.swing
     mutual = Check(
         "both take part",
@@ -80,7 +80,7 @@ def _a_swing(balance: Balance) -> tuple[Check, ...]:
 
 
 def rhythm(balance: Balance) -> Rule:
-    """Return the rule for a load that turns round and comes back as neither chance nor drift does."""
+    """Return the rule for a load that reverses and returns as neither chance nor drift does."""
     count = max(limits.PAIR, len(balance.backends))
     swing = balance.swing or Swing("")
     back, half = swing.rebound, swing.opposite
@@ -116,7 +116,7 @@ def rhythm(balance: Balance) -> Rule:
 
 
 def _of_a_rhythm(swing: Swing, mean_total: float | None, count: int) -> tuple[Check, ...]:
-    """Return what only informs beside a rhythm."""
+    """Return the purely informative checks of a rhythm."""
     return (
         Check(
             "requests",
@@ -197,9 +197,10 @@ def turns(balance: Balance) -> Rule:
 
 
 def convoys(balance: Balance) -> Rule:
-    """Return the rule for convoys by turns: an even split of all requests, a one-sided one of half of them.
+    """Return the rule for convoys in turns: an even split of all requests, a one-sided one of half of them.
 
-    The one rule that needs no large swing and no rhythm, and that holds where few requests are in the group.
+    This is the only rule that needs neither a large swing nor a rhythm, and that can hold with few requests
+    in the group.
     """
     found = balance.convoys
     return Rule(

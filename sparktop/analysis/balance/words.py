@@ -1,4 +1,4 @@
-"""What is said of a group's balance: sentences to check on the graph, and advice on evidence."""
+"""The text of a group's balance: sentences that can be checked on the graph, and advice based on evidence."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
 _RANDOM_Z = (0.3, 3.0)
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
-"""Strategies that read no counts: there is nothing old about them, and nothing better to try."""
+"""Strategies that read no counts: they have no old counts, and there is no better strategy to suggest."""
 _LIKE_LIFETIMES = (1.2, 2.6)
-"""Periods in lifetimes of a request that synchronised waves were seen with: 1.3 to 2, and room for error."""
+"""Periods, in lives of a request, of observed synchronised waves: 1.3 to 2, plus a margin."""
 _ONE_LENGTH = 0.1
 _FLAT_S = 120.0
 _COLD_SHARE = 0.85
@@ -33,22 +33,22 @@ _NO_ROUTER = (
 
 
 def needs_more(seconds: float) -> str:
-    """Say that the window is not full yet."""
+    """Return the sentence that the window is not full yet."""
     return f"needs {max(1, math.ceil(seconds))} s more of load figures from every backend"
 
 
 def gaps(name: str, present: float) -> str:
-    """Say which backend has too few samples."""
+    """Return the sentence that a backend has too few samples."""
     return f"{name} has only {100 * present:.0f} % of its samples; 90 % are needed"
 
 
 def too_little(mean_total: float, least: int) -> str:
-    """Say that counts are too small."""
+    """Return the sentence that counts are too small."""
     return f"too little load to tell: {_count(mean_total)} requests on average, {least} are needed"
 
 
 def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
-    """Say why two backends could not be laid side by side."""
+    """Return the sentence why two backends could not be compared."""
     seen = [track.name for track in tracks if any(run == run for run in track.running)]  # noqa: PLR0124 - NaN differs from itself
     if len(tracks) < _PAIR:
         return "a group of one backend has no balance"
@@ -65,7 +65,7 @@ def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
 def reasons(
     result: Balance, load: GroupLoad, grid: LoadGrid, unknown: str | None, *, long: bool
 ) -> tuple[str, ...]:
-    """Give the sentences for a verdict, the deciding one first."""
+    """Return the sentences for a verdict, the deciding one first."""
     said: list[str] = []
     word = result.word_now
     if word is BalanceWord.UNKNOWN and unknown:
@@ -91,7 +91,7 @@ def reasons(
 
 
 def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
-    """Describe the loads of a bad verdict without a known router, and say how to make the router known."""
+    """Return the sentences for a bad verdict without a known router, with how to configure that router."""
     word, said = result.word_now, list(result.reasons[:1])
     if word is BalanceWord.OSCILLATING:
         pair = len(result.backends) == _PAIR
@@ -104,7 +104,7 @@ def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
 
 
 def _price(result: Balance) -> list[str]:
-    """Say what a bad word costs and how far it is from chance."""
+    """Return the sentences on the cost of a bad verdict and its distance from chance."""
     said = _starved(result)
     if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
         said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
@@ -114,7 +114,7 @@ def _price(result: Balance) -> list[str]:
 
 
 def _unlike(result: Balance) -> list[str]:
-    """Say that backends differ in speed, so that an even split is not the best one."""
+    """Return the sentence that backends differ in speed, so that an even split is not the best one."""
     batch = (result.mean_total or 0.0) / max(1, len(result.backends))
     times = {name: step.base_s + step.per_request_s * batch for name, step in result.step_times.items()}
     if len(times) < _PAIR:
@@ -177,7 +177,7 @@ def _rhythm(result: Balance, load: GroupLoad, *, long: bool) -> str:
 
 
 def turns(result: Balance) -> str:
-    """Say that backends fill and empty in turns."""
+    """Return the sentence that backends fill and empty in turns."""
     every = "" if result.period_s is None else f", there and back in {result.period_s:.0f} s"
     return (
         f"backends go from full to empty or back {result.turns} times in {result.window_s:.0f} s{every}: "
@@ -186,7 +186,7 @@ def turns(result: Balance) -> str:
 
 
 def convoys(result: Balance) -> str:
-    """Say that whole convoys come and go by turns."""
+    """Return the sentence that convoys come and go in turns."""
     found = result.convoys
     if found is None:
         return "whole convoys come and go by turns"
@@ -199,7 +199,7 @@ def convoys(result: Balance) -> str:
 
 
 def herds(result: Balance) -> str:
-    """Say that requests of one moment go the same way."""
+    """Return the sentence that requests of one moment go the same way."""
     found = result.arrivals
     if found is None:
         return "requests of one moment go the same way"
@@ -219,7 +219,7 @@ def _lifetimes(result: Balance, load: GroupLoad) -> str:
 
 
 def _away(result: Balance) -> list[str]:
-    """Name the backends that got no request for `AWAY_LIVES` lives of a request and more."""
+    """Name the backends that got no request for at least `AWAY_LIVES` lives of a request."""
     return [
         f"{name} got no request for {_span(seconds)}: drained, cooling down or not in the router's list"
         for name, seconds in result.away_s.items()
@@ -246,7 +246,7 @@ def _starved(result: Balance) -> list[str]:
 
 
 def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Give the most likely cause and what to try; None for both where nothing shows the cause."""
+    """Return the most likely cause and what to try; None for both where the cause is unknown."""
     if result.word_now is BalanceWord.UNKNOWN:
         return None, None
     stuck = _stuck(grid)
@@ -259,7 +259,7 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
 
 
 def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return cause and hint for what a router did."""
+    """Return cause and hint for a router's mistake."""
     failing = [track.name for track in grid.tracks if track.errors]
     word = result.word_now
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
@@ -290,7 +290,7 @@ def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str 
 
 
 def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Judge, where nothing failed, whether requests move together, or are sent together."""
+    """Return cause and hint for a swing without failures: requests move together, or are sent together."""
     if load.strategy in _BLIND:
         return None, None
     advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
@@ -314,7 +314,7 @@ def _counts(strategy: str | None) -> bool:
 
 
 def _stuck(grid: LoadGrid) -> str | None:
-    """Name a backend that holds requests all the time and makes nothing while another does."""
+    """Name a backend that holds requests all the time and generates nothing while another does."""
     if grid.span_s < _STUCK_S:
         return None
     begin = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
@@ -334,7 +334,7 @@ def _stuck(grid: LoadGrid) -> str | None:
 
 
 def _cold_burst(load: GroupLoad, grid: LoadGrid) -> bool:
-    """Say whether, after a pause, one backend had nearly all for about one lifetime."""
+    """Return whether, after a pause, one backend had nearly all requests for about one life."""
     if not load.e2e_s:
         return False
     least, step = fewest_requests(len(grid.loads)), grid.step_s
