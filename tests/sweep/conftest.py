@@ -30,7 +30,7 @@ QUICK = Timeouts(connect_s=5.0, first_token_s=20.0, between_tokens_s=20.0, whole
 
 @pytest.fixture
 async def server() -> AsyncIterator[StreamServer]:
-    """Give a server that behaves well until told otherwise."""
+    """Yield a server that behaves well until it is set to misbehave."""
     found = StreamServer()
     await found.start()
     yield found
@@ -100,7 +100,7 @@ class InProcess:
 
 @pytest.fixture
 async def in_process(server: StreamServer) -> AsyncIterator[InProcess]:
-    """Give the client in this process; afterwards no connection and no task of its own is left."""
+    """Yield the client in this process; check that no connection or task of its own is left afterwards."""
     before = asyncio.all_tasks()
     yield InProcess(server)
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
@@ -111,14 +111,14 @@ GOOD = {"ok": 4, "tokens": 32}
 
 
 def figures(loaded: Loaded) -> dict[str, object]:
-    """Give what a level of four requests with 8 tokens counted."""
+    """Return the counts of a level of four requests with 8 tokens each."""
     found = measure_level(Level("server", 4, 40, 8), loaded.events)
     return {"ok": found.ok, "tokens": found.generated_tokens}
 
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Give a certificate for 127.0.0.1 that signs itself, and its key."""
+    """Return the paths of a self-signed certificate for 127.0.0.1 and of its key."""
     folder = tmp_path_factory.mktemp("tls")
     cert, key = folder / "cert.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
@@ -131,7 +131,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    """Give a server on a machine that are both watched; what they tell is the test's to say."""
+    """Yield a server on a machine, both watched, whose samples the test provides."""
     found = StreamServer()
     await found.start()
     yield bench_on(found)

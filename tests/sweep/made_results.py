@@ -37,7 +37,7 @@ def request(
     step: float = 0.25,
     served_by: str | None = None,
 ) -> Iterator[LoadEvent]:
-    """Tell a request of 100 prompt tokens whose first token comes after a second, then one each step."""
+    """Yield the events of a request: 100 prompt tokens, first token after 1 s, then one per `step`."""
     yield RequestStarted(name, start, run, 100)
     yield ResponseStarted(name, start + 0.5)
     yield FirstToken(name, start + 1)
@@ -55,7 +55,7 @@ def request(
 
 
 def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25) -> LevelResult:
-    """Give a level whose second run's steps are 1 % longer, the third's 2 %."""
+    """Return a level in which the steps of the second run are 1 % longer, of the third 2 %."""
     events = [
         event
         for run in range(runs)
@@ -66,7 +66,7 @@ def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25) -> Le
 
 
 def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None = None) -> SweepResult:
-    """Give a finished sweep."""
+    """Return a finished sweep."""
     found = targets or (("a", (made_level(),)),)
     concurrency = sorted({level.concurrency for _, levels in found for level in levels})
     return SweepResult(
@@ -92,7 +92,7 @@ def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None =
 def made_series(
     name: str, by_concurrency: Mapping[int, tuple[float, ...]], metric: str = "decode_tps"
 ) -> Series:
-    """Give a series with one metric: the values of its runs by concurrency."""
+    """Return a series with one metric: the values of its runs by concurrency."""
     levels = tuple(
         SeriesLevel(Load(concurrency, 100, 4), {metric: Figure(sum(values) / len(values), values)})
         for concurrency, values in by_concurrency.items()
@@ -102,7 +102,7 @@ def made_series(
 
 @cache
 def simulated_level(concurrency: int, pp: int, tg: int, runs: int) -> LevelResult:
-    """Give a level of a simulated engine of one GX10: bursts in virtual time."""
+    """Return a level of a simulated engine on one GX10: bursts in virtual time."""
     level = Level("solo", concurrency, pp, tg, runs=runs)
     time = VirtualTime([Engine(GX10_PATCHED)])
     loop = ClosedLoop(time, DirectWay(time), level, stagger_s=1.0)
@@ -114,6 +114,6 @@ def simulated_level(concurrency: int, pp: int, tg: int, runs: int) -> LevelResul
 def simulated_sweep(
     name: str, concurrency: Iterable[int], lengths: Iterable[int], tg: int, runs: int
 ) -> SweepResult:
-    """Give a sweep of two simulated targets that are the same engine."""
+    """Return a sweep of two simulated targets that are the same engine."""
     levels = [simulated_level(c, pp, tg, runs) for c in concurrency for pp in lengths]
     return made_sweep(("solo", levels), ("other", levels), preset=name).model_copy(update={"simulated": True})

@@ -36,12 +36,12 @@ class Clock:
     now: float = 1000.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 
 def plan_of(result: SweepResult) -> Plan:
-    """Give a plan with a result's levels: the target "proxy" is a router before two servers."""
+    """Return a plan with a result's levels: the target "proxy" is a router in front of two servers."""
     urls = {name: f"http://127.0.0.1/{name}" for name in BACKENDS}
     targets = tuple(
         SweepTarget(
@@ -80,7 +80,7 @@ class PlayedSweep:
         self.histories = {name: HistoryTable(dict.fromkeys(kept)) for name in BACKENDS}
 
     def snapshot(self, *, running: float = 0.0) -> Snapshot:
-        """Give a picture in which each server runs so many requests, and each machine draws 60 W."""
+        """Return a snapshot in which each server runs `running` requests, and each machine draws 60 W."""
         for table in self.histories.values():
             table.append(
                 self.clock.now,
@@ -128,7 +128,7 @@ class PlayedSweep:
     def tell(
         self, target: str, load: Load, *events: LoadEvent, flying: int = 0, warm_up: bool = False
     ) -> None:
-        """Tell events of the load generator."""
+        """Pass events of the load generator to the view."""
         self.view.take(LoadTold(target, load, events, (), flying, warm_up, self.clock.now))
 
     def run(self, target: str, load: Load, run: int, *, upto_s: float = E2E_S, warm_up: bool = False) -> None:
@@ -178,7 +178,7 @@ class PlayedSweep:
         self.view.take(LevelMeasured(target, found, self._so_far(target, concurrency)))
 
     def _so_far(self, target: str, concurrency: int) -> SweepResult:
-        """Give the result as it stands once this level is done: those before it, and itself."""
+        """Return the result up to and including this level."""
         targets, over = [], False
         for one in self.result.targets:
             kept = () if over else one.levels

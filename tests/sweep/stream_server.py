@@ -70,7 +70,7 @@ class Asked:
     def token(
         self, ids: Sequence[int] | None = (7,), *, text: str = " word", finish: str | None = None
     ) -> dict[str, Any]:
-        """Give the event of a chunk."""
+        """Return the event of a chunk."""
         choice: dict[str, Any] = {"index": 0, "finish_reason": finish}
         if "messages" in self.body:
             choice["delta"] = {"content": text}
@@ -81,7 +81,7 @@ class Asked:
         return {"id": "cmpl-1", "object": "chunk", "model": self.body["model"], "choices": [choice]}
 
     def usage(self, generated: int | None = None) -> dict[str, Any]:
-        """Give the event that counts the request."""
+        """Return the event with the counts of the request."""
         made = self.tokens if generated is None else generated
         used = {"prompt_tokens": self.prompt_tokens, "completion_tokens": made}
         return {"id": "cmpl-1", "object": "chunk", "choices": [], "usage": used}

@@ -29,7 +29,7 @@ def stream(tokens: int, at: float = 0.0, key: str = "") -> Stream:
 
 
 def play(timetable: Timetable) -> list[tuple[float, Stream]]:
-    """Take every token exactly when it is due."""
+    """Return every token with the time at which it is due."""
     found: list[tuple[float, Stream]] = []
     while (due_at := timetable.due_at()) is not None:
         found += [(due_at, one) for one in timetable.take(due_at)]
@@ -135,7 +135,7 @@ def test_a_missed_goal_is_told_as_missed() -> None:
 
 @pytest.fixture
 def server() -> Iterator[TruthProcess]:
-    """Give a running server; it is gone afterwards."""
+    """Yield a running server; it has exited afterwards."""
     with TruthProcess() as found:
         yield found
     assert found.ended

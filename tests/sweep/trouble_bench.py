@@ -29,7 +29,7 @@ class Clock:
     now: float = 1000.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 
@@ -46,7 +46,7 @@ class Bench:
     workers: list[SweepWorker] = field(default_factory=list)
 
     def runner(self, plan: Plan | None = None, **changes: object) -> SweepRunner:
-        """Give a sweep of one small level, or of `plan`."""
+        """Return a sweep of one small level, or of `plan`."""
         small = plan or Plan((self.target,), (4,), pp=40, tg=8, runs=2, warmup=False, timeouts=PATIENT)
         chosen = replace(small, **changes)  # type: ignore[arg-type]  # fields of Plan, by name
         made = SweepRunner(

@@ -70,13 +70,13 @@ class Watched:
     saved: list[SweepResult] = field(default_factory=list)
 
     def runner(self, plan: Plan, models: Mapping[str, ModelFacts] | None = None) -> SweepRunner:
-        """Give a sweep that tells all into `events`."""
+        """Return a sweep whose events are collected in `events`."""
         made = SweepRunner(plan, self.store, models=models, save=self.saved.append)
         made.listen(self.events.append)
         return made
 
     def plan(self, targets: Sequence[SweepTarget] | None = None, **changes: object) -> Plan:
-        """Give a small plan."""
+        """Return a small plan."""
         plan = Plan(
             targets=tuple(self.targets if targets is None else targets),
             concurrency=(1, 4),

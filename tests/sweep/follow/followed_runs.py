@@ -24,16 +24,16 @@ class Clocks:
         self._wall_less_monotonic_s = BEGAN + now_s - self.monotonic_s
 
     def monotonic(self) -> float:
-        """Give the one."""
+        """Return the monotonic time."""
         return self.monotonic_s
 
     def wall(self) -> float:
-        """Give the other."""
+        """Return the wall-clock time."""
         return self.monotonic_s + self._wall_less_monotonic_s
 
 
 def followed(path: Path, clocks: Clocks | None = None) -> FollowedRun:
-    """Give a run that looks often and waits for no names."""
+    """Return a followed run that polls often and does not wait for names of servers."""
     clocks = clocks or Clocks()
     return FollowedRun(path, clock=clocks.monotonic, wall=clocks.wall, poll_s=0.002, first_look_s=0)
 
@@ -64,7 +64,7 @@ def written(path: Path, *lines: bytes) -> Path:
 
 
 async def played(path: Path, clocks: Clocks | None = None) -> FollowedRun:
-    """Give a run whose file was played to its end."""
+    """Return a followed run whose file was played to its end."""
     run = followed(path, clocks)
     async with running(run):
         await until(lambda: run.view().status.over)
@@ -72,7 +72,7 @@ async def played(path: Path, clocks: Clocks | None = None) -> FollowedRun:
 
 
 def snapshot(at: float, *, router: bool = False) -> Snapshot:
-    """Give a picture in which one server stands at the stream's address and runs three requests."""
+    """Return a snapshot with one server at the stream's address, which runs three requests."""
     table = HistoryTable(dict.fromkeys(BackendHistory.__dataclass_fields__))
     table.append(at, {"running": 3.0})
     kept = table.series()

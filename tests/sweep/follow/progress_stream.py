@@ -18,7 +18,7 @@ RECORDED_RESULT = RESULTS / "llama-benchy-0.4.0-bursts.json"
 
 
 def line(kind: str, at_s: float, **fields: Any) -> bytes:  # noqa: ANN401 - it may be any JSON
-    """Give a line, `at_s` seconds after the first one."""
+    """Return a line, `at_s` seconds after the first one."""
     told = {"schema": SCHEMA, "type": kind, "ts": BEGAN + at_s, **fields}
     return json.dumps(told).encode() + b"\n"
 
@@ -38,7 +38,7 @@ class Stream:
     """All so far, in order."""
 
     def start(self, request_id: int, at_s: float, concurrency: int, run: int, **changed: Any) -> bytes:  # noqa: ANN401 - as above
-        """Give the line of a request's start."""
+        """Return the line of a request's start."""
         asked = {
             "model": self.model,
             "base_url": self.base_url,
@@ -74,7 +74,7 @@ class Stream:
         return made
 
     def end(self, request_id: int, at_s: float, *, tokens: int | None = None, error: str = "") -> bytes:
-        """Give the line of a request's end."""
+        """Return the line of a request's end."""
         return line(
             "request_end",
             at_s,

@@ -21,7 +21,7 @@ from tests.sweep.follow.progress_stream import RECORDED, Stream, line
 
 
 def read(data: bytes, *, step: int | None = None) -> tuple[list[object], LineReader]:
-    """Give the lines of data that comes in parts of `step` bytes, and their reader."""
+    """Return the lines of data that arrives in parts of `step` bytes, and their reader."""
     reader = LineReader()
     size = step or max(1, len(data))
     return [one for at in range(0, len(data), size) for one in reader.feed(data[at : at + size])], reader

@@ -123,7 +123,7 @@ def test_a_published_table_comes_out_of_its_layout(
 
 @pytest.fixture(scope="module")
 def simulated() -> Callable[[str], list[Series]]:
-    """Give both series of a preset's run on simulated engines."""
+    """Return a function that runs a preset on two simulated engines and returns both series."""
 
     def run(name: str) -> list[Series]:
         preset = PRESETS[name]

@@ -17,7 +17,7 @@ from tests.sweep.stream_server import Asked
 
 
 def only_failure(loaded: Loaded) -> RequestFailure:
-    """Give the failure of a run whose requests all failed in one way."""
+    """Return the failure of a run whose requests all failed in the same way."""
     failures = {end.error for end in loaded.ends}
     messages = {failure.message for failure in failures if failure is not None}
     assert len(messages) == 1

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 async def worker() -> AsyncIterator[SweepWorker]:
-    """Give a running process; its pipes are closed and it is gone afterwards."""
+    """Yield a running process; it has exited and its pipes are closed afterwards."""
     async with await SweepWorker.start() as found:
         yield found
     assert found._process.returncode is not None

@@ -55,7 +55,7 @@ class Shelf:
         return self.touch(name, written)
 
     def touch(self, name: str, written: datetime) -> str:
-        """Say when a file was written last."""
+        """Set the time at which a file was last written."""
         os.utime(self.folder / name, (written.timestamp(),) * 2)
         return name
 

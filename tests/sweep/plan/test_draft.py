@@ -36,7 +36,7 @@ def plan_of(draft: Draft) -> Plan:
 
 
 def problems(**changes: object) -> dict[str, str]:
-    """Give what is wrong with the quick preset once some fields are changed."""
+    """Return the problems of the quick preset after some fields are changed."""
     found = checked(replace(QUICK, **changes), TARGETS)  # type: ignore[arg-type]  # fields by name
     assert (found.plan is None) == bool(found.problems)
     return dict(found.problems)

@@ -51,7 +51,7 @@ def request(
     run: int = 0,
     reason: EndReason = EndReason.LENGTH,
 ) -> Iterator[LoadEvent]:
-    """Tell a request with a token at each of these times, ending with the last unless said."""
+    """Yield the events of a request with a token at each of these times; by default it ends with the last."""
     yield RequestStarted(name, start, run, prompt)
     for at, when in enumerate(tokens):
         yield FirstToken(name, when) if at == 0 else Tokens(name, when)
@@ -155,7 +155,7 @@ def test_a_gap_between_requests_is_not_in_the_sustained_window() -> None:
 
 
 def clumped(slots: int, requests: int, tokens: int) -> list[RequestTrace]:
-    """Give a closed loop on a batch: each step of 0.1 s writes its tokens one after the other, 1 ms apart.
+    """Return a closed loop on a batch: each step of 0.1 s writes its tokens one by one, 1 ms apart.
 
     Each slot is a step behind the one before it; what has ended is replaced after 2 ms, in its slot.
     """

@@ -62,7 +62,7 @@ class Noting(SweepWorker):
 
 
 def calibrated(command: Calibrate) -> Calibrated:
-    """Give what a server answers with which all is well."""
+    """Return the answer of a server without problems."""
     return Calibrated(
         id=command.id,
         model="tiny",
@@ -82,7 +82,7 @@ def calibrated(command: Calibrate) -> Calibrated:
 
 
 def sample(at: float, running: float = 0.0) -> EngineSample:
-    """Give a page."""
+    """Return a sample of a server."""
     return EngineSample(at, "vllm", (LaneSample("0", running=running, waiting=0.0, generation_tokens=1.0),))
 
 
@@ -118,7 +118,7 @@ class Stage:
         self.store.accept(SourceKey.backend(name), failure)
 
     def runner(self, *targets: SweepTarget) -> SweepRunner:
-        """Give a sweep of targets, which is called off before its first level."""
+        """Return a sweep of targets that is cancelled before its first level."""
         start: Callable[[], Awaitable[SweepWorker]] = self._start
         made = SweepRunner(Plan(targets), self.store, start_worker=start)
 

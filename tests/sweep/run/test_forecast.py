@@ -29,7 +29,7 @@ WHEN = f"{BEGAN.astimezone():%-d %b %H:%M}"
 
 
 def swept(*levels: LevelResult, days: int = 0) -> SweepResult:
-    """Give a sweep of the target a, begun so many days after the others."""
+    """Return a sweep of the target a that began `days` days after the others."""
     result = made_sweep(("a", levels or (made_level(1), made_level(2))))
     return result.model_copy(update={"started_at": BEGAN + timedelta(days=days)})
 

@@ -89,7 +89,7 @@ def test_in_flight_is_counted_at_any_time() -> None:
 
 
 def test_a_batch_is_of_busy_time_alone() -> None:
-    """Looks at an idle server dilute nothing: one request at a time is a batch of 1."""
+    """Samples of an idle server do not dilute the mean: one request at a time is a batch of 1."""
     points = [look(1.0, 1.0), look(2.0, 0.0), look(3.0, 0.0), look(4.0, 1.0), look(5.0, None)]
     assert busy_batch(points, None) == 1.0
     assert busy_batch(points[1:3], None) is None

@@ -17,14 +17,14 @@ LIVES_S = 2.0
 
 
 def served(order: str) -> Iterator[LoadEvent]:
-    """Give requests that start one after the other, each answered by the backend of its letter."""
+    """Yield requests that start one after the other, each answered by the backend of its letter."""
     for number, name in enumerate(order):
         yield RequestStarted(f"r{number}", 0.2 * number)
         yield RequestEnded(f"r{number}", 0.2 * number + LIVES_S, EndReason.LENGTH, served_by=name)
 
 
 def looks(running: float) -> list[ServerPoint]:
-    """Give looks of 20 s at a server that always runs so many."""
+    """Return samples over 20 s of a server that always runs `running` requests."""
     return [ServerPoint(0.5 * number, running, 0.0, None, Counters(), None) for number in range(40)]
 
 
@@ -67,7 +67,7 @@ def test_a_backend_that_is_only_quicker_is_not_blamed() -> None:
 
 
 def swinging(*, first: bool) -> list[ServerPoint]:
-    """Give looks of two minutes at a server that is full for one life and empty for the next."""
+    """Return samples over two minutes of a server that is full for one lifetime and empty for the next."""
     return [
         ServerPoint(at, 16.0 if (at % (2 * LIVES_S) < LIVES_S) is first else 0.0, 0.0, None, Counters(), None)
         for at in (0.5 * number for number in range(240))

@@ -43,7 +43,7 @@ LEVEL = Level("proxy", 3, 100, 4, runs=2)
 
 
 def events() -> list[LoadEvent]:
-    """Give two runs over two servers, staggered; in the second one a request fails."""
+    """Return two staggered runs over two servers; in the second one a request fails."""
     return [
         *request("a", 10.0, served_by="spark-b"),
         *request("b", 10.25, tokens=6, served_by="spark-a"),
@@ -56,7 +56,7 @@ def events() -> list[LoadEvent]:
 
 
 def sweep(level: LevelResult, mode: LoadMode = LoadMode.BURST) -> SweepResult:
-    """Give a sweep of a router with that level."""
+    """Return a sweep of a router with that level."""
     result = made_sweep(("proxy", [level]))
     targets = (result.targets[0].model_copy(update={"kind": TargetKind.ROUTER}),)
     plan = PlanResult(targets=("proxy",), concurrency=(3,), pp=100, tg=4, runs=2, mode=mode)
@@ -105,7 +105,7 @@ def test_a_server_that_stands_alone_is_named_on_its_bars() -> None:
 
 
 def older(level: LevelResult) -> LevelResult:
-    """Give a level as files had it before they kept starts."""
+    """Return a level as older files store it: without start times and backends."""
     assert level.each is not None
     each = level.each.model_dump()
     for name in ("start_ms", "served_by", "backends"):
@@ -181,7 +181,7 @@ def test_a_file_grows_by_a_few_bytes_a_request() -> None:
 
 
 def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:
-    """Give a look at a server that has spent so long in so many prefills since its start."""
+    """Return a sample of a server with the given sums of prefill times and counts since its start."""
     lane = LaneSample(
         "0",
         running=running,
@@ -194,7 +194,7 @@ def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefill
 
 
 def recorded() -> tuple[LevelRecord, ServerLog]:
-    """Give a level over two servers: one computes 3 requests on average, the other one 1, for 40 s."""
+    """Return a level over two servers: one computes 3 requests on average, the other one 1, for 40 s."""
     urls = {name: f"http://127.0.0.1/{name}" for name in ("spark-a", "spark-b")}
     router = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER, backends=urls)
     plan = Plan((router,), (3,), pp=100, tg=4, runs=2)

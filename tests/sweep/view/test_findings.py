@@ -30,7 +30,7 @@ from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 
 def rated(concurrency: int, *values: float) -> LevelResult:
-    """Give a level whose runs decode so fast."""
+    """Return a level whose runs decode at the given rates."""
     mean = sum(values) / len(values)
     return made_level(concurrency).model_copy(
         update={"decode_tps": Rate(mean=mean, values=values, std=1.0, ci95=(mean - 1, mean + 1))}
@@ -93,7 +93,7 @@ def test_a_lone_level_has_no_best() -> None:
 
 @pytest.fixture
 def table() -> tuple[Series, ...]:
-    """Give the four topologies of the published table."""
+    """Return the four topologies of the published table."""
     return load_reference("spark-topologies-2026-03").series
 
 

@@ -22,7 +22,7 @@ STRANGE = Level("nobody", 9, 7, 1)
 
 @pytest.fixture
 def played() -> PlayedSweep:
-    """Give a sweep of one server and one router that is still to be played."""
+    """Return a sweep of one server and one router that has not been played yet."""
     levels = (made_level(1), made_level(2, step=0.2))
     return PlayedSweep(made_sweep(("spark-a", levels), ("proxy", levels), preset="quick"))
 

@@ -44,7 +44,7 @@ KEY = LevelKey("proxy", 2, 100)
 
 @pytest.fixture
 def played() -> PlayedSweep:
-    """Give a sweep of a router that is still to be played; its levels were judged."""
+    """Return a sweep of a router, with judged levels, that has not been played yet."""
     levels = [made_level(c).model_copy(update={"balance": JUDGED}) for c in (2, 4)]
     return PlayedSweep(made_sweep(("proxy", levels)))
 
@@ -57,7 +57,7 @@ def halfway(played: PlayedSweep, group: Balance, concurrency: int = 2) -> None:
 
 
 def told(evidence: LevelEvidence | None) -> tuple[str, ...]:
-    """Give what is said of the balance: word, reasons, hint."""
+    """Return the texts about the balance: verdict, reasons, hint."""
     assert evidence is not None
     balance = evidence.balance
     assert balance is not None
