@@ -69,7 +69,7 @@ class ToMeasure:
 
 
 @dataclass(slots=True, eq=False)
-class _Told:
+class _Pending:
     """Events of one level that are passed on together, at the next `flush`."""
 
     events: list[LoadEvent] = field(default_factory=list)
@@ -100,12 +100,12 @@ class FollowedFold:
         self._open: dict[int, tuple[FollowedLevel, FollowedRequest]] = {}
         """Requests in flight."""
         self._present: FollowedLevel | None = None
-        self._run_told = True
+        self._run_reported = True
         self._reads = 0
         self._usual_runs: int | None = None
-        self._told = _Told()
+        self._pending = _Pending()
         self._status = ""
-        self._said_contexts = False
+        self._noted_contexts = False
         self.result = SweepResult(
             started_at=datetime.fromtimestamp(begun.at, UTC),
             sparktop=__version__,
@@ -136,12 +136,14 @@ class FollowedFold:
 
     def flush(self) -> None:
         """Pass on the events since the last call to the view."""
-        told, level = self._told, self._present
-        if level is None or not (told.events or told.bins):
+        pending, level = self._pending, self._present
+        if level is None or not (pending.events or pending.bins):
             return
-        self._told = _Told()
-        bins = tuple(TokenBin(number / _BINS_PER_S, None, count) for number, count in told.bins.items())
-        self._tell(LoadTold(level.target, level.load, tuple(told.events), bins, level.in_flight, at=self.at))
+        self._pending = _Pending()
+        bins = tuple(TokenBin(number / _BINS_PER_S, None, count) for number, count in pending.bins.items())
+        self._emit(
+            LoadTold(level.target, level.load, tuple(pending.events), bins, level.in_flight, at=self.at)
+        )
 
     def look(self, snapshot: Snapshot) -> None:
         """Apply what servers and machines reported."""
@@ -168,7 +170,7 @@ class FollowedFold:
         known = known.model_copy(update={"url": target.url, "kind": target.kind, "model": target.model})
         self.result = self.result.with_target(known).with_level(name, made)
         self.result = self.result.model_copy(update={"plan": self._plan_result()})
-        self._tell(LevelMeasured(name, made, self.result))
+        self._emit(LevelMeasured(name, made, self.result))
         if done.level is not self._present:
             # Its tokens take as much memory as everything else. If the same load comes again, it is a new
             # level.
@@ -186,7 +188,7 @@ class FollowedFold:
                 "comparison": compare(series) if len(series) > 1 else None,
             }
         )
-        self._tell(SweepEnded(self.result))
+        self._emit(SweepEnded(self.result))
 
     def _start(self, line: Started, at: float) -> None:
         level = self._level(line.asked, at)
@@ -199,13 +201,15 @@ class FollowedFold:
             self._enter(level, at)
         if begins or line.run != level.run_number:
             self._end_run()
-            self._run_told = False
+            self._run_reported = False
             request = level.begin(line.request_id, line.run, at)
             self._phase(level, request.run)
         else:
             request = level.begin(line.request_id, line.run, at)
         self._open[line.request_id] = level, request
-        self._told.events.append(RequestStarted(request.request_id, at, request.run, request.prompt_tokens))
+        self._pending.events.append(
+            RequestStarted(request.request_id, at, request.run, request.prompt_tokens)
+        )
 
     def _first(self, line: Responded | GaveToken, at: float) -> None:
         found = self._open.get(line.request_id)
@@ -218,7 +222,7 @@ class FollowedFold:
         elif request.token_s is None:
             request.token_s = line.after_s
             # From the tool's own stamps of start and token, as in its own tables.
-            self._told.events.append(FirstToken(request.request_id, request.told_at + line.after_s))
+            self._pending.events.append(FirstToken(request.request_id, request.told_at + line.after_s))
 
     def _tokens(self, line: GaveTokens, at: float) -> None:
         found = self._open.get(line.request_id)
@@ -230,7 +234,7 @@ class FollowedFold:
             return
         self._reads += 1
         found[1].gave_tokens(at, line.count, is_guess=line.is_guess)
-        self._told.bins[math.floor(at * _BINS_PER_S)] += line.count
+        self._pending.bins[math.floor(at * _BINS_PER_S)] += line.count
 
     def _end(self, line: Ended, at: float) -> None:
         found = self._open.pop(line.request_id, None)
@@ -239,7 +243,7 @@ class FollowedFold:
             return
         level, request = found
         level.in_flight -= 1
-        self._told.events.append(request.ended(line, at))
+        self._pending.events.append(request.ended(line, at))
         if level is self._present and level.run_is_over:
             self._end_run()
 
@@ -263,7 +267,7 @@ class FollowedFold:
     def _enter(self, level: FollowedLevel, at: float) -> None:
         self._present, self._reads = level, 0
         self._grow(level)
-        self._tell(LoadTold(level.target, level.load, (LevelStarted(at, level.level),)))
+        self._emit(LoadTold(level.target, level.load, (LevelStarted(at, level.level),)))
 
     def _leave(self, cut_short: str | None = None) -> None:
         """Close the present level."""
@@ -271,10 +275,10 @@ class FollowedFold:
         if level is None:
             return
         self._end_run()
-        if level.loads_contexts and not self._said_contexts:
-            self._said_contexts = True
-            self._tell(Notice("bursts that only load contexts into the prefix cache are in no figure"))
-        self._tell(LoadTold(level.target, level.load, (LevelEnded(self.at, level.level),)))
+        if level.loads_contexts and not self._noted_contexts:
+            self._noted_contexts = True
+            self._emit(Notice("bursts that only load contexts into the prefix cache are in no figure"))
+        self._emit(LoadTold(level.target, level.load, (LevelEnded(self.at, level.level),)))
         self._usual_runs = max(len(level.runs), self._usual_runs or 0)
         lost = None if cut_short is None and not level.in_flight else CUT
         self.to_measure.append(ToMeasure(level, self.plan, lost))
@@ -284,13 +288,13 @@ class FollowedFold:
         """Report the end of the newest run, once."""
         self.flush()
         level = self._present
-        if not self._run_told and level is not None:
-            self._run_told = True
-            self._tell(RunTold(level.target, level.load, len(level.runs) - 1, ()))
+        if not self._run_reported and level is not None:
+            self._run_reported = True
+            self._emit(RunTold(level.target, level.load, len(level.runs) - 1, ()))
 
     def _phase(self, level: FollowedLevel, run: int) -> None:
         # Assume that a level has as many runs as the ones before it.
-        self._tell(PhaseChanged(Phase.RUNNING, level.target, level.load, run, self._usual_runs))
+        self._emit(PhaseChanged(Phase.RUNNING, level.target, level.load, run, self._usual_runs))
 
     def _grow(self, level: FollowedLevel | None) -> None:
         """Extend the plan by what is known of the run so far."""
@@ -325,7 +329,7 @@ class FollowedFold:
             tokens_from=next((one for one in sources if one is not None), None),
         )
 
-    def _tell(self, event: SweepEvent) -> None:
+    def _emit(self, event: SweepEvent) -> None:
         self.live.take(event)
 
 

@@ -29,7 +29,7 @@ from sparktop.sweep.result.results import SweepResult
 POLL_S = 0.05
 SLICE_S = 0.004
 """Maximum seconds of parsing before the event loop gets its turn."""
-_LINES_A_LOOK = 32
+_LINES_PER_CHECK = 32
 """Lines parsed between two checks of that limit."""
 FIRST_LOOK_S = 2.0
 """Maximum seconds to wait for a first snapshot, with the names of watched servers, before reading."""
@@ -68,13 +68,13 @@ class FollowedRun:
         self._reader = LineReader()
         self._fold: FollowedFold | None = None
         self._snapshot: Snapshot | None = None
-        self._looked = asyncio.Event()
+        self._has_snapshot = asyncio.Event()
         self._stop = asyncio.Event()
         self._stopped: str | None = None
         """Why the file is no longer followed; None while it is."""
         self._waits: str | None = "it was not read yet"
         self._caught_up = False
-        self._heard_at = -math.inf
+        self._newest_line_at = -math.inf
         """Time when the newest line arrived that was not there from the start."""
         self._late_s = 0.0
         """Seconds between the time stamp of that line and its arrival."""
@@ -103,7 +103,7 @@ class FollowedRun:
     def look(self, snapshot: Snapshot) -> None:
         """Apply what servers and machines reported since the previous snapshot."""
         self._snapshot = snapshot
-        self._looked.set()
+        self._has_snapshot.set()
         fold = self._fold
         # Present samples do not belong to a run of yesterday, and would squeeze it into one time slot.
         if fold is None or not self._caught_up or self._is_quiet(fold) or not self._is_beside(fold):
@@ -113,7 +113,7 @@ class FollowedRun:
 
     async def run(self) -> None:
         """Follow the file until `cancel` is called; another run may begin in it after the end of one."""
-        await self._until(self._looked, self._first_look_s)
+        await self._until(self._has_snapshot, self._first_look_s)
         try:
             while not self._stop.is_set():
                 piece = await asyncio.to_thread(self._tail.read)
@@ -122,7 +122,7 @@ class FollowedRun:
                 if fold is not None and fold.over and fold is not self._finished:
                     await self._finish(fold)
                 self._caught_up = len(piece.data) < MOST_AT_ONCE
-                self._mind_silence()
+                self._check_silence()
                 if self._caught_up:
                     over = self._fold is not None and self._fold is self._finished
                     await self._until(self._stop, (_REST if over else 1) * self._poll_s)
@@ -142,7 +142,7 @@ class FollowedRun:
             f"times by the clock of {fold.tool}'s machine, placed on this one's by one offset: servers lie "
             "beside them as exactly as the two clocks agree"
         )
-        notices = (placed, *view.notices, *self._told_of_lines(fold))
+        notices = (placed, *view.notices, *self._line_notices(fold))
         view = replace(
             view,
             plan_words=f"{view.plan_words}, by its own stamps",
@@ -170,7 +170,7 @@ class FollowedRun:
         if self._stopped is not None:
             words = f"followed no longer: {self._stopped}: {path}"
         status = SweepStatus.STARTING if self._stopped is None else SweepStatus.BROKEN_OFF
-        return SweepView(clean(self.path.name, 40), status, words, notices=self._told_of_lines(None))
+        return SweepView(clean(self.path.name, 40), status, words, notices=self._line_notices(None))
 
     def _why_over(self, fold: FollowedFold) -> str | None:
         if self._stopped is not None:
@@ -188,7 +188,7 @@ class FollowedRun:
         return max(self._clock() - late_s, fold.at)
 
     def _newest_at(self, fold: FollowedFold) -> float:
-        return max(fold.at, self._heard_at)
+        return max(fold.at, self._newest_line_at)
 
     def _is_quiet(self, fold: FollowedFold) -> bool:
         return self._clock() - self._newest_at(fold) > QUIET_S
@@ -197,7 +197,7 @@ class FollowedRun:
         """Return whether the times of the run match those of present samples."""
         return self._late_s <= LATE_S and fold.at - self._clock() <= LATE_S
 
-    def _told_of_lines(self, fold: FollowedFold | None) -> tuple[str, ...]:
+    def _line_notices(self, fold: FollowedFold | None) -> tuple[str, ...]:
         """Return notices about lines that could not be used, or had implausible times."""
         notices = list(self._notes)
         if fold is not None and self._late_s > LATE_S:
@@ -224,7 +224,7 @@ class FollowedRun:
         until = self._clock() + SLICE_S
         for count, line in enumerate(self._reader.feed(piece.data), 1):
             self._take_line(line)
-            if count % _LINES_A_LOOK == 0 and self._clock() > until:
+            if count % _LINES_PER_CHECK == 0 and self._clock() > until:
                 self._show()
                 await asyncio.sleep(0)
                 until = self._clock() + SLICE_S
@@ -233,8 +233,8 @@ class FollowedRun:
         if piece.data and fold is not None and self._caught_up:
             # It was written since the last poll, so the time between its stamp and now is not a pause of the
             # run.
-            self._heard_at = self._clock()
-            self._late_s = self._heard_at - fold.at
+            self._newest_line_at = self._clock()
+            self._late_s = self._newest_line_at - fold.at
 
     def _take_line(self, line: Line) -> None:
         if isinstance(line, Begun):
@@ -259,7 +259,7 @@ class FollowedRun:
             self._notes.append(f"its clock is {ahead} ahead of this machine's: it is placed by its lines")
         self._fold = FollowedFold(line, offset_s, lambda: self._snapshot)
         self._fold.live.refer(self._references)
-        self._heard_at = -math.inf
+        self._newest_line_at = -math.inf
         self._late_s = 0.0
 
     def _begin_anew(self, why: str) -> None:
@@ -289,7 +289,7 @@ class FollowedRun:
         fold.finish()
         self._finished = fold
 
-    def _mind_silence(self) -> None:
+    def _check_silence(self) -> None:
         """Measure the incomplete level once, when no line has arrived for `QUIET_S`."""
         fold = self._fold
         if fold is not None and fold.over:

@@ -229,26 +229,26 @@ class _Form:
         given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
         if self.draft.mode == LoadMode.STEADY.value:
             if "runs" not in given:
-                self._tell("runs", "write how many, as in 3")
+                self._add_problem("runs", "write how many, as in 3")
             if given in ([], ["runs"]):
-                self._tell("duration", "steady load needs seconds or requests")
+                self._add_problem("duration", "steady load needs seconds or requests")
             return
         if not given:
-            self._tell("runs", "write how many, or give seconds or requests")
+            self._add_problem("runs", "write how many, or give seconds or requests")
         for name in given[1:]:
             first, second = _BOUNDS[given[0]], _BOUNDS[name]
-            self._tell(name, f"a burst level ends by {first} or by {second}: empty one of them")
+            self._add_problem(name, f"a burst level ends by {first} or by {second}: empty one of them")
 
     def check_search(self) -> None:
         """Check the fields that a search for the SLO limit does not support."""
         if not self.draft.slo.strip() or "slo" in self.problems:
             return
         if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:
-            self._tell("slo", "looks for the limit under one prompt length: write one")
+            self._add_problem("slo", "looks for the limit under one prompt length: write one")
         if self.draft.mode == LoadMode.BURST.value and not self.draft.runs.strip():
-            self._tell("slo", "makes as many runs as it takes: give runs, not seconds or requests")
+            self._add_problem("slo", "makes as many runs as it takes: give runs, not seconds or requests")
 
-    def _tell(self, name: str, line: str) -> None:
+    def _add_problem(self, name: str, line: str) -> None:
         self.problems.setdefault(name, line)
 
 

@@ -148,7 +148,7 @@ def _seconds(plan: Plan, known: Sequence[SweepResult]) -> tuple[float | None, st
     for one in earlier:
         seconds += sum(_level_s(plan, load, one) for load in loads(plan))
         seconds += one.pause_s * _stints(plan)
-    return seconds, _told(earlier, plan)
+    return seconds, _source_words(earlier, plan)
 
 
 def _exact_s(plan: Plan) -> float | None:
@@ -269,7 +269,7 @@ def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
     return math.log(high[1] / low[1]) / math.log(high[0] / low[0])
 
 
-def _told(earlier: Sequence[_Earlier], plan: Plan) -> str:
+def _source_words(earlier: Sequence[_Earlier], plan: Plan) -> str:
     """Return which sweeps the forecast is based on, and how near they are to the plan."""
     times = dict.fromkeys(
         one.result.started_at for one in sorted(earlier, key=lambda one: one.result.started_at)

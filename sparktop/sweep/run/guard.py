@@ -114,7 +114,7 @@ class GuardWatch:
         self._silent: set[str] = set()
         """Machines that do not answer at present."""
 
-    def look_at_node(self, name: str, point: NodePoint) -> str | None:
+    def check_node(self, name: str, point: NodePoint) -> str | None:
         """Check memory and temperature of a machine that the load reaches."""
         self._silent.discard(name)
         limits = limits_of(self._guard, unified=point.unified)
@@ -127,35 +127,35 @@ class GuardWatch:
             return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {most:g} °C"
         return None
 
-    def look_at_failure(self, name: str, failure: Failure) -> str | None:
+    def check_failure(self, name: str, failure: Failure) -> str | None:
         """Return a notice that a machine does not answer and is not guarded, once per outage; else None."""
         if name in self._silent:
             return None
         self._silent.add(name)
         return f"{clean(name, 64)} is not guarded until it answers again: {failure.message}"
 
-    def look_at_requests(self, target: str, ended: int, failed: int, reason: str) -> str | None:
+    def check_requests(self, target: str, ended: int, failed: int, reason: str) -> str | None:
         """Check the failures of the present level's requests; `reason` is the newest failure's message."""
         limit = self._guard.max_error_share
         if ended < ENOUGH_ENDED or failed <= limit * ended:
             return None
         return f"{failed} of {ended} requests to {target} failed, the limit is {limit:.0%}: {reason}"
 
-    def look_at_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
+    def check_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
         """Check a finished run: stop if it had no answer at all because the server is gone."""
         codes = list(words)
         if ok or not codes or not _GONE.issuperset(codes):
             return None
         return f"{target} stopped answering: {reason}"
 
-    def look_at_silence(
-        self, target: str, silence: tuple[float, Failure] | None, heard_at: float, now: float
+    def check_silence(
+        self, target: str, silence: tuple[float, Failure] | None, newest_data_at: float, now: float
     ) -> str | None:
-        """Check a server that does not answer polls; `heard_at` is the time of the newest stream data."""
+        """Check a server that does not answer polls; `newest_data_at` is that of its streams."""
         if silence is None:
             return None
         since, failure = silence
-        quiet_s = now - max(since, heard_at)
+        quiet_s = now - max(since, newest_data_at)
         if quiet_s < SILENT_S:
             return None
         return f"{target} has not answered for {quiet_s:.0f} s: {failure.message}"

@@ -118,7 +118,7 @@ class SweepRunner:
         Raises:
             UsageError: the limit of open files does not allow the connections of the plan.
         """
-        end_listening = self._feed.listen(self._hear)
+        end_listening = self._feed.listen(self._take_reading)
         try:
             worker = await self._start_worker()
             self._brake.on_pull = lambda: self._call_off(worker)
@@ -148,11 +148,11 @@ class SweepRunner:
         if not targets or self._brake.pulled:
             return
         maker = self._maker = self._new_maker(worker)
-        self._tell(PhaseChanged(Phase.SETTLING))
+        self._emit(PhaseChanged(Phase.SETTLING))
         for one in targets.values():
             why = await maker.settle(one.backends)
             if why is not None and not self._stopped():
-                self._tell(Notice(f"{one.target.name}: {why}; somebody else's load is in these figures"))
+                self._emit(Notice(f"{one.target.name}: {why}; somebody else's load is in these figures"))
         if self._plan.slo:
             for one in targets.values():
                 await self._search(maker, one, worker)
@@ -160,22 +160,22 @@ class SweepRunner:
             await self._make_levels(maker, targets)
 
     async def _prepare(self, worker: SweepWorker) -> list[PreparedTarget]:
-        await self._log.wait_for(lambda: self._brake.pulled or self._have_told(), FIRST_WORD_S)
+        await self._log.wait_for(lambda: self._brake.pulled or self._all_sampled(), FIRST_WORD_S)
         prepared = []
         busy = {view.name for view in self._feed.snapshot().backends if view.running}
         for target in self._plan.targets:
             if self._stopped():
                 break
-            self._tell(PhaseChanged(Phase.PREPARING, target.name))
+            self._emit(PhaseChanged(Phase.PREPARING, target.name))
             found = await prepare(self._plan, target, worker, self._feed.snapshot, busy)
             if self._stopped():
                 break
             busy -= set(found.backends)  # so that several targets do not announce the same wait
             self._book.prepared(found)
             for note in found.notes:
-                self._tell(Notice(note))
+                self._emit(Notice(note))
             if found.error is not None:
-                self._tell(Notice(f"{target.name} is left out: {found.error}"))
+                self._emit(Notice(f"{target.name} is left out: {found.error}"))
             prepared.append(found)
         seen = self._feed.snapshot()
         self._book.seen(simulated=seen.simulated)
@@ -183,7 +183,7 @@ class SweepRunner:
         if below:
             words = guard_words(self._plan.guard, below, seen.nodes)
             self._book.guarded(words)
-            self._tell(GuardSet(words))
+            self._emit(GuardSet(words))
         return prepared
 
     def _new_maker(self, worker: SweepWorker) -> LevelMaker:
@@ -194,7 +194,7 @@ class SweepRunner:
             brake=self._brake,
             guard=self._guard,
             estimate=self._estimate,
-            tell=self._tell,
+            tell=self._emit,
             note_run=lambda target, load, run: self._book.ran(target, load, run, self._now()),
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
@@ -217,7 +217,7 @@ class SweepRunner:
                 await self._make(maker, stint, record)
             except TargetFailedError as error:
                 self._book.target_failed(name, str(error))
-                self._tell(Notice(f"{name} is left out: {error}"))
+                self._emit(Notice(f"{name} is left out: {error}"))
                 self._todo = [one for one in self._todo if one.target.name != name]
                 continue
             except LevelRefusedError as error:
@@ -246,7 +246,7 @@ class SweepRunner:
         level = self._book.level(name, made, ())
         self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
         await self._keep()
-        self._tell(LevelMeasured(name, level, self.result))
+        self._emit(LevelMeasured(name, level, self.result))
 
     async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
         """Search for the range of concurrencies in which the SLO conditions hold."""
@@ -256,7 +256,7 @@ class SweepRunner:
         falls, rises = any_falls(plan.slo), any_rises(plan.slo)
         search = SloSearch(plan.concurrency, most, falls=falls, rises=rises)
         if plan.runs < LEAST_RUNS:
-            self._tell(
+            self._emit(
                 Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
             )
         while (concurrency := search.next()) is not None and not self._brake.pulled:
@@ -276,7 +276,7 @@ class SweepRunner:
             search.add(concurrency, found)
             self._book.slo(name, search)
             word = _VERDICT_WORDS[found.both]
-            self._tell(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
+            self._emit(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
 
     async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
         """Execute a stint, enter its level as far as it is measured, and save."""
@@ -294,7 +294,7 @@ class SweepRunner:
         level = self._book.level(stint.target.name, made, health)
         await self._keep()
         if stint.last or self._stopped():
-            self._tell(LevelMeasured(stint.target.name, level, self.result))
+            self._emit(LevelMeasured(stint.target.name, level, self.result))
         return level
 
     def _record(self, prepared: PreparedTarget, stint: Stint) -> LevelRecord:
@@ -314,7 +314,7 @@ class SweepRunner:
             self._book.finish("done", None, self._now())
         self._book.seen(simulated=self._feed.snapshot().simulated)
         self._save_now()
-        self._tell(SweepEnded(self.result))
+        self._emit(SweepEnded(self.result))
         return self.result
 
     async def _keep(self) -> None:
@@ -326,7 +326,7 @@ class SweepRunner:
         try:
             self._save(self.result)
         except SparktopError as error:
-            self._tell(Notice(str(error)))
+            self._emit(Notice(str(error)))
 
     def _stopped(self) -> bool:
         return self._brake.pulled
@@ -342,38 +342,38 @@ class SweepRunner:
         runs = None if present.runs is None else present.runs[made:]
         return self._estimate.left_s([replace(present, runs=runs, first=present.first and not made), *others])
 
-    def _tell(self, event: SweepEvent) -> None:
+    def _emit(self, event: SweepEvent) -> None:
         for listener in self._listeners:
             listener(event)
 
-    def _hear(self, key: SourceKey, reading: Reading) -> None:
+    def _take_reading(self, key: SourceKey, reading: Reading) -> None:
         """Record a reading, and stop the sweep if the guard requires it."""
-        self._log.hear(key, reading)
+        self._log.accept(key, reading)
         maker = self._maker
         if maker is None or maker.present is None or self._brake.pulled:
             return
         reason: str | None = None
         if isinstance(reading, NodeSample) and key.name in maker.present.nodes:
-            reason = self._guard.look_at_node(key.name, node_point(reading))
+            reason = self._guard.check_node(key.name, node_point(reading))
         elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in maker.present.nodes:
-            words = self._guard.look_at_failure(key.name, reading)
+            words = self._guard.check_failure(key.name, reading)
             if words is not None:
-                self._tell(Notice(words))
+                self._emit(Notice(words))
         elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
-            reason = self._look_at_silence(maker, maker.present)
+            reason = self._check_silence(maker, maker.present)
         if reason is not None:
             self._brake.pull("stopped_by_guard", reason)
 
-    def _look_at_silence(self, maker: LevelMaker, present: PreparedTarget) -> str | None:
+    def _check_silence(self, maker: LevelMaker, present: PreparedTarget) -> str | None:
         """Return why to stop if no server behind a target answers polls and no token arrives; else None."""
         silences = [self._log.silence(name) for name in present.backends]
         silent = [one for one in silences if one is not None]
         if not silent or len(silent) < len(silences):
             return None
         newest = max(silent, key=lambda one: one[0])
-        return self._guard.look_at_silence(present.target.name, newest, maker.heard_at, self._clock())
+        return self._guard.check_silence(present.target.name, newest, maker.newest_data_at, self._clock())
 
-    def _have_told(self) -> bool:
+    def _all_sampled(self) -> bool:
         """Return whether every server and machine that the load will reach has been sampled or has failed.
 
         A server must have been sampled since the sweep began, because counters are compared with samples of

@@ -197,7 +197,7 @@ class ServerLog:
         """(time of the first failure in a row, newest failure) of each server that does not answer."""
         self._news = asyncio.Event()
 
-    def hear(self, key: SourceKey, reading: Reading) -> None:
+    def accept(self, key: SourceKey, reading: Reading) -> None:
         """Record a reading."""
         if key.kind is SourceKind.BACKEND:
             if isinstance(reading, EngineSample):
@@ -272,7 +272,7 @@ class ServerLog:
 
         None if that did not happen in time. Servers that do not report running requests are left out.
         """
-        telling = [name for name in names if self._tells(name)]
+        telling = [name for name in names if self._reports_load(name)]
         await self.wait_for(
             lambda: stopping() or all(self._at_rest(name, after) for name in telling), limit_s
         )
@@ -280,7 +280,7 @@ class ServerLog:
         found = {name: point for name, point in points.items() if point is not None}
         return found if len(found) == len(telling) else None
 
-    def _tells(self, name: str) -> bool:
+    def _reports_load(self, name: str) -> bool:
         newest = self.newest(name)
         return newest is not None and newest.idle is not None
 

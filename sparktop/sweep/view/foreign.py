@@ -30,7 +30,7 @@ from sparktop.sweep.view.rows import RANKED
 from sparktop.sweep.view.topologies import topologies
 
 _PAIR = 2
-_MOST_TOLD = 4
+_MOST_LISTED = 4
 """Maximum levels whose figures are listed in sentences because the table has no column for them."""
 _IN_TABLE = frozenset(RANKED)
 _FAILED = Mark("errors", "errors", "requests of this level failed, as its tool told")
@@ -146,13 +146,13 @@ class ForeignView:
             if (figures := {name: one for name, one in level.figures.items() if name not in _IN_TABLE})
             or "ttft_ms" in level.figures
         ]
-        for key, figures in listed[:_MOST_TOLD]:
+        for key, figures in listed[:_MOST_LISTED]:
             level = self._levels[key][1]
             shown = {**figures, **{name: one for name, one in level.figures.items() if name == "ttft_ms"}}
             where = f"{key.target} c{key.concurrency}" if several else f"c{key.concurrency}"
             yield f"{where}: {', '.join(_words(name, shown[name]) for name in METRICS if name in shown)}"
-        if len(listed) > _MOST_TOLD:
-            yield f"{len(listed) - _MOST_TOLD} more levels: enter on a level tells its figures"
+        if len(listed) > _MOST_LISTED:
+            yield f"{len(listed) - _MOST_LISTED} more levels: enter on a level tells its figures"
         yield from dict.fromkeys(note for one in self.series for note in one.notes)
 
     def _facts(self, key: LevelKey) -> Iterator[tuple[str, str]]:

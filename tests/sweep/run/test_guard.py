@@ -32,7 +32,7 @@ def point(headroom_gib: float | None = 40.0, gpu_c: float | None = 60.0) -> Node
 )
 def test_memory_and_heat_have_limits(seen: NodePoint, words: str) -> None:
     """Beyond its limit each gives a sentence with the machine, the figure and the limit."""
-    reason = WATCH.look_at_node("spark-a", seen)
+    reason = WATCH.check_node("spark-a", seen)
     assert reason is not None
     assert "spark-a" in reason
     assert words in reason
@@ -41,12 +41,12 @@ def test_memory_and_heat_have_limits(seen: NodePoint, words: str) -> None:
 @pytest.mark.parametrize("seen", [point(), point(8.0, 92.0), point(None, None)])
 def test_what_is_at_its_limit_or_unknown_stops_nothing(seen: NodePoint) -> None:
     """A limit may be reached, and what no driver tells is no reason."""
-    assert WATCH.look_at_node("spark-a", seen) is None
+    assert WATCH.check_node("spark-a", seen) is None
 
 
 def test_without_limits_a_machine_without_unified_memory_goes_on() -> None:
     """Its GPU has memory of its own: how little of the machine's is free stops nothing."""
-    assert GuardWatch(Guard()).look_at_node("rig", point(0.1, 120.0)) is None
+    assert GuardWatch(Guard()).check_node("rig", point(0.1, 120.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_unified_memory_is_guarded_unless_switched_off(
     guard: Guard, seen: NodePoint, words: str | None
 ) -> None:
     """Below 8 GiB or above 92 °C without any setting; another limit takes its place, 0 switches one off."""
-    reason = GuardWatch(guard).look_at_node("spark-a", replace(seen, unified=True))
+    reason = GuardWatch(guard).check_node("spark-a", replace(seen, unified=True))
     assert (reason is None) == (words is None)
     assert words is None or words in (reason or "")
 
@@ -115,7 +115,7 @@ def test_the_header_states_what_stops_the_sweep_and_where(
 )
 def test_failures_have_a_share(ended: int, failed: int, *, stops: bool) -> None:
     """More than half of ten and more stop the sweep; a few at the start do not."""
-    reason = WATCH.look_at_requests("solo", ended, failed, "HTTP 500")
+    reason = WATCH.check_requests("solo", ended, failed, "HTTP 500")
     assert (reason is not None) == stops
     if reason:
         assert f"{failed} of {ended}" in reason
@@ -134,16 +134,16 @@ def test_failures_have_a_share(ended: int, failed: int, *, stops: bool) -> None:
 )
 def test_a_run_without_a_server_is_the_last(ok: int, words: list[str], *, stops: bool) -> None:
     """Only where nothing was answered, and nothing but a missing server explains it."""
-    assert (WATCH.look_at_run("solo", ok, words, "refused") is not None) == stops
+    assert (WATCH.check_run("solo", ok, words, "refused") is not None) == stops
 
 
 def test_silence_needs_both_page_and_stream() -> None:
     """A page that does not come stops the sweep only when no token comes either, for long enough."""
     silence = (100.0, GONE)
     late = 100.0 + SILENT_S
-    assert WATCH.look_at_silence("solo", None, 0.0, late) is None
-    assert WATCH.look_at_silence("solo", silence, heard_at=90.0, now=late - 1) is None
-    assert WATCH.look_at_silence("solo", silence, heard_at=late - 2, now=late) is None
-    reason = WATCH.look_at_silence("solo", silence, heard_at=90.0, now=late)
+    assert WATCH.check_silence("solo", None, 0.0, late) is None
+    assert WATCH.check_silence("solo", silence, newest_data_at=90.0, now=late - 1) is None
+    assert WATCH.check_silence("solo", silence, newest_data_at=late - 2, now=late) is None
+    reason = WATCH.check_silence("solo", silence, newest_data_at=90.0, now=late)
     assert reason is not None
     assert "nothing listens there" in reason

@@ -130,12 +130,12 @@ def test_a_routers_failures_are_those_of_the_level() -> None:
     log, key = ServerLog(), SourceKey.router("proxy")
     assert log.router_failures("proxy", 0.0) is None
     for at, count in ((1.0, 5.0), (9.0, 7.0), (20.0, 10.0), (30.0, 12.0)):
-        log.hear(key, RouterSample(at, failures={"id-a": count, "id-b": 1.0}))
-    log.hear(key, RouterSample(31.0))
+        log.accept(key, RouterSample(at, failures={"id-a": count, "id-b": 1.0}))
+    log.accept(key, RouterSample(31.0))
     assert log.router_failures("proxy", 10.0) == {"id-a": 5.0, "id-b": 0.0}
     assert log.router_failures("proxy", 0.0) == {"id-a": 7.0, "id-b": 0.0}
     assert log.router_failures("proxy", 30.0) is None
     log.forget(25.0)
     assert log.router_failures("proxy", 0.0) is None
-    log.hear(key, RouterSample(40.0, failures={"id-a": 2.0}))
+    log.accept(key, RouterSample(40.0, failures={"id-a": 2.0}))
     assert log.router_failures("proxy", 0.0) is None

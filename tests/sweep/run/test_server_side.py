@@ -53,14 +53,14 @@ async def test_rest_takes_two_looks_that_agree() -> None:
     """After the last request: idle twice with the same counters; the newer look is what counts."""
     log = ServerLog()
     for one in (sample(1.0), sample(2.0, running=3.0, tokens=150.0), sample(3.0, tokens=180.0)):
-        log.hear(KEY, one)
+        log.accept(KEY, one)
     waiting = asyncio.create_task(log.settled(["a"], 2.5, 30.0, lambda: False))
     await asyncio.sleep(0)
     assert not waiting.done()
-    log.hear(KEY, sample(4.0, tokens=184.0))
+    log.accept(KEY, sample(4.0, tokens=184.0))
     await asyncio.sleep(0)
     assert not waiting.done()
-    log.hear(KEY, sample(5.0, tokens=184.0))
+    log.accept(KEY, sample(5.0, tokens=184.0))
     found = await waiting
     assert found is not None
     assert (found["a"].at, found["a"].counters.generation_tokens) == (5.0, 184.0)
@@ -69,8 +69,8 @@ async def test_rest_takes_two_looks_that_agree() -> None:
 async def test_looks_from_before_do_not_count() -> None:
     """Two that agree but are older than the last request tell nothing."""
     log = ServerLog()
-    log.hear(KEY, sample(1.0))
-    log.hear(KEY, sample(2.0))
+    log.accept(KEY, sample(1.0))
+    log.accept(KEY, sample(2.0))
     assert await log.settled(["a"], 1.5, 0.0, lambda: False) is None
     assert await log.settled(["a"], 0.5, 0.0, lambda: False) is not None
 
@@ -78,14 +78,14 @@ async def test_looks_from_before_do_not_count() -> None:
 async def test_who_does_not_tell_its_load_is_not_waited_for() -> None:
     """A server without gauges is left out at once; one that was never heard too."""
     log = ServerLog()
-    log.hear(KEY, sample(1.0, running=None))
+    log.accept(KEY, sample(1.0, running=None))
     assert await log.settled(["a", "unheard"], 0.0, 30.0, lambda: False) == {}
 
 
 async def test_stopping_ends_the_wait() -> None:
     """Whoever calls off the sweep does not wait for rest."""
     log = ServerLog()
-    log.hear(KEY, sample(1.0, running=2.0))
+    log.accept(KEY, sample(1.0, running=2.0))
     stopped: list[bool] = []
     waiting = asyncio.create_task(log.settled(["a"], 0.0, 30.0, lambda: bool(stopped)))
     await asyncio.sleep(0)
@@ -98,11 +98,11 @@ def test_silence_begins_with_the_first_failure_and_ends_with_a_page() -> None:
     """Later failures do not move its beginning."""
     log = ServerLog()
     for at in (5.0, 6.0):
-        log.hear(KEY, Failure(FailureKind.TIMEOUT, f"late at {at}", at))
+        log.accept(KEY, Failure(FailureKind.TIMEOUT, f"late at {at}", at))
     found = log.silence("a")
     assert found is not None
     assert (found[0], found[1].message) == (5.0, "late at 6.0")
-    log.hear(KEY, sample(7.0))
+    log.accept(KEY, sample(7.0))
     assert log.silence("a") is None
 
 
@@ -110,7 +110,7 @@ def test_what_is_forgotten_leaves_the_newest_look() -> None:
     """A level's looks go with it; where a server stands is still known."""
     log = ServerLog()
     for at in (1.0, 2.0, 3.0):
-        log.hear(KEY, sample(at))
+        log.accept(KEY, sample(at))
     log.forget(10.0)
     assert [one.at for one in log.servers("a", [(0.0, 10.0)])] == [3.0]
 
@@ -202,7 +202,7 @@ def test_only_looks_with_requests_in_flight_count_for_a_machine() -> None:
         made.events.append(RequestEnded(name, end, EndReason.LENGTH))
     log = ServerLog()
     for at, clock in ((9.0, 208), (12.0, 2400), (15.0, 2200), (18.0, 208), (22.0, 2300), (29.0, 208)):
-        log.hear(SourceKey.node("n1"), NodeSample(at, gpus=(GpuReading(0, sm_clock_mhz=clock),)))
+        log.accept(SourceKey.node("n1"), NodeSample(at, gpus=(GpuReading(0, sm_clock_mhz=clock),)))
     assert made.facts(log).hardware["n1"].sm_clock_mhz_mean == 2300.0
     assert in_flight([(4.0, 5.0), (1.0, 3.0), (2.0, 2.5), (3.0, 3.5)]) == [(1.0, 3.5), (4.0, 5.0)]
 

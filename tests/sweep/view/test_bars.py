@@ -204,7 +204,7 @@ def recorded() -> tuple[LevelRecord, ServerLog]:
     for at in range(41):
         for name, mean in (("spark-a", 3.0), ("spark-b", 1.0)):
             look = looked_at(name, float(at), mean + at % 2 - 0.5, prefill_s=5.0, prefills=10.0)
-            log.hear(SourceKey.backend(name), look)
+            log.accept(SourceKey.backend(name), look)
     before = server_point(looked_at("a", 0.0, 0.0, prefill_s=1.0, prefills=2.0))
     after = server_point(looked_at("a", 40.0, 0.0, prefill_s=5.0, prefills=10.0))
     record.add_growth({"spark-a": before}, {"spark-a": before}, {"spark-a": after})

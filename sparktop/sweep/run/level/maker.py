@@ -66,7 +66,7 @@ class LevelMaker:
     clock: Callable[[], float] = monotonic
     present: PreparedTarget | None = None
     """Target under load now."""
-    heard_at: float = 0.0
+    newest_data_at: float = 0.0
     """Time when the newest data of any stream arrived."""
     rest: dict[str, ServerPoint] = field(default_factory=dict)
     """Newest sample of each server at rest, from which the growth during the next level is counted."""
@@ -91,7 +91,7 @@ class LevelMaker:
         if stint.first:
             self._ended = self._failed = self._refused = 0
         self._made = 0
-        self._tell_load(stint, LevelStarted(self.clock(), record.level))
+        self._emit_load(stint, LevelStarted(self.clock(), record.level))
         measured_from = self._run_from = before
         paused_s = 0.0
         try:
@@ -109,7 +109,7 @@ class LevelMaker:
                     await self._count_run(stint, record)
         finally:
             self.present = None
-            self._tell_load(stint, LevelEnded(self.clock(), record.level))
+            self._emit_load(stint, LevelEnded(self.clock(), record.level))
         if not self.brake.pulled:
             began = self.clock()
             self.tell(self._phase(Phase.SETTLING, stint))
@@ -174,7 +174,7 @@ class LevelMaker:
         if not warm_up:
             self.note_run(stint.target.name, stint.load, run)
         run_record = RunRecord(command.id)
-        self.present, self.heard_at = record.prepared, self.clock()
+        self.present, self.newest_data_at = record.prepared, self.clock()
         gone: WorkerEnded | None = None
         refused: Refused | None = None
         async for message in self.worker.run(command):
@@ -201,7 +201,7 @@ class LevelMaker:
             self._made += not warm_up
             took_s = run_record.finished.ended_at - run_record.finished.started_at
             self.estimate.learn_run(stint.target.name, stint.load, took_s)
-            self._look_at_run(stint.target.name, events)
+            self._check_run(stint.target.name, events)
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
 
     def _command(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> RunLoad:
@@ -235,7 +235,7 @@ class LevelMaker:
             runs = len(stint.runs)  # a search makes more runs than the plan has
         return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.eta_s(self._made))
 
-    def _tell_load(self, stint: Stint, event: LoadEvent) -> None:
+    def _emit_load(self, stint: Stint, event: LoadEvent) -> None:
         self.tell(LoadTold(stint.target.name, stint.load, (event,)))
 
     def _take(self, stint: Stint, prepared: PreparedTarget, batch: Batch, *, warm_up: bool) -> None:
@@ -252,13 +252,13 @@ class LevelMaker:
                     self._refused += error_word(event.error) in REFUSING
                     self._newest_failure = event.error.message
         if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
-            self.heard_at = self.clock()
+            self.newest_data_at = self.clock()
         target = stint.target.name
         self.tell(LoadTold(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
         if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
-            self._stop(self.guard.look_at_requests(target, self._ended, self._failed, self._newest_failure))
+            self._stop(self.guard.check_requests(target, self._ended, self._failed, self._newest_failure))
 
-    def _look_at_run(self, target: str, events: list[LoadEvent]) -> None:
+    def _check_run(self, target: str, events: list[LoadEvent]) -> None:
         if self._ended and self._refused == self._ended:
             raise LevelRefusedError(self._newest_failure)
         ends = [event for event in events if isinstance(event, RequestEnded)]
@@ -266,7 +266,7 @@ class LevelMaker:
         own = (end.error for end in ends if end.error is not None)
         if any(error.kind is FailureKind.UNSUPPORTED for error in own):
             return  # our own limit of open files says nothing about the server
-        self._stop(self.guard.look_at_run(target, ok, count_errors(events), self._newest_failure))
+        self._stop(self.guard.check_run(target, ok, count_errors(events), self._newest_failure))
 
     def _stop(self, reason: str | None) -> None:
         if reason is not None:
