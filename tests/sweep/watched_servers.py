@@ -40,7 +40,7 @@ INTERVAL_S = 0.1
 class SilentProxy(Proxy):
     """A router that does not say which server answered."""
 
-    def _told(self, attempt: object) -> dict[str, str]:
+    def _routing_headers(self, attempt: object) -> dict[str, str]:
         del attempt
         return {}
 
