@@ -29,7 +29,7 @@ class AgentProcess:
         return int(self.said[-1].partition("://127.0.0.1:")[2].partition(":")[0])
 
     def status(self, key: str) -> int:
-        """Give a number of /proc/PID/status: "VmHWM" is the most memory it ever held, in kB."""
+        """Return a number of /proc/PID/status: "VmHWM" is the most memory it ever held, in kB."""
         text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{key}:"))
 
@@ -45,7 +45,7 @@ class AgentProcess:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """Give an environment with a home of the test's own and nothing of the user's settings."""
+    """Return an environment with a home of the test's own and nothing of the user's settings."""
     kept: Mapping[str, str] = {
         key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))
     }

@@ -22,7 +22,7 @@ StartAgent = Callable[..., Awaitable[Agent]]
 
 @pytest.fixture
 async def start_agent() -> AsyncIterator[StartAgent]:
-    """Give a function that starts an agent on a free port of loopback."""
+    """Return a function that starts an agent on a free port of loopback."""
     agents: list[Agent] = []
 
     async def start(
@@ -44,7 +44,7 @@ async def start_agent() -> AsyncIterator[StartAgent]:
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Give a certificate for 127.0.0.1 that signs itself, and its key."""
+    """Return a certificate for 127.0.0.1 that signs itself, and its key."""
     folder = tmp_path_factory.mktemp("tls")
     cert, key = folder / "cert.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]

@@ -22,7 +22,7 @@ class Call:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Take it back."""
+        """Cancel the call."""
         self.call = None
 
 
@@ -35,7 +35,7 @@ class Timers:
         self._order = itertools.count()
 
     def __call__(self) -> float:
-        """Give the time, in seconds."""
+        """Return the time, in seconds."""
         return self.now
 
     def later(self, delay_s: float, call: Callable[[], None]) -> Call:

@@ -118,7 +118,7 @@ class Viewer:
     slowest_s: float = 0.0
 
     def was_served(self) -> bool:
-        """Tell whether every poll had its sample within a viewer's interval, and there were some."""
+        """Return whether every poll had its sample within a viewer's interval, and there were some."""
         return len(self.statuses) > 1 and set(self.statuses) == {200} and self.slowest_s < INTERVAL_S
 
 

@@ -109,7 +109,7 @@ def big_sample() -> NodeSample:
 
 
 def values(families: list[Metric]) -> Values:
-    """Give every sample by its name and labels; one that comes twice fails."""
+    """Return every sample by its name and labels; fail on a repeated one."""
     found: Values = {}
     for family in families:
         for one in family.samples:

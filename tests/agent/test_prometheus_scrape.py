@@ -36,7 +36,7 @@ FIGURES: dict[str, Callable[[NodeSample], float | None]] = {
 
 
 async def watched(source: AgentSource, seconds: float) -> list[NodeSample]:
-    """Give every sample that the agent takes in this time; a poll waits for the next one by itself."""
+    """Return every sample that the agent takes in this time; a poll waits for the next one by itself."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     samples: list[NodeSample] = []
@@ -48,7 +48,7 @@ async def watched(source: AgentSource, seconds: float) -> list[NodeSample]:
 
 
 async def scraped(url: str) -> dict[str, list[tuple[float, ...]]]:
-    """Give all that was scraped, by the series' name: the values of each series in their order."""
+    """Return the scraped values of each series in order, by the series' name."""
     found: dict[str, list[tuple[float, ...]]] = {}
     async with aiohttp.ClientSession() as session:
         asked = Prometheus(url, session)

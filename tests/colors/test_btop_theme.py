@@ -177,7 +177,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def visible(palette: Palette) -> float:
-    """Give the contrast of the faintest step of any graph."""
+    """Return the contrast of the faintest step of any graph."""
     seen = seen_background(palette.color("background"), palette.color("text"))
     steps = [palette.color(f"{role}/{level}") for role in GRADIENT_ROLES for level in range(LEVELS)]
     return min(contrast(step, seen) for step in steps)

@@ -15,7 +15,7 @@ BTOP = 'theme[main_bg]="#101010"\ntheme[main_fg]="#eeeeee"'
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give an empty folder of the user's themes; nothing read before or in the test stays known."""
+    """Return an empty folder of the user's themes; clear the caches before and after the test."""
     themes = tmp_path / "sparktop" / "themes"
     themes.mkdir(parents=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

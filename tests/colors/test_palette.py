@@ -112,7 +112,7 @@ SIDE_BY_SIDE = [
 
 
 def seen_as(color: str, sight: str) -> tuple[float, float, float]:
-    """Give CIELAB of a colour as someone of that sight sees it."""
+    """Return CIELAB of a colour as a person with that colour vision sees it."""
     shares = [byte / 255 for byte in bytes.fromhex(color[1:])]
     linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
     red, green, blue = (

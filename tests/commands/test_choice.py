@@ -26,7 +26,7 @@ url = "http://127.0.0.1:8000"
 
 @pytest.fixture(autouse=True)
 def own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give this machine a name, and no configuration file."""
+    """Set a host name, and hide all configuration files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(socket, "gethostname", lambda: "spark-z")
 

@@ -21,7 +21,7 @@ TOPOLOGIES = "ref:spark-topologies-2026-03"
 
 @pytest.fixture(autouse=True)
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a test a store of its own."""
+    """Set a store of results for the test alone."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give a test a home, a current folder and loggers of its own."""
+    """Set a home, a current folder and loggers for the test alone."""
     monkeypatch.chdir(tmp_path)
     for name in ("SPARKTOP_CONFIG", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -38,7 +38,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def closed() -> Iterator[str]:
-    """Give an address that nobody listens on."""
+    """Return an address on which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"

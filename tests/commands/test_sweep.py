@@ -69,7 +69,7 @@ class Typed(io.StringIO):
     """A terminal somebody types at."""
 
     def isatty(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
 

@@ -74,7 +74,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Give a desk of the test's own."""
+    """Return a desk for the test alone."""
     return Desk(tmp_path, monkeypatch)
 
 

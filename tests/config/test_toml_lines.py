@@ -61,7 +61,7 @@ EXPECTED: dict[Path, int] = {
 
 
 def paths_of(value: object, path: Path = ()) -> set[Path]:
-    """Give every path of a document."""
+    """Return every path of a document."""
     here = {path} if path else set()
     if isinstance(value, dict):
         items = list(value.items())

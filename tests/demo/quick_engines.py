@@ -27,12 +27,12 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time in seconds."""
         return self.now
 
 
 def live_engine(clock: Callable[[], float], profile: EngineProfile = QUICK) -> LiveEngine:
-    """Give an engine that moves with a clock."""
+    """Return an engine that moves with a clock."""
     ledger = Ledger(profile.max_model_len)
     engine = Engine(profile, seed=1, start_s=clock(), on_end=ledger.finished)
     return LiveEngine(engine, ledger, clock=clock)

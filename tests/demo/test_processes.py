@@ -78,13 +78,13 @@ def holder() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def running(target: BackendTarget) -> float:
-    """Give the requests that a server runs now."""
+    """Return the number of running requests of a server."""
     page = fetch(f"{target.url}/metrics")
     return sum(lane.running or 0 for lane in read_page(page, at=0.0, answer_ms=0.0).lanes)
 
 
 def strategy_of(router: RouterTarget) -> str:
-    """Give how a router says that it chooses."""
+    """Return a router's reported strategy."""
     asked = urllib.request.Request(  # noqa: S310 - a URL of this file
         f"{router.url}/router/settings", headers={"Authorization": f"Bearer {KEY}"}
     )
@@ -94,7 +94,7 @@ def strategy_of(router: RouterTarget) -> str:
 
 @contextmanager
 def watched(pids: Iterable[int]) -> Iterator[list[int]]:
-    """Give descriptors of processes, which tell their end."""
+    """Return descriptors of processes, which become readable when these end."""
     with ExitStack() as stack:
         descriptors = [os.pidfd_open(pid) for pid in pids]
         for descriptor in descriptors:

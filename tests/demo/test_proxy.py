@@ -54,7 +54,7 @@ async def pair(start_server: StartServer) -> list[str]:
 
 
 async def ask(http: aiohttp.ClientSession, url: str, **more: object) -> tuple[int, Any, Any]:
-    """Give status, headers and body of a completion."""
+    """Return status, headers and body of a completion."""
     async with http.post(url + COMPLETIONS, json={**BODY, **more}) as response:
         return response.status, response.headers, await response.read()
 

@@ -23,7 +23,7 @@ Loads = tuple[float, ...]
 
 @cache
 def watched(name: str, seconds: int = 90) -> tuple[tuple[Loads, ...], Snapshot]:
-    """Give the loads of both servers second by second, and the last picture."""
+    """Return the loads of both servers second by second, and the last snapshot."""
     rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS[name])
     loads: list[Loads] = []
     for _ in range(seconds):
@@ -33,7 +33,7 @@ def watched(name: str, seconds: int = 90) -> tuple[tuple[Loads, ...], Snapshot]:
 
 
 def leads(loads: tuple[Loads, ...]) -> list[int]:
-    """Give who holds nearly everything, each time that this changes."""
+    """Return which server holds nearly all requests, at each change."""
     told: list[int] = []
     for load in loads:
         for backend in range(2):

@@ -48,7 +48,7 @@ class FakeNetwork:
         self.asked: list[tuple[str, str | None]] = []
 
     async def resolve(self, host: str) -> Resolved:
-        """Look a name up in the table."""
+        """Return the addresses of a name from the table."""
         self.resolved.append(host)
         if host not in self.names:
             raise OSError(host)
@@ -60,7 +60,7 @@ class FakeNetwork:
             raise AnswerError(FailureKind.REFUSED, f"nothing listens on {place.shown} (connection refused)")
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Look a URL up in the table."""
+        """Return the answer for a URL from the table."""
         self.asked.append((url, api_key))
         found = self.pages.get(url, Reply(404))
         if isinstance(found, AnswerError):
@@ -117,7 +117,7 @@ class Listener:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Give a function that starts a server."""
+    """Return a function that starts a server."""
     started: list[tuple[asyncio.Server, Listener]] = []
 
     async def start(replies: Mapping[str, bytes] | bytes) -> Listener:
@@ -135,7 +135,7 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def network() -> AsyncIterator[RealNetwork]:
-    """Give the real network, with little patience."""
+    """Yield the real network, with short deadlines."""
     async with open_network(secure=False, get_timeout_s=0.3) as opened:
         yield opened
 
@@ -147,7 +147,7 @@ def fake() -> type[FakeNetwork]:
 
 @pytest.fixture
 def vllm() -> dict[str, bytes]:
-    """Give what a small vLLM server answers, by path."""
+    """Return the answers of a small vLLM server, by path."""
     return dict(VLLM)
 
 

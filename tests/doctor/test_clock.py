@@ -16,7 +16,7 @@ NOW = 1_768_467_600.4
 
 
 def at(skew_s: float, took_s: float = 0.02) -> Reply:
-    """Give the answer of a server whose clock is ahead by `skew_s`."""
+    """Return the answer of a server whose clock is ahead by `skew_s`."""
     date = formatdate(NOW + took_s / 2 + skew_s, usegmt=True)
     return Reply(200, date=date, asked_at=NOW, answered_at=NOW + took_s)
 

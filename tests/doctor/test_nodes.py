@@ -28,7 +28,7 @@ class OneReading:
         self._reading = reading
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Give the reading; a deadline must leave time for a connection."""
+        """Return the reading; the deadline must leave time for a connection."""
         assert deadline_s > 1
         return self._reading
 

@@ -31,7 +31,7 @@ READING = {
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
-    """Give the checks of the server "b" by what they are about."""
+    """Return the checks of the server "b" by subject."""
     return {check.name.removeprefix("b "): check for check in checks}
 
 

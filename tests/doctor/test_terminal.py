@@ -88,7 +88,7 @@ def test_the_column_stands_in_the_report() -> None:
 
 @pytest.fixture
 def pty() -> Iterator[tuple[int, int]]:
-    """Give both ends of a terminal: ours (the terminal's), then the program's."""
+    """Return both ends of a terminal: ours (the terminal's), then the program's."""
     ours, theirs = os.openpty()
     yield ours, theirs
     os.close(ours)

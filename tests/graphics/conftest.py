@@ -26,5 +26,5 @@ def _read(rows: Sequence[str]) -> Dots:
 
 @pytest.fixture(scope="session")
 def read_dots() -> Callable[[Sequence[str]], Dots]:
-    """Give the dots of a picture."""
+    """Return the dots of a picture."""
     return _read

@@ -161,7 +161,7 @@ def full_backend() -> BackendView:
 
 
 def dead_backend() -> BackendView:
-    """Give one whose name and error hold what no terminal should get."""
+    """Return a view whose name and error hold characters that no terminal should receive."""
     return BackendView(
         name="b\x1b[31mad\u202e",
         url="http://127.0.0.1:8001",

@@ -29,13 +29,13 @@ HOSTILE = (
 
 
 def shown(markdown: str) -> list[str]:
-    """Give what a reader sees of each inline part: its text and code, without markup."""
+    """Return the visible text of each inline part: its text and code, without markup."""
     tokens = [token for token in READER.parse(markdown) if token.type == "inline"]
     return ["".join(child.content for child in token.children or ()) for token in tokens]
 
 
 def kinds(markdown: str) -> set[str]:
-    """Give the kinds of inline markup in a document."""
+    """Return the kinds of inline markup in a document."""
     return {
         child.type
         for token in READER.parse(markdown)

@@ -49,5 +49,5 @@ def make_profile(
 
 @pytest.fixture
 def profile() -> Callable[..., EngineProfile]:
-    """Give the maker of profiles."""
+    """Return the factory of profiles."""
     return make_profile

@@ -99,7 +99,7 @@ def play(scene: Scene) -> Seen:
 
 
 def lives(events: Sequence[LoadEvent], since_s: float) -> list[float]:
-    """Give how long requests lived that ended after a time and had a token."""
+    """Return the durations of requests that ended after a time and had a token."""
     started = {event.request_id: event.at for event in events if isinstance(event, RequestStarted)}
     return [
         event.at - started[event.request_id]
@@ -112,10 +112,10 @@ def lives(events: Sequence[LoadEvent], since_s: float) -> list[float]:
 
 
 def one_sided(rows: Sequence[tuple[int, ...]]) -> float:
-    """Give the share of the rows in which one of two backends has nine tenths of the load or more."""
+    """Return the share of the rows in which one of two backends has nine tenths of the load or more."""
     return sum(max(row) >= 0.9 * sum(row) > 0 for row in rows) / len(rows)
 
 
 def skew(rows: Sequence[tuple[int, ...]]) -> list[float]:
-    """Give (first - second) / both for each row with load."""
+    """Return (first - second) / both for each row with load."""
     return [(first - second) / (first + second) for first, second in rows if first + second]

@@ -223,7 +223,7 @@ def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
 
 
 def known_at(told: Changes, at: float, lag_s: float) -> tuple[int, ...]:
-    """Give the true counts of three backends at a time, with everything told `lag_s` late."""
+    """Return the true counts of three backends at a time, with every report `lag_s` late."""
     counts, now = [0, 0, 0], 0.0
     for pause_s, backend, begins in told:
         now += pause_s

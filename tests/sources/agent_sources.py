@@ -30,7 +30,7 @@ class Waits:
 
 @asynccontextmanager
 async def agent_sources(clock: FakeClock, waits: Waits) -> AsyncIterator[Make]:
-    """Give a function that makes sources; all of them are closed at the end."""
+    """Return a function that makes sources; all of them are closed at the end."""
     sources: list[AgentSource] = []
 
     def make(url: str, **how: str) -> AgentSource:

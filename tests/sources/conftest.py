@@ -107,7 +107,7 @@ class RawServer:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Give a function that starts a server: it takes bytes, a table of bytes by path, or a handler."""
+    """Return a function that starts a server: it takes bytes, a table of bytes by path, or a handler."""
     servers: list[RawServer] = []
 
     async def start(
@@ -143,7 +143,7 @@ class FakeClock:
         self._order = itertools.count()
 
     def __call__(self) -> float:
-        """Give the time, in seconds."""
+        """Return the time, in seconds."""
         return self.now
 
     async def sleep(self, seconds: float) -> None:

@@ -12,7 +12,7 @@ _SYSTEM_PATHS = "/usr/sbin:/usr/local/sbin:/sbin"
 
 
 def installed(program: str, package: str) -> str:
-    """Give the path of a program; without it the test is skipped, or fails where CI is set."""
+    """Return the path of a program; without it, skip the test, or fail if CI is set."""
     found = shutil.which(program) or shutil.which(program, path=_SYSTEM_PATHS)
     if found is None:
         reason = f"no {program} on PATH (Debian, Ubuntu: apt install {package})"

@@ -33,7 +33,7 @@ class Sshd:
         return self.folder / "home"
 
     def options(self, name: str = "client", **changed: str) -> tuple[str, ...]:
-        """Give what makes ssh use the keys here, and nothing of the user's; `changed` are settings of ssh."""
+        """Return options that make ssh use the keys here and no user settings; `changed` are ssh settings."""
         settings = {
             "HostName": "127.0.0.1",
             "Port": str(self.port),
@@ -51,7 +51,7 @@ class Sshd:
         return ("-F", str(config))
 
     def make_key(self, name: str) -> Path:
-        """Give a new key; its public half is beside it."""
+        """Return the path of a new key; its public half is beside it."""
         file = self.folder / name
         command = [
             installed("ssh-keygen", "openssh-client"),
@@ -67,7 +67,7 @@ class Sshd:
         return file
 
     def known_as(self, public: Path) -> str:
-        """Give the line of a known_hosts file that says that this server has that key."""
+        """Return the line of a known_hosts file that says that this server has that key."""
         return f"[127.0.0.1]:{self.port} {public.read_text(encoding='utf-8')}"
 
 

@@ -34,7 +34,7 @@ def waits() -> Waits:
 
 @pytest.fixture
 async def watch(clock: FakeClock, waits: Waits) -> AsyncIterator[Make]:
-    """Give a function that makes a source for a URL; all are closed at the end."""
+    """Return a function that makes a source for a URL; all are closed at the end."""
     async with agent_sources(clock, waits) as make:
         yield make
 

@@ -43,7 +43,7 @@ ANSWERS = {
 
 
 async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    """Take the request and say nothing."""
+    """Accept the request and never answer."""
     await reader.read()
 
 
@@ -80,7 +80,7 @@ async def watched(servers: dict[str, RawServer]) -> Snapshot:
 
 
 def printable(text: str) -> bool:
-    """Tell whether no character of `text` can move a cursor or turn a line around."""
+    """Return whether no character of `text` can move a cursor or reverse a line."""
     return all(unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"} for char in text)
 
 

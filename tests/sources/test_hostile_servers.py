@@ -73,7 +73,7 @@ async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 def bomb() -> bytes:
-    """Give 200 kB that unpack to 200 MiB: after a full flush every block unpacks alike."""
+    """Return 200 kB that unpack to 200 MiB: after a full flush every block unpacks alike."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     zeros = bytes(1024 * 1024)
     first = packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)

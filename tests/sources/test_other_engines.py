@@ -100,7 +100,7 @@ class Served:
         return web.json_response(found)
 
     def take(self) -> list[str]:
-        """Give the paths asked since the last time."""
+        """Return the paths requested since the previous call."""
         taken, self.asked = self.asked, []
         return taken
 
@@ -110,7 +110,7 @@ Serving = Callable[[Routes], Awaitable[Served]]
 
 @pytest.fixture
 async def serving() -> AsyncIterator[Serving]:
-    """Give a function that starts a server on a free port."""
+    """Return a function that starts a server on a free port."""
     runners: list[web.AppRunner] = []
 
     async def start(routes: Routes) -> Served:

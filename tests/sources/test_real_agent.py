@@ -27,7 +27,7 @@ NODE_AHEAD_S = 5000.0
 
 @pytest.fixture
 async def watch(clock: FakeClock) -> AsyncIterator[Make]:
-    """Give a function that makes a source for a URL; all are closed at the end."""
+    """Return a function that makes a source for a URL; all are closed at the end."""
     async with agent_sources(clock, Waits()) as make:
         yield make
 
@@ -42,11 +42,11 @@ class FakeReader:
         self._clock = clock
 
     def node_time(self) -> float:
-        """Give the node's own time."""
+        """Return the node's own time in seconds."""
         return self._clock.now + NODE_AHEAD_S
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:  # noqa: ARG002 - the protocol's
-        """Take a sample."""
+        """Return a sample."""
         if self.failure is not None:
             return Failure(FailureKind.TIMEOUT, self.failure, self.node_time())
         table = ProcessTable((ProcessReading(7, "vllm"),), 1) if self.show_processes else None
@@ -60,7 +60,7 @@ class FakeReader:
 async def real_agent(
     reader: FakeReader, *, token: str | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
-    """Give the URL of a real agent that reads with `reader`."""
+    """Return the URL of a real agent that reads with `reader`."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     server = AgentServer(Sampler(reader, clock=reader.node_time), token=token)

@@ -30,7 +30,7 @@ HELLO = '{"schema": "sparktop.node/1", "sparktop": "0.1.0"}'
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """Give a real sshd."""
+    """Yield a running sshd."""
     with sshd(tmp_path_factory.mktemp("sshd")) as running:
         yield running
 
@@ -58,7 +58,7 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time in seconds."""
         return self.now
 
 
@@ -70,7 +70,7 @@ async def ssh_source(
     options: tuple[str, ...] | None = None,
     pause: Pause | None = None,
 ) -> AsyncIterator[SshSource]:
-    """Give a source for the machine behind `server`, closed at the end."""
+    """Return a source for the machine behind `server`, closed at the end."""
     target = NodeTarget("n", "ssh", ssh="spark", command=command)
     options = server.options() if options is None else options
     # Waiting for the node's next sample takes its own time: it is the real agent's.

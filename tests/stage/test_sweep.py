@@ -20,7 +20,7 @@ SHUFFLE = "simple-shuffle"
 
 
 def plan_of(sweep: RehearsedSweep, *names: str, **changes: object) -> Plan:
-    """Give a small plan over targets by their names."""
+    """Return a small plan over targets by their names."""
     plan = Plan(tuple(sweep.targets[name] for name in names), (1, 8), pp=64, tg=16, runs=3, preset="small")
     return replace(plan, **changes)  # type: ignore[arg-type]  # fields of Plan, by name
 

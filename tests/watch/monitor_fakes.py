@@ -68,7 +68,7 @@ class FakeWays:
         return ()
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give sources whose lane runs one request."""
+        """Return sources whose lane runs one request."""
         self.groups.append([target.name for target in targets])
         identity = EngineIdentity("0.32.0", "m", 4096)
         return [
@@ -77,12 +77,12 @@ class FakeWays:
         ]
 
     def node(self, target: NodeTarget) -> Source:
-        """Give a source of a machine of which nothing is known."""
+        """Return a source of a machine without known readings."""
         kind = StuckSource if target.name in self.stuck else FakeSource
         return self._make(target.name, _node_sample, NodeIdentity(os="Linux"), kind)
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Give sources of routers that tell no more than that they are alive."""
+        """Return sources of routers that only report being alive."""
         return [self._make(target.name, _router_sample, None) for target in targets]
 
     async def discover(self, hosts: Sequence[str]) -> Found:
@@ -125,12 +125,12 @@ class WatchedStore(Store):
         self.judgements += 1
 
     def accept(self, *args: object, **named: object) -> None:
-        """Take a reading, and tell."""
+        """Record a reading, and notify."""
         super().accept(*args, **named)  # type: ignore[arg-type]  # passed on as it came
         self.changed.set()
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
-        """Take our own cost, and tell."""
+        """Record the program's own cost, and notify."""
         super().measure_self(cpu_percent, rss_bytes)
         self.changed.set()
 
@@ -141,7 +141,7 @@ class WatchedStore(Store):
             await self.changed.wait()
 
     def backend(self, name: str) -> BackendView:
-        """Give a backend as it is now."""
+        """Return the current view of a backend."""
         return next(view for view in self.snapshot().backends if view.name == name)
 
 

@@ -156,7 +156,7 @@ def test_any_text_is_a_target_or_one_line(text: str) -> None:
 
 
 async def free_port(serve: Serve) -> int:
-    """Give a port on which nothing listens any more."""
+    """Return a port on which nothing listens any more."""
     server: RawServer = await serve(b"")
     await server.stop()
     return server.port

@@ -38,7 +38,7 @@ class Paced:
 
     @property
     def quickened(self) -> dict[str, int]:
-        """Give the pace of all backends that are asked more often."""
+        """Return the polls per interval of all quickened backends."""
         return {
             name: looks for group in self.monitor._backend_groups for name, looks in group.quickened.items()
         }
@@ -122,7 +122,7 @@ class ListingWays(FakeWays):
     asked: list[str] = field(default_factory=list)
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give sources that answer, or refuse."""
+        """Return sources that answer, or refuse."""
         made: list[Source] = []
         for target in targets:
             self.asked.append(target.url)
@@ -132,7 +132,7 @@ class ListingWays(FakeWays):
         return made
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Give sources of routers that list their deployments."""
+        """Return sources of routers that list their deployments."""
         return [FakeSource(one.name, self._listing, None) for one in targets]
 
     def _listing(self) -> RouterSample:

@@ -63,7 +63,7 @@ class Delivered:
         self.all: list[tuple[str, Reading, float | None]] = []
 
     def __call__(self, name: str, reading: Reading, took_ms: float | None) -> None:
-        """Take one reading, as a group's `deliver`."""
+        """Record one reading, as a group's `deliver`."""
         self.all.append((name, reading, took_ms))
 
     def kinds(self, name: str) -> list[str]:

@@ -25,7 +25,7 @@ MODEL = "openai/gpt-oss-120b"
 
 
 def families(page: str) -> dict[str, Metric]:
-    """Give the families of a page by name, those of the time of creation left out."""
+    """Return the families of a page by name, without those of creation times."""
     found = {family.name: family for family in text_string_to_metric_families(page)}
     return {name: family for name, family in found.items() if not name.endswith("_created")}
 
@@ -36,7 +36,7 @@ def real() -> dict[str, Metric]:
 
 
 def played(profile_model: str = MODEL) -> tuple[Engine, Ledger]:
-    """Give an engine after twelve requests, one of them aborted and two still running."""
+    """Return an engine after twelve requests, one of them aborted and two still running."""
     profile = replace(SOLO, model=profile_model)
     ledger = Ledger(profile.max_model_len)
     engine = Engine(profile, seed=1, on_end=ledger.finished)

@@ -34,7 +34,7 @@ async def site(reader: MachineReader) -> AsyncIterator[EngineSite]:
 
 
 async def start_time(http: aiohttp.ClientSession, site: EngineSite) -> float | None:
-    """Give when the server says it started; None while nobody listens."""
+    """Return the reported start time of the server; None while nothing listens."""
     try:
         async with http.get(f"http://127.0.0.1:{site.port}/metrics") as response:
             return read_page(await response.read(), at=0.0, answer_ms=0.0).start_time
