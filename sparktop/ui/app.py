@@ -1,4 +1,4 @@
-"""The application: starts the sources after the first paint, redraws on its own clock."""
+"""The Textual application: starts the sources after the first paint, and redraws on its own clock."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ from sparktop.ui.terminal_meter import TerminalMeter
 from sparktop.watch.monitor import Monitor
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""What + and - step through."""
+"""Polling intervals in seconds that the keys + and - step through."""
 _PHASE = 0.35
-"""Part of an interval after the poll instants at which the screen is drawn: answers are in by then."""
+"""Share of an interval from a poll to the next drawing: by then the answers are usually in."""
 
 _PATIENCE_S = 0.5
-"""After this the sources start, first picture or not."""
+"""Seconds after which the sources start even if nothing has been painted."""
 _MOST_UNREAD = 60
-"""Writes that wait for the terminal from which on nothing is drawn: nobody reads, and memory is finite."""
+"""Pending writes to the terminal above which nothing is drawn: a terminal that reads nothing must not fill
+the memory."""
 _PROBLEMS_SHOWN = 4
-"""Lines of the toast about themes that cannot be used."""
+"""Lines of the notice about themes that cannot be used."""
 
 
 @runtime_checkable
 class Redraws(Protocol):
-    """A screen that shows something that moves."""
+    """A screen whose content changes by itself."""
 
     def redraw(self) -> None:
-        """Show it as it stands now."""
+        """Show the present state."""
         ...
 
 
@@ -69,7 +70,7 @@ class SparktopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = []
     followed: Path | None = None
-    """A file in which somebody else's run tells its progress, to be shown from the start."""
+    """A progress file written by a run elsewhere, shown from the start; None for none."""
 
     def __init__(
         self,
@@ -85,15 +86,15 @@ class SparktopApp(App[None]):
         watch: Watch | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Draw what `take` gives; run `monitor` beside it (None: someone else feeds the pictures).
+        """Draw the snapshots that `take` returns; run `monitor` beside it (None: the caller feeds them).
 
-        `store`, if given, is told what drawing costs, and feeds sweeps of what `watch` names: results are
-        kept where `env` says (None: nowhere). `keys` replaces keys by name; `state` is the file that
-        remembers boxes, preset and sort order (None: nothing is).
+        `store`, if given, receives the cost of drawing, and sweeps read from it; they run on what `watch`
+        names, and results are stored where `env` says (None: nowhere). `keys` replaces keys by name; `state`
+        is the file that remembers boxes, preset and sort order (None: nothing is remembered).
 
         Raises:
-            ConfigError: when there is no such theme.
-            KeyError, ValueError: `keys` or those of presets cannot be used (see `sparktop.config.keys`).
+            ConfigError: if the theme does not exist.
+            KeyError, ValueError: if `keys` or those of presets cannot be used (see `sparktop.config.keys`).
         """
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
         palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)
@@ -122,12 +123,15 @@ class SparktopApp(App[None]):
         self.theme = palette.name
 
     def _show_processes(self, names: tuple[str, ...]) -> None:
-        """Have the process tables of these nodes read, and of no others: they cost more than all the rest."""
+        """Request the process tables of these nodes and no others: they cost more than all other figures."""
         if self._monitor is not None:
             self._monitor.show_processes(names)
 
     def _picture(self) -> Snapshot:
-        """Take a snapshot; the store learns first what only the screen knows: the bytes it costs."""
+        """Return a new snapshot.
+
+        The store first gets the terminal's byte rate, which only the screen knows.
+        """
         if self._store is not None:
             self._store.measure_terminal(self.meter.rate())
         snapshot = self._take()
@@ -139,25 +143,25 @@ class SparktopApp(App[None]):
         return self.overview
 
     def on_mount(self) -> None:
-        """Draw the empty frame at once, then start everything that takes time."""
+        """Draw the empty frame immediately, then start everything that takes time."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.output.count = self.meter.count
             ENDING.restore = self._driver.restore
             self.desk.hear_signals()
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
-        # Whoever had the terminal meanwhile has left his own picture on it.
+        # The program that had the terminal meanwhile has drawn on it.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.overview.redraw()
         self.call_after_refresh(self._after_first_paint)
-        # A key typed ahead may open a dialog before the first refresh; then there is none until it closes.
+        # A key typed ahead may open a dialog before the first refresh; there is none until the dialog closes.
         self.set_timer(_PATIENCE_S, self._after_first_paint)
 
     def _after_first_paint(self) -> None:
-        """Start the sources, then do all else that the first picture need not wait for."""
+        """Start the sources, then all else that the first picture does not need."""
         if self._painted:
             return
         self._painted = True
-        if not gc.isenabled():  # whoever started us turned it off for the time until now
+        if not gc.isenabled():  # the caller turned it off to start faster
             gc.freeze()
             gc.enable()
         if self._monitor is not None:
@@ -165,15 +169,15 @@ class SparktopApp(App[None]):
         if self.followed is not None:
             self.desk.follow_file(self.followed)
         self._register_themes()
-        self._tell_theme_problems()
+        self._report_theme_problems()
 
     def _register_themes(self) -> None:
-        """Let Textual know all themes, not only the one that we began with."""
+        """Register all themes with Textual, not only the initial one."""
         for palette in palettes().values():
             self.register_theme(textual_theme(palette))
 
-    def _tell_theme_problems(self) -> None:
-        """Say in one toast what is wrong with themes of the user's; the rest of them is there."""
+    def _report_theme_problems(self) -> None:
+        """Report the faults of the user's themes in one notice; the other themes stay usable."""
         problems = theme_problems()
         if not problems:
             return
@@ -188,11 +192,11 @@ class SparktopApp(App[None]):
 
     @property
     def interval_s(self) -> float:
-        """Seconds between two polls of a backend, as asked for."""
+        """Seconds between two polls of a backend, as requested."""
         return self.cadence.asked_s
 
     def _arm(self) -> None:
-        """Set the timer for the next drawing, at a fixed phase after the poll instants."""
+        """Set the timer for the next drawing, at a fixed phase after the polls."""
         period, phase = self.cadence.draw_s, _PHASE * self.cadence.interval_s
         passed = (time.monotonic() - phase) % period
         if self._timer is not None:
@@ -200,14 +204,14 @@ class SparktopApp(App[None]):
         self._timer = self.set_timer(max(0.02, period - passed), self._draw)
 
     def _draw(self) -> None:
-        # Whoever leads the session may wait for us instead of passing the hang-up on: make does.
+        # The session leader may wait for sparktop instead of passing the hang-up on: make does.
         if not self.is_headless and not os.isatty(0):
             self.desk.hang_up()
             return
         backlog = self._backlog()
         self.cadence.drew(backlog)
         if backlog > _MOST_UNREAD:
-            self._look_unseen()
+            self._pass_snapshot()
             self._arm()
             return
         shown = self.overview.shown
@@ -217,7 +221,7 @@ class SparktopApp(App[None]):
         self._arm()
 
     def _backlog(self) -> int:
-        """Return the number of writes that the terminal has not taken yet."""
+        """Return the number of writes that the terminal has not accepted yet."""
         return self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
 
     def _redraw(self) -> None:
@@ -225,16 +229,16 @@ class SparktopApp(App[None]):
         self.overview.coarse = self.cadence.coarse
         top = next((one for one in reversed(self.screen_stack) if isinstance(one, Redraws)), self.overview)
         if top is not self.overview or self.overview.frozen:
-            self._look_unseen()
+            self._pass_snapshot()
         top.redraw()
 
-    def _look_unseen(self) -> None:
-        """Let a sweep look at servers and machines though no new picture of them is drawn."""
+    def _pass_snapshot(self) -> None:
+        """Pass a snapshot to a running sweep even though no new picture of the overview is drawn."""
         if self.desk.busy:
             self._picture()
 
     def sweep_changed(self) -> None:
-        """Show at once that a sweep is about to start, runs or is over, and draw as often as that needs."""
+        """Redraw immediately when a sweep's stage changes, and adapt how often the screen is drawn."""
         if not self.is_running:
             return
         self.cadence.lively = self.desk.busy
@@ -244,7 +248,7 @@ class SparktopApp(App[None]):
             self._arm()
 
     def action_interval(self, step: int) -> None:
-        """Go to the next longer (1) or shorter (-1) interval."""
+        """Change to the next longer (1) or shorter (-1) interval."""
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
         self.cadence.ask(INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))])
         if self._monitor is not None:
@@ -252,7 +256,7 @@ class SparktopApp(App[None]):
         self._redraw()
 
     def on_overview_screen_view_changed(self, message: OverviewScreen.ViewChanged) -> None:
-        """Remember the view for the next run; the filter is not part of what is remembered."""
+        """Remember the view, without its filters, for the next run."""
         kept = replace(message.view, filter="", processes=replace(message.view.processes, filter=""))
         if kept == self._remembered:
             return
@@ -263,14 +267,14 @@ class SparktopApp(App[None]):
 
     def action_menu(self) -> None:
         """Show the menu of all settings."""
-        # Late, as the other screens: not in the first picture.
+        # Late, like other screens that the first picture does not need.
         from sparktop.ui.screens.menu import MenuScreen
         from sparktop.ui.settings import settings
 
         self.push_screen(MenuScreen(settings(self, self)))
 
     def action_next_interval(self) -> None:
-        """Go round: after the longest interval comes the shortest."""
+        """Change to the next longer interval; after the longest follows the shortest."""
         at_end = self.interval_s >= INTERVALS_S[-1]
         self.action_interval(-len(INTERVALS_S) if at_end else 1)
 
@@ -288,7 +292,7 @@ class SparktopApp(App[None]):
                     canvas.restyle(self.role_styles)
 
     def action_next_theme(self) -> None:
-        """Go to the next of our themes."""
+        """Change to sparktop's next theme."""
         names = list(palettes())
         if self.no_color_wanted:
             self.notify("NO_COLOR is set: themes have no colours to show")
@@ -300,10 +304,10 @@ class SparktopApp(App[None]):
         self.notify(f"theme {self.theme}", timeout=2, markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Give what the command palette offers: everything that a key does."""
+        """Yield the commands of the command palette: the action of each key, then Textual's own."""
         for key in self.overview.key_table:
             if key.name != "palette":
-                # The palette takes markup, and a preset may be called anything.
+                # The palette interprets markup, and a preset may have any name.
                 yield SystemCommand(escape(key.help), f"key {key.shown}", partial(self._do, key.action))
         yield from super().get_system_commands(screen)
 
@@ -317,7 +321,7 @@ class SparktopApp(App[None]):
         self.push_screen(HelpScreen(self.overview.key_table))
 
     def action_save_snapshot(self) -> None:
-        """Write the picture on the screen as JSON into the current folder."""
+        """Write the snapshot on the screen as JSON into the current folder."""
         import json
 
         from sparktop.report.json_snapshot import to_json
@@ -334,18 +338,18 @@ class SparktopApp(App[None]):
             self.notify(f"saved {path}", markup=False)
 
     async def action_quit(self) -> None:
-        """Leave; ask first where a sweep runs."""
+        """Quit; ask first while a sweep runs."""
         if not self.desk.ask_to_leave():
             self.end_in_time(0)
             self.exit()
 
     def end_in_time(self, code: int) -> None:
-        """Bound the time until the process has ended with this exit code."""
+        """Bound the time until the process has ended with the exit code `code`."""
         if not self.is_headless:
             ENDING.begin(code)
 
     async def on_unmount(self) -> None:
-        """End what sweeps, then stop the sources."""
+        """End a running sweep, then stop the sources."""
         self.end_in_time(self.return_code or 0)
         await self.desk.finish("the program ended")
         if self._monitor is not None:
@@ -353,15 +357,15 @@ class SparktopApp(App[None]):
 
 
 def _key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
-    presets = [] if watch is None else [(one.name, one.key) for one in watch.sweeps]
+    presets = [] if watch is None else [(preset.name, preset.key) for preset in watch.sweeps]
     return *remapped(keys), *preset_keys(presets, keys)
 
 
 def chosen_palette(name: str) -> Palette:
-    """Give the theme of that name.
+    """Return the theme of that name.
 
     Raises:
-        ConfigError: naming the themes there are.
+        ConfigError: if it does not exist; the message names the themes that do.
     """
     palette = find_palette(name)
     if palette is None:
@@ -370,10 +374,12 @@ def chosen_palette(name: str) -> Palette:
 
 
 def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
-    """Run the interface until the user quits; gives the exit code. `follow` is a foreign run's progress file.
+    """Run the interface until the user quits; return the exit code.
+
+    `follow` is the progress file of a run elsewhere to show (None: none).
 
     Raises:
-        ConfigError: when the theme does not exist.
+        ConfigError: if the theme does not exist.
     """
     store = Store(watch, simulated=simulated)
     app = SparktopApp(

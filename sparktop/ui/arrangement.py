@@ -15,18 +15,19 @@ from sparktop.panels.board.view import (
 )
 
 _REORDER_S = 5.0
-"""Live figures change the order at most this often: rows that jump every second cannot be read."""
+"""Least seconds between two changes of the order by live figures: rows that jump every second cannot be read.
+"""
 
 
 class Arrangement:
-    """One sort order, and where it put everything last."""
+    """A sort order, with the positions that it last gave."""
 
     def __init__(self) -> None:
-        """Know no order yet."""
+        """Start without an order."""
         self._order: tuple[float, list[str], list[str]] | None = None
 
     def of(self, snapshot: Snapshot, view: View) -> Snapshot:
-        """Give the snapshot with backends and nodes filtered and in order, as `view` says."""
+        """Return the snapshot with its backends and nodes filtered and ordered as `view` says."""
         if view.plain:
             return snapshot
         order = self._order
@@ -38,7 +39,7 @@ class Arrangement:
         return replace(
             snapshot,
             backends=in_order(kept, order[1]),
-            # Of a group that is not all there the picture would lack what it compares.
+            # A group whose backends are not all shown is left out: the picture would lack what it compares.
             balance=tuple(
                 group
                 for group in snapshot.balance

@@ -1,4 +1,4 @@
-"""How often to look and to draw: as asked, unless the terminal or the servers cannot follow."""
+"""How often to poll and to draw: as requested, unless the terminal or the servers cannot keep up."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from statistics import median
 from sparktop.model.snapshot import BackendView
 
 LOW_BANDWIDTH_S = 4.0
-"""Seconds between two drawings with --low-bandwidth: keeps a screen of 120x36 under 2 kB/s."""
+"""Seconds between two drawings with --low-bandwidth: keeps a screen of 120x36 below 2 kB/s."""
 LIVELY_S = 0.5
-"""Seconds between two drawings at most while a sweep runs."""
+"""Greatest time between two drawings while a sweep runs, in seconds."""
 MAX_DRAW_S = 8.0
 MAX_INTERVAL_S = 10.0
-"""Slow answers never make the time between two polls longer than this; the user may."""
+"""Slow answers never raise the polling interval above this; the user may."""
 _BACKLOG = 3
-"""Writes that wait for the terminal from which on it counts as lagging; one drawing makes about two."""
+"""Pending writes from which on the terminal counts as lagging; one drawing makes about two."""
 _CALM_DRAWS = 10
-"""Drawings without lag, or with quick answers, after which the cadence rises again by one step."""
+"""Drawings without lag, or with quick answers, after which the cadence rises by one step."""
 _SLOW_DRAWS = 5
 _SLOW_SHARE = 0.5
-"""Share of the interval that the median poll takes from which on polls count as slow."""
+"""Share of the interval from which on the median poll counts as slow."""
 _QUICK_SHARE = 0.2
 
 
@@ -29,11 +29,11 @@ class Cadence:
     """Decides the time between two drawings and between two polls."""
 
     def __init__(self, interval_s: float, *, low_bandwidth: bool = False) -> None:
-        """Start with what was asked for."""
+        """Start with the requested interval."""
         self.asked_s = interval_s
         self.low_bandwidth = low_bandwidth
         self.lively = False
-        """Something moves faster than servers are asked: draw between two polls, too."""
+        """True while something changes faster than servers are polled: draw between two polls, too."""
         self._draw_factor = 1
         self._poll_factor = 1
         self._calm = 0
@@ -47,7 +47,7 @@ class Cadence:
 
     @property
     def draw_s(self) -> float:
-        """Seconds between two drawings: a whole number of intervals, or less where it is to be lively."""
+        """Seconds between two drawings: a multiple of the interval, or less while `lively`."""
         if self.lively and not self.low_bandwidth:
             return min(LIVELY_S, self.interval_s) * self._draw_factor
         least = LOW_BANDWIDTH_S if self.low_bandwidth else 0.0
@@ -56,17 +56,17 @@ class Cadence:
 
     @property
     def coarse(self) -> int:
-        """Intervals that a dot column of a graph stands for: with low bandwidth one drawing adds one."""
+        """Number of intervals per dot column of a graph: with low bandwidth a drawing adds one column."""
         return max(1, math.ceil(LOW_BANDWIDTH_S / self.interval_s)) if self.low_bandwidth else 1
 
     def ask(self, interval_s: float) -> None:
-        """Take a new wish of the user's; past trouble is forgotten."""
+        """Set the interval that the user requests, and forget past slowness."""
         self.asked_s = interval_s
         self._draw_factor = self._poll_factor = 1
         self._calm = self._slow = self._quick = 0
 
     def drew(self, backlog: int) -> None:
-        """Note one drawing and how many writes were still waiting for the terminal before it."""
+        """Record one drawing, and how many writes were pending before it."""
         if backlog >= _BACKLOG:
             self._calm = 0
             if 2 * self.draw_s <= max(MAX_DRAW_S, self.interval_s):
@@ -78,9 +78,9 @@ class Cadence:
             self._calm = 0
 
     def polled(self, backends: Iterable[BackendView]) -> bool:
-        """Note how long polls take; True when the time between two polls changed.
+        """Record how long polls take; return whether the time between two polls changed.
 
-        The median counts: one slow server among others slows nobody down.
+        The median counts: a single slow server does not slow down the others.
         """
         took = [view.poll_ms / 1000 for view in backends if view.ok and view.poll_ms is not None]
         if not took:
@@ -99,7 +99,7 @@ class Cadence:
 
     @property
     def notice(self) -> str | None:
-        """Why it is slower than asked, for the header."""
+        """Why drawing or polling is slower than requested, for the header; None if it is not."""
         if self._poll_factor > 1:
             return f"slow polls: every {self.interval_s:g} s"
         if self._draw_factor > 1:

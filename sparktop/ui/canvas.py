@@ -16,11 +16,11 @@ from sparktop.panels.parts.rows import Row
 from sparktop.ui.styles import RoleStyles
 
 _SPAN_BYTES = 12
-"""What one more span costs on the way to the terminal: a cursor move, at times a colour."""
+"""Bytes that one more span costs on the way to the terminal: a cursor move, sometimes a colour."""
 
 
 def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, int]]:
-    """Give the cells that differ between two texts of one width and role."""
+    """Yield the cells [first, end) that differ between two texts of the same role, `width` cells wide."""
     if len(old) != width or len(new) != width:
         yield x, x + width  # wide or combining characters: cells are not characters
         return
@@ -30,9 +30,9 @@ def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, 
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """Give the cells [first, end) in which two rows of the same width differ.
+    """Yield the cells [first, end) in which two rows of the same width differ.
 
-    Rows whose runs have the same roles and widths are compared run by run; else what lies between their
+    Rows whose runs have the same roles and widths are compared run by run; otherwise everything between their
     common beginning and their common end counts as changed.
     """
     old_widths = [cell_width(text) for text, _ in old]
@@ -57,26 +57,26 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
 
 
 def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, int]]:
-    """Join spans of `row` where sending what lies between again costs less than another span."""
+    """Join spans of `row` where sending the cells between them costs less than another span."""
     text = "".join(part for part, _ in row)
     simple = sum(cell_width(part) for part, _ in row) == len(text)
-    held: tuple[int, int] | None = None
+    pending: tuple[int, int] | None = None
     for start, end in spans:
-        if held is None:
-            held = (start, end)
+        if pending is None:
+            pending = (start, end)
             continue
-        gap = text[held[1] : start].encode() if simple else b""
+        gap = text[pending[1] : start].encode() if simple else b""
         if len(gap) <= _SPAN_BYTES:
-            held = (held[0], end)
+            pending = (pending[0], end)
         else:
-            yield held
-            held = (start, end)
-    if held is not None:
-        yield held
+            yield pending
+            pending = (start, end)
+    if pending is not None:
+        yield pending
 
 
 class Canvas(Widget, can_focus=True):
-    """Rows of runs on the whole screen."""
+    """Rows of runs on the full screen."""
 
     DEFAULT_CSS = """
     Canvas { width: 1fr; height: 1fr; }
@@ -86,7 +86,7 @@ class Canvas(Widget, can_focus=True):
         """The mouse was pressed at a cell."""
 
         def __init__(self, x: int, y: int) -> None:
-            """Remember the cell."""
+            """Store the cell."""
             super().__init__()
             self.x = x
             self.y = y
@@ -95,12 +95,12 @@ class Canvas(Widget, can_focus=True):
         """The mouse wheel was turned: +1 down, -1 up."""
 
         def __init__(self, direction: int) -> None:
-            """Remember the direction."""
+            """Store the direction."""
             super().__init__()
             self.direction = direction
 
     def __init__(self, styles: RoleStyles) -> None:
-        """Show nothing yet, in the styles given."""
+        """Start empty, in these styles."""
         super().__init__(id="canvas")
         self._role_styles = styles
         self._rows: list[Row] = []
@@ -108,7 +108,7 @@ class Canvas(Widget, can_focus=True):
 
     @property
     def rows(self) -> Sequence[Row]:
-        """What is shown now."""
+        """The rows shown now."""
         return self._rows
 
     def restyle(self, styles: RoleStyles) -> None:
@@ -118,7 +118,7 @@ class Canvas(Widget, can_focus=True):
         self.refresh()
 
     def show(self, rows: list[Row]) -> None:
-        """Show `rows`; only cells that changed are painted again."""
+        """Show `rows`; repaint only the cells that changed."""
         old, self._rows = self._rows, rows
         if len(old) != len(rows) or self.size.height != len(rows):
             self._strips.clear()
@@ -133,7 +133,7 @@ class Canvas(Widget, can_focus=True):
             self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
-        """Give one row as Textual wants it."""
+        """Return row `y` as a Textual strip."""
         strip = self._strips.get(y)
         if strip is None:
             width = self.size.width
@@ -144,14 +144,14 @@ class Canvas(Widget, can_focus=True):
         return strip
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Tell the screen where the mouse was pressed."""
+        """Post the cell where the left button was pressed."""
         if event.button == 1:
             self.post_message(self.Pointed(event.x, event.y))
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        """Tell the screen."""
+        """Post a turn of the wheel downwards."""
         self.post_message(self.Wheeled(1))
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """Tell the screen."""
+        """Post a turn of the wheel upwards."""
         self.post_message(self.Wheeled(-1))

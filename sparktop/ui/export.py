@@ -8,16 +8,16 @@ from sparktop.ui.svg import screen_svg
 
 
 async def screen_of(snapshot: Snapshot, *, size: tuple[int, int], theme: str) -> str:
-    """Give the overview of `snapshot` as SVG, in a terminal of `size` (columns, rows).
+    """Return the overview of `snapshot` as SVG, for a terminal of `size` (columns, rows).
 
-    It is the usual view, not the one that the user left: what is remembered is neither read nor written.
+    It shows the default view, not the user's last one: the state file is neither read nor written.
 
     Raises:
-        ConfigError: when there is no such theme.
+        ConfigError: if the theme does not exist.
     """
     app = SparktopApp(lambda: snapshot, theme=theme, interval_s=snapshot.interval_s)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
-        app.clear_notifications()  # a theme of the user's that cannot be used: no news for a picture
+        app.clear_notifications()  # about the user's themes: not part of the picture
         await pilot.pause()
         return screen_svg(app)

@@ -1,8 +1,9 @@
 """Updates of the terminal that send only what changed.
 
-Textual's own partial update sends a changed row from the left edge of its widget on, once for every changed
-stretch in it, and sets and resets both colours around every run: measured on the overview at 200x50, three
-fifths of all bytes were colours. Here a stretch begins where it begins, and a colour is sent when it changes.
+Textual's own partial update sends a changed row from the left edge of its widget on, once for each changed
+stretch in it, and sets and resets both colours around each run; on the overview at 200x50 three fifths of all
+bytes were colours. Here a stretch begins at its first changed cell, and a colour is sent only when it
+changes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _Parts = tuple[str, str, str]
 
 @lru_cache(maxsize=1024)
 def _parts(style: Style, system: ColorSystem) -> _Parts:
-    """Give attributes, foreground and background of a style as SGR parameters."""
+    """Return attributes, foreground and background of a style as SGR parameters."""
     attributes = ";".join(code for name, code in _ATTRIBUTES if getattr(style, name))
     foreground = "" if style.color is None else ";".join(style.color.downgrade(system).get_ansi_codes())
     background = ""
@@ -47,7 +48,7 @@ def _parts(style: Style, system: ColorSystem) -> _Parts:
 
 
 def _change(before: _Parts | None, after: _Parts) -> str:
-    """Give the sequence that goes from one style to another; an attribute can only end with a reset."""
+    """Return the sequence that changes one style to another; an attribute can only end with a reset."""
     if before == after:
         return ""
     fresh = before is None or before[0] != after[0]
@@ -61,7 +62,7 @@ class FrugalUpdate(ChopsUpdate):
     """Changed stretches of rows, each from its first to its last cell."""
 
     def _pieces(self) -> Iterator[tuple[int, int, Strip]]:
-        """Give (x, y, cells) of every stretch."""
+        """Yield (x, y, cells) of each stretch."""
         for y, first, end in self.spans:
             for chop_end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 if strip is None or x >= end or chop_end <= first:
@@ -69,7 +70,7 @@ class FrugalUpdate(ChopsUpdate):
                 yield max(x, first), y, strip.crop(max(0, first - x), min(chop_end, end) - x)
 
     def render_segments(self, console: Console) -> str:
-        """Give the escape sequences and text for the terminal."""
+        """Return the escape sequences and text for the terminal."""
         system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 - as Textual's own updates do
         out: list[str] = []
         current: _Parts | None = None
@@ -91,9 +92,9 @@ class FrugalUpdate(ChopsUpdate):
 
 
 class FrugalCompositor(Compositor):
-    """A compositor whose partial updates are frugal."""
+    """A compositor whose partial updates are `FrugalUpdate`s."""
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """Give what changed since the last update; None when nothing did."""
+        """Return what changed since the last update; None if nothing did."""
         update = super().render_partial_update()
         return update and FrugalUpdate(update.chops, update.spans, update.chop_ends)

@@ -1,4 +1,4 @@
-"""The table of keys as Textual wants it."""
+"""The table of keys as Textual bindings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.config.keys import Key
 
 
 def bindings(table: Sequence[Key]) -> list[Binding]:
-    """Give the table as Textual bindings; the palette's works everywhere."""
+    """Return the table as Textual bindings; that of the command palette has priority over widgets."""
     return [
         Binding(",".join(key.keys), key.action, key.help, show=False, priority=key.name == "palette")
         for key in table

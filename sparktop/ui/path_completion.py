@@ -1,4 +1,4 @@
-"""The rest of a path that is being typed, from what lies on the disk."""
+"""Completion of a path being typed, from the names on disk."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ _MOST_NAMES = 8
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A path with as much added as is certain."""
+    """A path, extended as far as it is unambiguous."""
 
     text: str
     names: tuple[str, ...] = ()
-    """What it could go on with, where that is not certain; a folder ends in "/"."""
+    """Possible names if it is ambiguous; those of folders end in "/"."""
 
     @property
     def words(self) -> str:
-        """The names in a line, the first few of them."""
+        """The names on one line: the first few, and how many more there are."""
         shown = "  ".join(clean(name, 40) for name in self.names[:_MOST_NAMES])
         more = len(self.names) - _MOST_NAMES
         return f"{shown}  and {more} more" if more > 0 else shown
 
 
 def completed(text: str) -> Completed:
-    """Complete the last name of a path; "~" stays as it was typed. Reads one folder."""
+    """Return `text` with the last name of the path completed; "~" stays as typed.
+
+    Reads one folder, and returns `text` unchanged if that fails.
+    """
     folder, name = os.path.split(text)
     if text in {"~", ".", ".."}:
         return Completed(f"{text}/")
@@ -37,9 +40,9 @@ def completed(text: str) -> Completed:
         return Completed(text)
     if not found:
         return Completed(text)
-    certain = os.path.commonprefix(found)  # noqa: RUF071 - of characters: a name is half typed
-    whole = certain if not folder else f"{folder.rstrip('/')}/{certain}"
-    return Completed(whole, () if len(found) == 1 else tuple(found))
+    certain = os.path.commonprefix(found)  # noqa: RUF071 - characterwise: a name is half typed
+    path = certain if not folder else f"{folder.rstrip('/')}/{certain}"
+    return Completed(path, () if len(found) == 1 else tuple(found))
 
 
 def _names(folder: str, start: str) -> list[str]:

@@ -14,16 +14,16 @@ from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessOrder, ProcessSort
 
-Named = TypeVar("Named", Preset, Sort, ProcessSort)
+Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
-    """Give the file: `view.json` beside the log, below `$XDG_STATE_HOME`."""
+    """Return the path of `view.json` beside the log, below `$XDG_STATE_HOME`."""
     return log_path(env).with_name("view.json")
 
 
 def recall(path: Path) -> View:
-    """Give what was remembered; the defaults for whatever is missing, unreadable or not understood."""
+    """Return the remembered view, with defaults for whatever is missing, unreadable or not understood."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -37,22 +37,22 @@ def recall(path: Path) -> View:
         if name in asdict(Boxes()) and isinstance(value, bool)
     }
     kept = Boxes(**chosen)
-    nothing = not any(asdict(kept).values())
+    all_hidden = not any(asdict(kept).values())
     return View(
         preset=_member(Preset, data.get("preset"), Preset.WATCH),
-        boxes=Boxes() if nothing else kept,
+        boxes=Boxes() if all_hidden else kept,
         sort=_member(Sort, data.get("sort"), Sort.CONFIG),
         processes=ProcessOrder(_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
     )
 
 
-def _member(kind: type[Named], value: object, default: Named) -> Named:
+def _member(kind: type[Remembered], value: object, default: Remembered) -> Remembered:
     return next((member for member in kind if member.value == value), default)
 
 
 def remember(path: Path, view: View) -> str | None:
-    """Write `view` (not its filter) atomically; gives what went wrong as words, None when all is well."""
-    import tempfile  # late: a start only reads, and this loads much
+    """Write `view` without its filters, atomically; return None, or the fault in words."""
+    import tempfile  # late: a start only reads, and this import is slow
 
     data = {
         "boxes": asdict(view.boxes),

@@ -1,4 +1,4 @@
-"""The settings that the menu lists: what each is now, and how it goes to its next value."""
+"""The settings of the menu: the present value of each, and how to change to its next value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOXES = {
     "events": ("alerts and events", "events-box"),
     "self_cost": ("self", "self"),
 }
-"""Boxes with their words in the menu and their names in the table of keys."""
+"""Boxes with their names in the menu and in the table of keys."""
 
 
 def settings(app: App[None], host: Host) -> list[Setting]:

@@ -1,4 +1,4 @@
-"""From roles to terminal styles: palettes as Rich styles, and as Textual themes for everything around."""
+"""Terminal styles of roles: palettes as Rich styles, and as Textual themes for all other widgets."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from textual.theme import BUILTIN_THEMES, Theme
 from sparktop.colors.palette import Palette
 
 _BOLD = frozenset({"title", "key", "accent", "bad", "warn"})
-"""Roles told apart by weight too, so that they survive NO_COLOR and 16 colours."""
+"""Roles that differ in weight too, so that they stay distinct with NO_COLOR and with 16 colours."""
 
 
 class RoleStyles:
-    """The style of every role of a palette, made once each."""
+    """The style of each role of a palette, made once per role."""
 
     def __init__(self, palette: Palette, *, color: bool = True) -> None:
-        """Use `palette`; without `color` only weight is left."""
+        """Use `palette`; without `color` roles differ only in weight."""
         self.palette = palette
         self._color = color
         self._styles: dict[str, Style] = {}
@@ -35,18 +35,18 @@ class RoleStyles:
 
 
 def textual_theme(palette: Palette) -> Theme:
-    """Give the Textual theme for dialogs, toasts and the command palette."""
+    """Return the Textual theme for dialogs, notices and the command palette."""
 
     def color(role: str) -> str:
         value = palette.color(role)
         return value if value.startswith("#") else f"ansi_{value}"
 
     background = color("background")
-    # Only under an ansi theme does Textual leave the terminal's own background alone.
+    # Only with an ANSI theme does Textual leave the terminal's own background alone.
     ansi = palette.ansi or palette.transparent
     variables = {"border": color("border"), "block-cursor-background": color("cursor_background")}
     if ansi:
-        # Textual's own style sheets name these as soon as a theme is an ansi one.
+        # Textual's own style sheets use these variables with any ANSI theme.
         theirs = BUILTIN_THEMES["ansi-dark" if palette.dark else "ansi-light"].variables
         ours = variables | {"block-cursor-foreground": color("text")}
         variables = variables | theirs if palette.ansi else theirs | ours

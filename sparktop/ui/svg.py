@@ -1,4 +1,4 @@
-"""The screen as SVG: no web font, and a font stack that has braille."""
+"""The screen as SVG: without a web font, and with a font stack that has braille."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff
 
 
 def _in_pieces(match: re.Match[str]) -> str:
-    """Give one text element as several: drawing characters apart, spaces not at all.
+    """Split one text element into several: drawing characters separately, spaces left out.
 
-    A viewer takes drawing characters from another font when its own has none, with another width; stretching
-    a whole line to its length would then move what stands beside them.
+    A viewer whose font lacks drawing characters uses another font for them, with another width; stretching a
+    complete line to its length would then move what stands beside them.
     """
     style, x, y, length, rest, content = match.groups()
     text = html.unescape(content).replace("\xa0", " ")
@@ -50,9 +50,9 @@ def _in_pieces(match: re.Match[str]) -> str:
 
 
 def screen_svg(app: App[Any]) -> str:
-    """Give what `app` shows as SVG; the same screen gives the same text."""
+    """Return what `app` shows as SVG; the same screen always yields the same text."""
     svg = app.export_screenshot(title="sparktop")
-    # Only the head is Rich's own; what follows holds text from outside, which may look like any of this.
+    # Only the head is Rich's own; what follows holds foreign text, which may match any of these patterns.
     head, closing, body = svg.partition("</style>")
     head = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", head)))
     svg = _TEXT.sub(_in_pieces, head + closing + body)

@@ -1,10 +1,10 @@
-"""The terminal that the interface draws on. At any moment it may go away, stop reading, or be continued.
+"""The terminal that the interface draws on, which may go away, stop reading or be continued at any moment.
 
-Textual's own driver can block for ever in three ways, which this one excludes:
+Textual's own driver can block forever in three ways, which this one excludes:
 
-* Its queue of writes has a bound and its writer thread ends at the first error: then the event loop waits for
+* Its queue of writes is bounded and its writer thread ends at the first error: then the event loop waits for
   room that never comes.
-* Its end waits for a write that a terminal without a reader never takes.
+* Its end waits for a write that a terminal without a reader never accepts.
 * SIGCONT, which the kernel sends after SIGHUP, starts a second writer and a second reader of keys, and the
   first ones are never stopped.
 """
@@ -30,38 +30,38 @@ if TYPE_CHECKING:
     from textual.app import App
 
 DRAIN_S = 1.0
-"""Seconds that the last writes may take; a terminal that takes nothing for so long is left as it is."""
+"""Seconds to wait for the last writes; a terminal that accepts nothing for that long is left as it is."""
 _POLL_S = 0.005
 _RETRY_S = 1.0
 _AS_BEFORE = (
     b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
-"""What Textual writes on leaving: paste, wrap, mouse, keyboard, screen, cursor and focus as they were."""
+"""What Textual writes on leaving: restores paste, wrap, mouse, keyboard, screen, cursor and focus."""
 
 
 class TerminalOutput:
     """Writes to a descriptor in a thread of its own, so that no caller waits for the terminal."""
 
     def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
-        """Write to `descriptor`, which stays open."""
+        """Write to `descriptor`, which is never closed here."""
         self._descriptor = descriptor
         self._encoding = encoding
         self._unwritten: deque[str] = deque()
-        # A signal handler may write in the middle of another write: `queue.Queue` would wait for itself.
+        # A signal handler may interrupt a write with another: `queue.Queue` would deadlock.
         self._more: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self.count: Callable[[str], None] | None = None
-        """Called with everything that is written."""
+        """Called with each text that is written; None for no call."""
         self._gone = False
-        """A write has failed: everything after it is dropped."""
+        """True after a write has failed: everything after it is dropped."""
 
     @property
     def backlog(self) -> int:
-        """Writes that the terminal has not taken yet; none where it is gone."""
+        """Number of writes that the terminal has not accepted yet; 0 once it is gone."""
         return len(self._unwritten)
 
     def write(self, text: str) -> None:
-        """Write `text` as soon as the terminal takes it; return at once."""
+        """Queue `text` for the terminal and return immediately."""
         if self._gone:
             return
         if self._thread is None:
@@ -73,7 +73,7 @@ class TerminalOutput:
         self._more.put(None)
 
     def drain(self, within_s: float = DRAIN_S) -> bool:
-        """Wait until all is written; return False where that takes longer than `within_s`."""
+        """Wait until all is written; return False if that takes longer than `within_s` seconds."""
         end = time.monotonic() + within_s
         while self.backlog and not self._gone:
             if time.monotonic() >= end:
@@ -92,8 +92,8 @@ class TerminalOutput:
         left = memoryview(data)
         while left and not self._gone:
             try:
-                # Not through the file object: a blocked write holds its lock, and the interpreter's end
-                # would abort over that.
+                # Not through the file object: a blocked write holds its lock, on which the interpreter
+                # aborts at its end.
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
                 select.select([], [self._descriptor], [], _RETRY_S)
@@ -102,7 +102,7 @@ class TerminalOutput:
 
 
 class _Mode(Enum):
-    """What the terminal is used for."""
+    """The state of the terminal."""
 
     OURS = "drawn on"
     SUSPENDED = "given back until SIGCONT"
@@ -110,7 +110,7 @@ class _Mode(Enum):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver with writes that never block, and one entry for one exit."""
+    """Textual's driver with writes that never block, and that enters and leaves the terminal in pairs."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -122,51 +122,51 @@ class TerminalDriver(LinuxDriver):
         self._mode = _Mode.LEFT
 
     def write(self, data: str) -> None:
-        """Write; what a terminal that is gone does not take is dropped."""
+        """Queue `data`; what a terminal that is gone does not accept is dropped."""
         self.output.write(data)
 
     def start_application_mode(self) -> None:
-        """Take the terminal, once."""
+        """Enter application mode, once."""
         if self._mode is _Mode.OURS:
             return
         before = self._writer_thread
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual left it without types
-        # Unchanged where the process is in the background: then it stays as it was until SIGCONT.
+        # Unchanged if the process is in the background: then nothing is entered until SIGCONT.
         if self._writer_thread is not before:
             self._mode = _Mode.OURS
 
     def stop_application_mode(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal's previous state."""
         self._mode = _Mode.LEFT
         super().stop_application_mode()
 
     def close(self) -> None:
-        """Wait for the last writes as long as it makes sense, and end Textual's writer, which had none."""
+        """Wait at most `DRAIN_S` for the last writes, and end Textual's writer, which had none."""
         self.output.drain()
         super().close()
 
     def run_input_thread(self) -> None:
-        """Read keys until the end; a terminal that has gone has none, which is no error of this thread's."""
+        """Read keys until the end; ignore errors of a terminal that is gone."""
         with suppress(OSError):
             super().run_input_thread()
 
     def restore(self) -> None:
-        """Leave the terminal as it was without waiting for it: for an ending by force."""
+        """Restore the terminal's previous state without waiting for it, for a forced end."""
         if self.attrs_before is not None:
             termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
         if self._mode is _Mode.OURS and select.select([], [2], [], 0)[1]:
             os.write(2, _AS_BEFORE)
 
     def suspend_application_mode(self) -> None:
-        """Leave the terminal as it was until SIGCONT."""
+        """Restore the terminal's previous state until SIGCONT."""
         super().suspend_application_mode()
         self._mode = _Mode.SUSPENDED
 
     def _sigcont_application(self, *_: object) -> None:
-        """Go on: take the terminal again, unless it is ours, given back for good, or gone.
+        """Continue: enter the terminal again, unless it is entered, left for good, or gone.
 
-        The kernel sends SIGCONT after SIGHUP, and whoever was stopped by SIGSTOP gets one as well; there the
-        shell may have changed the terminal's mode, so it is set once more.
+        The kernel sends SIGCONT after SIGHUP, and a process stopped by SIGSTOP gets one as well; there the
+        shell may have changed the terminal's mode, so that it is set once more.
         """
         if not os.isatty(self.fileno):
             return

@@ -1,4 +1,4 @@
-"""What is written to the terminal, in bytes per second."""
+"""The rate of writes to the terminal, in bytes per second."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ class TerminalMeter:
     """Counts what is written to the terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, window_s: float = 10.0) -> None:
-        """Average over `window_s`."""
+        """Average over `window_s` seconds."""
         self._clock = clock
         self._window_s = window_s
         self._total = 0
         self._marks: deque[tuple[float, int]] = deque()
 
     def count(self, data: str) -> None:
-        """Take in one write."""
+        """Add the bytes of one write."""
         self._total += len(data.encode())
 
     def rate(self) -> float | None:
-        """Give bytes per second over the window; None until two calls."""
+        """Return bytes per second over the window; None at the first call."""
         now = self._clock()
         self._marks.append((now, self._total))
         while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:
