@@ -147,7 +147,7 @@ class SparktopApp(App[None]):
         if isinstance(self._driver, TerminalDriver):
             self._driver.output.count = self.meter.count
             ENDING.restore = self._driver.restore
-            self.desk.hear_signals()
+            self.desk.handle_signals()
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         # The program that had the terminal meanwhile has drawn on it.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))

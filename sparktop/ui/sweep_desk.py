@@ -1,6 +1,6 @@
-"""What the keys do with sweeps: choose targets, ask, start, stop, open screens, and ask before leaving.
+"""The actions of keys on sweeps: choose targets, confirm, start, stop, open screens, confirm before quitting.
 
-Importing it loads nothing that a start without a sweep need not have; the rest comes with the first key.
+Importing it loads nothing that a start without a sweep does not need; the rest is imported at the first key.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from sparktop.ui.host import Host
 
 AGAIN_S = 3.0
-"""Within this the second press of a key that ends something counts."""
+"""Seconds within which a second press of a key that ends something counts."""
 _KNOWN = 40
-"""Newest results that a forecast looks at."""
+"""Number of newest results that a forecast uses."""
 _TOAST = {
     Severity.INFO: "information",
     Severity.WARNING: "warning",
@@ -52,7 +52,7 @@ _SIGNALS = {
 
 
 class SweepDesk:
-    """Between keys and the one sweep of the screen."""
+    """Connects the keys with the one sweep of the screen."""
 
     def __init__(
         self,
@@ -64,9 +64,10 @@ class SweepDesk:
         env: Mapping[str, str] | None,
         state: Path | None,
     ) -> None:
-        """Sweep what `watch` and the store's snapshots name, if there is a store.
+        """Sweep what `watch` and the store's snapshots name; without a store nothing can be swept.
 
-        Results are kept where `env` says (None: nowhere), the editor's last choice beside the file `state`.
+        Results are stored where `env` says (None: nowhere), the editor's last draft beside the file `state`
+        (None: nowhere).
         """
         self._app, self._host = app, host
         self._watch = watch
@@ -76,7 +77,7 @@ class SweepDesk:
         self.sweeping: Sweeping | None = None
         """None until the first sweep."""
         self._asked_at = float("-inf")
-        """When stopping was asked for once."""
+        """Monotonic time of the first press of the key that stops a sweep."""
         self._names: tuple[str, ...] = ()
         """Targets of the last sweep."""
         self._leaving: asyncio.Task[None] | None = None
@@ -84,20 +85,20 @@ class SweepDesk:
 
     @property
     def busy(self) -> bool:
-        """True while a sweep is about to start or runs: the screen is to be drawn more often."""
+        """True while a sweep is about to start or running: the screen is drawn more often."""
         return self.sweeping is not None and self.sweeping.busy
 
     def band(self) -> SweepView | Countdown | None:
-        """Give what the board shows of the sweep."""
+        """Return what the board's band shows of the sweep; None for no band."""
         return None if self.sweeping is None else self.sweeping.band()
 
     def look(self, snapshot: Snapshot) -> None:
-        """Hand a snapshot to the sweep that runs."""
+        """Pass a snapshot to the running sweep."""
         if self.sweeping is not None:
             self.sweeping.look(snapshot)
 
     def folder(self) -> Path | None:
-        """Give where results are kept."""
+        """Return the folder of results; None where none are stored."""
         if self._env is None:
             return None
         from sparktop.sweep.result.store import sweeps_folder
@@ -105,19 +106,19 @@ class SweepDesk:
         return sweeps_folder(self._env)
 
     def presets(self) -> dict[str, SweepSettings]:
-        """Give every preset by name."""
+        """Return every preset by name."""
         from sparktop.sweep.plan.presets import all_presets
 
         return all_presets(self._watch.sweeps)
 
     def start_usual(self, selected: PanelKey | None) -> None:
-        """Count down to the preset "quick" on what is selected."""
+        """Start the countdown of the default preset on the selected target."""
         from sparktop.sweep.plan.presets import DEFAULT
 
         self._start(self.presets()[DEFAULT], selected)
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:
-        """Count down to a preset of the configuration, on its targets, or on what is selected."""
+        """Start the countdown of a configured preset, on its targets or else on the selected one."""
         self._start(self._watch.sweeps[number], selected)
 
     def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
@@ -135,7 +136,7 @@ class SweepDesk:
         self._announce(plan)
 
     def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
-        """Give the targets of a new sweep; None, and a word why, where there can be none."""
+        """Return the targets of a new sweep; None, after a notice with the reason, if none is possible."""
         sweeping = self._ready()
         if sweeping is None:
             return None
@@ -144,7 +145,7 @@ class SweepDesk:
             return None
         targets = self._watched()
         names = self._meant(targets, wanted, selected)
-        by_name = {one.name: one for one in targets}
+        by_name = {target.name: target for target in targets}
         missing = [name for name in names if name not in by_name]
         if missing:
             self.say(f"nothing of that name is watched: {', '.join(missing)}", Severity.WARNING)
@@ -163,10 +164,10 @@ class SweepDesk:
     def _meant(
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
-        """Give the targets' names: those wanted; on the band those of the last sweep; else the selected."""
+        """Return target names: `wanted`; else the last ones if the band is selected; else the selected."""
         from sparktop.sweep.plan.watched_targets import chosen_names
 
-        known = {one.name for one in targets}
+        known = {target.name for target in targets}
         if wanted:
             return tuple(wanted)
         key = selected or PanelKey("", "")
@@ -179,7 +180,7 @@ class SweepDesk:
         return self._host.overview.shown or (None if self._store is None else self._store.snapshot())
 
     def _announce(self, plan: Plan) -> None:
-        """Count down; ask first where a target is neither configured nor on this machine."""
+        """Start the countdown; ask first if a target is neither configured nor on this machine."""
         from sparktop.sweep.plan.watched_targets import strangers
         from sparktop.ui.screens.ask import AskScreen
 
@@ -202,7 +203,7 @@ class SweepDesk:
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
     def edit(self, selected: PanelKey | None) -> None:
-        """Open the editor on the last choice, or on the usual sweep of what is selected."""
+        """Open the editor on the last draft, or on the default preset with the selected target."""
         if self._targets((), selected) is None:
             return
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
@@ -234,7 +235,7 @@ class SweepDesk:
         self._app.push_screen(editor, chosen)
 
     def _known_results(self) -> list[SweepResult]:
-        """Give the newest results on disk; what cannot be read is left out here."""
+        """Return the newest results on disk, without those that cannot be read."""
         from sparktop.errors import UsageError
         from sparktop.sweep.result.store import load
 
@@ -248,7 +249,7 @@ class SweepDesk:
         return found
 
     def start_now(self) -> None:
-        """Begin what is counted down to."""
+        """Start the announced sweep without waiting for the countdown."""
         if self.sweeping is not None:
             self.sweeping.start_now()
 
@@ -258,12 +259,12 @@ class SweepDesk:
             self.sweeping.call_off()
 
     def dismiss(self) -> None:
-        """Take the last sweep off the board."""
+        """Remove the last sweep from the board."""
         if self.sweeping is not None:
             self.sweeping.dismiss()
 
     def stop(self) -> None:
-        """Stop the sweep at the second press within three seconds; a countdown at the first."""
+        """Stop the sweep at the second press within `AGAIN_S`; end a countdown at the first."""
         from sparktop.sweep.session import Stage
 
         sweeping, now = self.sweeping, monotonic()
@@ -292,7 +293,7 @@ class SweepDesk:
         self._app.push_screen(SweepScreen(self._host.role_styles, source, desk=self))
 
     def history(self) -> None:
-        """Show the results on disk; where they lie under what is shown, go back to them."""
+        """Show the results on disk; if they are open below other screens, return to them."""
         self._show_history(())
 
     def _show_history(self, marked: tuple[str, ...]) -> None:
@@ -306,32 +307,32 @@ class SweepDesk:
             while not isinstance(self._app.screen, HistoryScreen):
                 self._app.pop_screen()
         else:
-            # One for all: it keeps what it has read.
+            # One history for all screens: it caches what it has read.
             self._results = self._results or History(folder)
             styles = self._host.role_styles
             self._app.push_screen(HistoryScreen(styles, self._results, self.open_source, marked=marked))
 
     def compare(self, source: SweepSource) -> None:
-        """Show the results on disk, to choose what to lay beside this one; the last sweep is marked."""
+        """Show the results on disk, to choose one to compare with `source` (marked if it is the last)."""
         sweeping = self.sweeping
         own = sweeping is not None and source is sweeping.source and sweeping.path is not None
         self._show_history((sweeping.path.name,) if own and sweeping and sweeping.path else ())
         self.say("mark a result with space and go to the other one; c lays them side by side")
 
     def follow_file(self, path: Path) -> None:
-        """Show the run whose progress somebody else writes into this file."""
+        """Show the run elsewhere that writes its progress to this file."""
         from sparktop.sweep.follow.follow import FollowedRun
 
         self.follow(FollowedRun(path), clean(path.name, 60))
 
     def follow(self, run: Followed, what: str) -> None:
-        """Show a run that somebody else makes."""
+        """Show a run elsewhere; `what` names it."""
         sweeping = self._ready()
         if sweeping is not None:
             sweeping.follow(run, what)
 
     def ask_to_leave(self) -> bool:
-        """Ask whether to stop the sweep that puts load on servers; False where none does."""
+        """Ask whether to stop a sweep that loads servers; return False if there is none."""
         sweeping = self.sweeping
         if sweeping is None or not sweeping.loads:
             self.call_off()
@@ -347,14 +348,14 @@ class SweepDesk:
             self._app.push_screen(AskScreen("quit", lines, yes="stop it and quit", no="go on"), answered)
         return True
 
-    def hear_signals(self) -> None:
-        """End the load at once, save and leave when the terminal goes away or somebody asks for the end."""
+    def handle_signals(self) -> None:
+        """Handle signals to end: end the load immediately, save and quit."""
         if threading.current_thread() is not threading.main_thread():
             return
         hear({one: 128 + one for one in _SIGNALS}, lambda one: self._leave(_SIGNALS[one], 128 + one))
 
     def hang_up(self) -> None:
-        """End the load at once, save and leave: the terminal is gone, and no signal told us."""
+        """End the load immediately, save and quit: the terminal is gone without a signal."""
         self._leave(_SIGNALS[signal.SIGHUP], 128 + signal.SIGHUP)
 
     def _leave(self, why: str, code: int) -> None:
@@ -371,18 +372,18 @@ class SweepDesk:
         self._app.exit(return_code=code)
 
     async def finish(self, why: str) -> None:
-        """End what goes on, and wait until it is saved."""
+        """End what is running, and wait until it is saved."""
         if self.sweeping is not None:
             await self.sweeping.finish(why)
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
-        """Tell the user a line."""
+        """Show a line to the user."""
         timeout = 3 if severity is Severity.INFO else 8
         toast = _TOAST[severity]
         self._app.notify(message, severity=toast, timeout=timeout, markup=False)  # type: ignore[arg-type]  # one of its three words
 
     def _ready(self) -> Sweeping | None:
-        """Give the one that runs sweeps, made at the first; None, and a word why, where there is no store."""
+        """Return the sweep runner, made at the first call; None, after a notice, without a store."""
         if self.sweeping is None and self._store is None:
             self.say("there is nobody who watches: nothing to sweep with", Severity.WARNING)
         elif self.sweeping is None and self._store is not None:

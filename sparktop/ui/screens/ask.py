@@ -1,4 +1,4 @@
-"""A question with two answers."""
+"""A question with two answers, as a dialog."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sparktop.model.text import clean
 
 _MOST_TITLE = 60
 _SHARE = 0.94
-"""Of the screen's height that the box takes at most."""
+"""Greatest height of the box, as a share of the screen's."""
 _FRAME = 2
 _YES, _NO = "yes", "no"
 
 
 class AskScreen(ModalScreen[bool]):
-    """Asks before something that cannot be taken back; closes with the answer."""
+    """Asks before something that cannot be undone; closes with the answer."""
 
     DEFAULT_CSS = """
     AskScreen { align: center middle; }
@@ -62,9 +62,9 @@ class AskScreen(ModalScreen[bool]):
         no: str = "cancel",
         careful: bool = False,
     ) -> None:
-        """Ask what `lines` say; `yes` and `no` are the words of the two answers.
+        """Ask the question in `lines`; `yes` and `no` are the words of the two answers.
 
-        Enter gives the marked answer: `yes` at first, or `no` where it is `careful`; arrows mark the other.
+        Enter answers with the marked one: first `yes`, or `no` if `careful`; arrows mark the other.
         """
         super().__init__()
         self._title = clean(title, _MOST_TITLE)
@@ -84,11 +84,11 @@ class AskScreen(ModalScreen[bool]):
             yield options
 
     def on_mount(self) -> None:
-        """Take the keys."""
+        """Focus the answers."""
         self.query_one(OptionList).focus()
 
     def on_resize(self) -> None:
-        """Give the question what the answers leave: a style sheet cannot say that of heights that fit."""
+        """Limit the question to the height that the answers leave, which a style sheet cannot express."""
         room = int(self.size.height * _SHARE) - _FRAME - len(self._answers)
         self.query_one(VerticalScroll).styles.max_height = max(1, room)
 
@@ -100,7 +100,7 @@ class AskScreen(ModalScreen[bool]):
         return line
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Close with the answer that was chosen."""
+        """Close with the selected answer."""
         self.dismiss(event.option_id == _YES)
 
     def action_answer(self, yes: bool) -> None:  # noqa: FBT001 - Textual's actions take their arguments by place
@@ -112,6 +112,6 @@ class AskScreen(ModalScreen[bool]):
         self.query_one(OptionList).highlighted = index
 
     def action_turn(self, direction: int) -> None:
-        """Scroll a question that is longer than the screen."""
+        """Scroll a question that is longer than the box."""
         question = self.query_one(VerticalScroll)
         question.scroll_relative(y=direction * max(1, question.size.height - 1), animate=False)

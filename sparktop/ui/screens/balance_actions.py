@@ -1,4 +1,4 @@
-"""The keys of a group's balance, for a screen that can show one panel alone; what all its keys share."""
+"""The keys of a group's balance, and what they share with the other keys of a screen that can zoom."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
 
 
 class BalanceActions(Screen[None]):
-    """Shows a group's balance alone, why it has its word, and the next group."""
+    """Shows a group's balance alone, the evidence for its verdict, and the next group."""
 
     def __init__(self) -> None:
-        """Show everything, nothing selected."""
+        """Show everything, with nothing selected."""
         super().__init__()
         self._scroll = 0
         self._first_row = 0
@@ -36,7 +36,7 @@ class BalanceActions(Screen[None]):
 
     @property
     def on_processes(self) -> bool:
-        """Whether sort order and filter are those of a node's processes: one node is shown alone."""
+        """True while a node is shown alone: sort order and filter are then those of its processes."""
         return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
 
     def show_as(self, view: View) -> None:
@@ -54,7 +54,7 @@ class BalanceActions(Screen[None]):
         raise NotImplementedError
 
     def action_zoom(self) -> None:
-        """Show the selected panel alone, or all again."""
+        """Show the selected panel alone, or all panels again."""
         raise NotImplementedError
 
     def action_select(self, step: int) -> None:
@@ -62,7 +62,7 @@ class BalanceActions(Screen[None]):
         raise NotImplementedError
 
     def _group_keys(self) -> list[tuple[str, str]]:
-        """Give the keys that the footer shows first while a group is shown alone."""
+        """Return the keys that the footer shows first while a group is shown alone."""
         if self.zoomed is None or not self._on_group:
             return []
         shown = {key.name: key.shown for key in self.key_table}
@@ -71,7 +71,7 @@ class BalanceActions(Screen[None]):
         return [(shown["why"], word), *([(shown["turn"], "next group")] if several else [])]
 
     def action_balance(self) -> None:
-        """Show the balance of a group alone, or all again."""
+        """Show the balance of a group alone, or all panels again."""
         if self._on_group:
             self._leave()
         elif (group := self._chosen_group()) is not None:
@@ -80,7 +80,7 @@ class BalanceActions(Screen[None]):
         self._paint()
 
     def action_why(self) -> None:
-        """Show what the word of a group rests on, or go back to its picture."""
+        """Show the evidence for a group's verdict, or return to its picture."""
         if self.zoomed is not None and self._on_group:
             kind = "balance" if self.zoomed.kind == "evidence" else "evidence"
             self.zoomed = PanelKey(kind, self.zoomed.name)
@@ -95,7 +95,7 @@ class BalanceActions(Screen[None]):
         return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence"}
 
     def _chosen_group(self) -> str | None:
-        """Give the group that is selected, or whose backend is; else the one with the gravest word."""
+        """Return the selected group or the selected backend's, else the one with the gravest verdict."""
         groups = self.shown.balance if self.shown is not None else ()
         if not groups:
             self.notify("no group of two or more backends to compare", timeout=2)
@@ -107,14 +107,14 @@ class BalanceActions(Screen[None]):
         return min(groups, key=lambda balance: _GRAVITY.index(balance.word)).group
 
     def action_open(self) -> None:
-        """Show everything about what is selected; of a balance, why it has its word."""
+        """Show the selected panel in full; for a balance shown alone, the evidence for its verdict."""
         if self._on_group:
             self.action_why()
         else:
             self.action_zoom()
 
     def action_turn(self, step: int) -> None:
-        """Go to the next group where one is shown alone; else move the selection."""
+        """Change to the next group if a group is shown alone, else move the selection."""
         groups = [balance.group for balance in self.shown.balance] if self.shown is not None else []
         zoomed = self.zoomed
         if zoomed is None or not self._on_group or zoomed.name not in groups:

@@ -23,23 +23,23 @@ from sparktop.ui.styles import RoleStyles
 
 
 class KeysScreen(HelpScreen):
-    """What the keys of a screen do."""
+    """Help on the keys of one screen."""
 
     @staticmethod
     def text(keys: Sequence[Key]) -> Text:
-        """Give the keys and what the mouse does."""
+        """Return the help on the keys and the mouse."""
         text = HelpScreen.keys_text(keys)
         return text.append("mouse     a word of the last line does what its key does; the wheel scrolls\n")
 
 
 class StyledCanvas(Canvas):
-    """A canvas that tells what it is drawn in, for a screen that opens another one."""
+    """A canvas that exposes its styles, for a screen that opens another one."""
 
     def __init__(self, styles: RoleStyles) -> None:
-        """Show nothing yet, in the styles given."""
+        """Start empty, in these styles."""
         super().__init__(styles)
         self.role_styles = styles
-        """The present ones: they change with the theme."""
+        """The present styles, which change with the theme."""
 
     def restyle(self, styles: RoleStyles) -> None:
         """Draw everything again in other styles."""
@@ -48,30 +48,30 @@ class StyledCanvas(Canvas):
 
 
 class CanvasScreen(Screen[None]):
-    """Draws what `_rows` gives; a screen says besides what its keys do."""
+    """Draws the rows that `_rows` returns; a subclass also implements the actions of its keys."""
 
     AUTO_FOCUS = "#canvas"
 
     def __init__(self, styles: RoleStyles, keys: Sequence[Key]) -> None:
-        """Show nothing yet; be driven by `keys`."""
+        """Start empty, with the key table `keys`."""
         super().__init__()
         self._compositor = FrugalCompositor()
         self.canvas = StyledCanvas(styles)
-        """The widget that shows it all."""
+        """The widget that shows all rows."""
         self.key_table = tuple(keys)
         self._bindings = BindingsMap(bindings(self.key_table))
         self._spots: list[tuple[int, int, str]] = []
 
     def compose(self) -> ComposeResult:
-        """Give the canvas."""
+        """Yield the canvas."""
         yield self.canvas
 
     def on_resize(self, _: events.Resize) -> None:
-        """Lay out for the new size."""
+        """Draw for the new size."""
         self._paint()
 
     def action_help(self) -> None:
-        """Show what the keys of this screen do."""
+        """Show the help on the keys of this screen."""
         self.app.push_screen(KeysScreen(self.key_table))
 
     def action_back(self) -> None:
@@ -79,11 +79,11 @@ class CanvasScreen(Screen[None]):
         self.dismiss()
 
     def _rows(self, width: int, height: int) -> list[Row]:
-        """Give what is shown above the footer: exactly `height` rows of `width` cells."""
+        """Return the rows above the footer: exactly `height` rows of `width` cells."""
         raise NotImplementedError
 
     def _footer(self) -> list[tuple[str, str]]:
-        """Give the keys of the footer with a word each, the most wanted first."""
+        """Return the keys of the footer with a word each, the most important first."""
         return [(key.shown, key.footer) for key in self.key_table if key.footer]
 
     def _paint(self) -> None:
@@ -98,7 +98,7 @@ class CanvasScreen(Screen[None]):
         self.canvas.show([*self._rows(width, height - 1), footer])
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Do what a word of the footer says that was clicked; all else is the screen's own."""
+        """Run the action of a clicked word of the footer; pass other clicks to `_point`."""
         message.stop()
         if message.y != self.size.height - 1:
             await self._point(message.x, message.y)
@@ -110,4 +110,4 @@ class CanvasScreen(Screen[None]):
                     await self.run_action(key.action)
 
     async def _point(self, x: int, y: int) -> None:
-        """Take a click above the footer."""
+        """Handle a click above the footer."""

@@ -1,4 +1,4 @@
-"""The line in which words to filter by are typed: of backends and nodes, or of a node's processes."""
+"""The input line for filter words, for backends and nodes or for a node's processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops i
 
 
 def filter_line() -> Input:
-    """Make the line; it shows while words are asked for."""
+    """Return the input line, which is shown only while words are typed."""
     return Input(placeholder=_BOARD_WORDS, id="filter")
 
 
 class FilterActions(BalanceActions):
-    """Asks for words and filters while they are typed."""
+    """Opens the line and filters while words are typed."""
 
     @property
     def asks_filter(self) -> bool:
@@ -29,7 +29,7 @@ class FilterActions(BalanceActions):
         return self.query_one("#filter", Input).has_class("asking")
 
     def action_filter(self) -> None:
-        """Ask for the words to filter by: processes where a node is shown alone."""
+        """Open the line; its words filter the processes if a node is shown alone."""
         line = self.query_one("#filter", Input)
         line.value = self._filter
         line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
@@ -37,7 +37,7 @@ class FilterActions(BalanceActions):
         line.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
+        """Filter while words are typed."""
         if event.input.has_class("asking"):
             self._first_row = 0
             if not self.on_processes:
@@ -56,11 +56,11 @@ class FilterActions(BalanceActions):
             self.show_as(replace(view, filter=words))
 
     def on_input_submitted(self, _: Input.Submitted) -> None:
-        """Keep the filter and go back to the board."""
+        """Keep the filter and return to the board."""
         self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Leave the line with Esc even where the configuration has moved that key."""
+        """Close the line with Esc even if the configuration has bound another key to it."""
         if event.key == "escape" and self.asks_filter:
             event.stop()
             self.action_back()

@@ -47,7 +47,7 @@ _SWEEP_SIGNS = (
 
 
 class HelpScreen(ModalScreen[None]):
-    """Keys and words."""
+    """Help on keys and on the words of the overview."""
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
@@ -65,7 +65,7 @@ class HelpScreen(ModalScreen[None]):
     ]
 
     def __init__(self, keys: Sequence[Key] = KEYS) -> None:
-        """Tell what `keys` do."""
+        """Show the help on `keys`."""
         super().__init__()
         self._keys = keys
 
@@ -78,7 +78,7 @@ class HelpScreen(ModalScreen[None]):
 
     @staticmethod
     def keys_text(keys: Sequence[Key]) -> Text:
-        """Give what each key does."""
+        """Return a line for each key."""
         text = Text()
         for key in keys:
             text.append(fit(key.shown, 9), style="bold")
@@ -87,7 +87,7 @@ class HelpScreen(ModalScreen[None]):
 
     @staticmethod
     def text(keys: Sequence[Key]) -> Text:
-        """Give the whole help."""
+        """Return the complete help of the overview."""
         text = HelpScreen.keys_text(keys)
         text.append("mouse     click selects, click again zooms, the wheel scrolls\n")
         text.append("\nThe word of a backend, the first that holds\n", style="bold")
@@ -105,11 +105,11 @@ class HelpScreen(ModalScreen[None]):
 
 
 class SweepHelpScreen(HelpScreen):
-    """Keys and signs where a sweep fills the screen."""
+    """Help on keys and signs of the full-screen sweep."""
 
     @staticmethod
     def text(keys: Sequence[Key]) -> Text:
-        """Give the whole help."""
+        """Return the complete help of a sweep's screen."""
         text = HelpScreen.keys_text(keys)
         text.append("mouse     click chooses a level, click again says why, wheel scrolls\n")
         text.append("\nSigns of the table and the curves\n", style="bold")

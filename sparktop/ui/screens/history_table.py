@@ -1,4 +1,4 @@
-"""The table of results with its cursor: what is on the disk is read in a thread, shown as it comes."""
+"""The table of results with its cursor; files are read in a thread and shown as they come."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from sparktop.ui.styles import RoleStyles
 _log = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 8
-_LOOK_EVERY_S = 3.0
-"""Another sparktop may keep a sweep meanwhile."""
+_SCAN_EVERY_S = 3.0
+"""Seconds between two scans of the folder: another sparktop may store a sweep meanwhile."""
 
 
 class HistoryTable(CanvasScreen):
-    """Shows results; a subclass does something with them."""
+    """Shows the results; subclasses add actions on them."""
 
     def __init__(
         self, styles: RoleStyles, history: History, keys: Sequence[Key], marked: Sequence[str] = ()
     ) -> None:
-        """Show `history`, driven by `keys`; `marked` are marked already."""
+        """Show `history` with the key table `keys`; `marked` are the keys of rows marked at the start."""
         super().__init__(styles, keys)
         self._history = history
         self._all: list[HistoryRow] = []
         self._found: list[HistoryRow] = []
         self._marked: list[str] = list(marked)
         self._chosen: str | None = None
-        """The key of the row under the cursor; None: the first, whichever that is."""
+        """The key of the row under the cursor; None for the first row, whichever it is."""
         self._at = 0
         self._first = 0
         self._query = ""
         self._notice = ""
-        self._told_problem: str | None = None
+        self._reported_problem: str | None = None
         self._unread = 0
 
     def on_mount(self) -> None:
-        """Look what there is, now and every few seconds."""
-        self._unread = 1  # until the first look nobody knows that there is nothing
+        """Scan the folder, now and every few seconds."""
+        self._unread = 1  # the first scan has yet to find out that there is nothing
         self._paint()
-        self._look()
-        self.set_interval(_LOOK_EVERY_S, self._look_again)
+        self._scan()
+        self.set_interval(_SCAN_EVERY_S, self._scan_again)
 
     def on_screen_resume(self) -> None:
-        """Look again after another screen, which may have kept something."""
+        """Scan again after another screen, which may have stored a result."""
         if self.is_mounted:
-            self._look()
+            self._scan()
 
-    def _look_again(self) -> None:
+    def _scan_again(self) -> None:
         if self.is_current:
-            self._look()
+            self._scan()
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         self.run_worker(self._read(), group="history-reading", exclusive=True, exit_on_error=False)
 
     async def _read(self) -> None:
-        """Read what is new, a few files at a time in a thread, and show what is known after each."""
+        """Read new files, a few at a time in a thread, and show all known rows after each step."""
         left = await asyncio.to_thread(self._history.look)
         while left:
             self._take(left)
@@ -74,12 +74,12 @@ class HistoryTable(CanvasScreen):
         self._take(0)
 
     def _take(self, unread: int) -> None:
-        """Take in the rows as they are now."""
+        """Adopt the history's present rows; `unread` files are still to be read."""
         self._unread = unread
         self._all = self._history.rows()
         problem = self._history.remarks.problem
-        if problem != self._told_problem:
-            self._told_problem = problem
+        if problem != self._reported_problem:
+            self._reported_problem = problem
             self._notice = problem or self._notice
         known = {row.key for row in self._all}
         if not unread:
@@ -88,7 +88,7 @@ class HistoryTable(CanvasScreen):
         self._paint()
 
     def _find(self) -> None:
-        """Choose the rows that are shown, and keep the cursor on its row; else where it was."""
+        """Select the rows to show, and keep the cursor on its row, or else at its position."""
         self._found = found_rows(self._all, self._query) if self._query else self._all
         if self._chosen is None:
             self._at = 0
@@ -125,12 +125,12 @@ class HistoryTable(CanvasScreen):
         self._notice = notice
         self._paint()
 
-    def _tell(self, words: str) -> None:
-        """Say what may be too long for the frame."""
+    def _notify(self, words: str) -> None:
+        """Show words that may be too long for the frame."""
         self.notify(words, timeout=8, markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Tell of a mistake in the program instead of dying of it."""
+        """Log a fault of the program and report it, instead of ending."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
             _log.error("the history failed", exc_info=event.worker.error)
             self._say("unexpected error: see the log")
@@ -149,7 +149,7 @@ class HistoryTable(CanvasScreen):
         self.action_select(step * room_of(self.size.height - 1))
 
     async def _point(self, x: int, y: int) -> None:
-        """Choose what was clicked; a second click opens it."""
+        """Choose the clicked row; a second click opens it."""
         at = self._first + y - TOP
         if not TOP <= y < TOP + room_of(self.size.height - 1) or at >= len(self._found) or not x:
             return

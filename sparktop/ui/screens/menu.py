@@ -25,11 +25,11 @@ class Setting:
 
     name: str
     value: Callable[[], str]
-    """Its value now, in words."""
+    """Returns the present value in words."""
     change: Callable[[], None]
-    """Goes to the next value."""
+    """Changes to the next value."""
     key: str = ""
-    """The key that does the same without the menu."""
+    """The key that does the same without the menu; "" for none."""
 
 
 class MenuScreen(ModalScreen[None]):
@@ -66,7 +66,7 @@ class MenuScreen(ModalScreen[None]):
         return line
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Change the setting and show all values as they are now: one may move another."""
+        """Change the setting and show all values again, since one may affect another."""
         self._settings[event.option_index].change()
         for index, setting in enumerate(self._settings):
             event.option_list.replace_option_prompt_at_index(index, self._line(setting))

@@ -1,4 +1,4 @@
-"""The overview: header, the board of panels, footer."""
+"""The overview: header, board of panels, footer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOOTER = 1
 
 
 class OverviewScreen(SweepActions, FilterActions):
-    """Everything at one glance."""
+    """The main screen: all panels on one board."""
 
     AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = """
@@ -47,7 +47,7 @@ class OverviewScreen(SweepActions, FilterActions):
         """The user chose another view."""
 
         def __init__(self, view: View) -> None:
-            """Carry the view."""
+            """Store the view."""
             super().__init__()
             self.view = view
 
@@ -60,9 +60,10 @@ class OverviewScreen(SweepActions, FilterActions):
         keys: Sequence[Key] = KEYS,
         show_processes: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
-        """Draw what `take` gives, as `view` says, driven by `keys`.
+        """Draw the snapshots that `take` returns, as `view` says, with the key table `keys`.
 
-        `show_processes` is told the nodes whose process table is in sight, whenever these change.
+        `show_processes` is called with the names of nodes whose process table is in sight, whenever they
+        change.
         """
         super().__init__()
         self._compositor = FrugalCompositor()
@@ -81,19 +82,19 @@ class OverviewScreen(SweepActions, FilterActions):
         self.view = view or View()
         self.frozen = False
         self.coarse = 1
-        """Intervals that a dot column of the graphs stands for."""
+        """Number of intervals per dot column of the graphs."""
         self.notice: str | None = None
-        """A word for the header: why the cadence is not what was asked for."""
+        """Words for the header: why the cadence is not the requested one; None if it is."""
         self._opened_in_detail = False
 
     def compose(self) -> ComposeResult:
-        """Give the canvas, and the line for the filter that shows while it is asked."""
+        """Yield the canvas and the input line of the filter, which is hidden at first."""
         yield self._canvas
         yield filter_line()
 
     @property
     def canvas(self) -> Canvas:
-        """The widget that shows it all."""
+        """The widget that shows all rows."""
         return self._canvas
 
     @property
@@ -102,7 +103,7 @@ class OverviewScreen(SweepActions, FilterActions):
         return self._shown
 
     def redraw(self) -> None:
-        """Take a new picture (unless frozen) and show it."""
+        """Get a new snapshot, unless frozen, and draw it."""
         if not self.frozen or self._shown is None:
             self._shown = self._take()
             self._band = self._newest_band()
@@ -115,15 +116,15 @@ class OverviewScreen(SweepActions, FilterActions):
         if width < MIN_WIDTH or height < MIN_HEIGHT:
             self._drawn, self._spots = [], []
             self._canvas.show(too_small_rows(width, height))
-            self._tell_processes(())
+            self._report_processes(())
             return
         room = height - HEADER - FOOTER
         snapshot = self._arrangement.of(self._shown, self.view)
         zoomed = self._zoomed(snapshot)
-        # What was opened alone has the whole board; the header still says how a sweep stands.
+        # A zoomed panel fills the board; the header still shows a sweep's progress.
         band = self._band if self.zoomed is None else None
         scene = Scene(
-            # What is shown alone names others, such as a backend's nodes: the filter hides none of them.
+            # A zoomed panel names others, such as a backend's nodes, which the filter must not hide.
             snapshot if zoomed is None else self._shown,
             width,
             room,
@@ -142,20 +143,20 @@ class OverviewScreen(SweepActions, FilterActions):
             self._selectable[:0] = [SWEEP] if band is not None else []
         self._first_row = scene.first_row
         self._board_height = scene.layout.height
-        self._tell_processes(scene.process_tables(self._scroll, self._scroll + room))
+        self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(self._shown, width, frozen=self.frozen, notice=self.notice, sweep=self._word)
         footer, self._spots = footer_row(self._footer_keys(), width)
         self._canvas.show([header, *board, footer])
 
-    def _tell_processes(self, names: tuple[str, ...]) -> None:
+    def _report_processes(self, names: tuple[str, ...]) -> None:
         if names != self._processes_of:
             self._processes_of = names
             if self._show_processes is not None:
                 self._show_processes(names)
 
     def _zoomed(self, snapshot: Snapshot) -> PanelKey | None:
-        """Give what fills the board alone: what was zoomed, or the one backend of that preset."""
+        """Return the panel that fills the board: the zoomed one, or the one of the preset "one backend"."""
         if self.zoomed is not None or self.view.preset is not Preset.ONE or not snapshot.backends:
             return self.zoomed
         names = [view.name for view in snapshot.backends]
@@ -164,7 +165,7 @@ class OverviewScreen(SweepActions, FilterActions):
 
     def _footer_keys(self) -> list[tuple[str, str]]:
         table = self.key_table
-        if self.on_processes:  # what is most wanted there comes first: not all keys fit
+        if self.on_processes:  # the most useful key first: not all fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         keys = [(key.shown, key.footer) for key in table if key.footer]
         first = [*self._sweep_keys(), *self._group_keys()]
@@ -178,7 +179,7 @@ class OverviewScreen(SweepActions, FilterActions):
         return [("↓", f"{below} more rows"), *keys] if below > 0 else keys
 
     def show_as(self, view: View) -> None:
-        """Show another view, and let the application know."""
+        """Show another view, and post it to the application."""
         if view.sort is not self.view.sort:
             self._arrangement = Arrangement()
         self.view = view
@@ -186,30 +187,30 @@ class OverviewScreen(SweepActions, FilterActions):
         self.post_message(self.ViewChanged(view))
 
     def on_resize(self, _: events.Resize) -> None:
-        """Lay out for the new size."""
+        """Draw for the new size."""
         self._paint()
 
     def action_freeze(self) -> None:
-        """Stop or resume drawing; collection goes on."""
+        """Stop or resume drawing; polling goes on."""
         self.frozen = not self.frozen
         self.redraw()
 
     def action_box(self, box: str) -> None:
-        """Show or hide one box; the last one stays."""
+        """Show or hide one box; the last visible one stays."""
         boxes = replace(self.view.boxes, **{box: not getattr(self.view.boxes, box)})
         if boxes != Boxes(nodes=False, backends=False, events=False, self_cost=False):
             self.zoomed = None
             self.show_as(replace(self.view, boxes=boxes))
 
     def action_next_view(self) -> None:
-        """Go to the next preset."""
+        """Change to the next preset."""
         presets = list(Preset)
         self.zoomed, self._scroll = None, 0
         preset = presets[(presets.index(self.view.preset) + 1) % len(presets)]
         self.show_as(replace(self.view, preset=preset))
 
     def action_next_sort(self) -> None:
-        """Go to the next sort order: of the processes where a node is shown alone."""
+        """Change to the next sort order; that of the processes if a node is shown alone."""
         if self.on_processes:
             orders, order = list(ProcessSort), self.view.processes
             chosen = orders[(orders.index(order.sort) + 1) % len(orders)]
@@ -222,10 +223,10 @@ class OverviewScreen(SweepActions, FilterActions):
         self.notify(f"sorted: {self.view.sort.value}", timeout=2)
 
     def action_select(self, step: int) -> None:
-        """Move the selection over the panels, in reading order."""
+        """Move the selection over the panels, in reading order; scroll what is shown alone."""
         keys = self._selectable
         if self.zoomed is not None:
-            # What is shown alone may be taller than the screen, and a table longer.
+            # A zoomed panel may be taller than the screen, and so may a table of processes.
             if self.zoomed.kind == "processes":
                 self._first_row += step
                 self._paint()
@@ -243,7 +244,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._bring_into_view(self.selected)
 
     def action_page(self, screens: int) -> None:
-        """Go a screen further down or up: over the board, or in what is shown alone."""
+        """Scroll the board, or what is shown alone, by screens."""
         rows = screens * max(1, self.size.height - HEADER - FOOTER - 2)
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._first_row += rows
@@ -262,7 +263,7 @@ class OverviewScreen(SweepActions, FilterActions):
                     self._paint()
 
     def action_zoom(self) -> None:
-        """Show the selected panel alone, or all again."""
+        """Show the selected panel alone, or all panels again."""
         if self.zoomed is not None:
             self._leave()
         elif self._opens_sweep():
@@ -276,7 +277,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def action_back(self) -> None:
-        """Leave the filter's line, the zoom, the filter, the selection: one a press."""
+        """Leave the filter's line, the zoom, the filter, the selection: one at each press."""
         if self.asks_filter:
             self._close_filter()
             self._filter_by("")
@@ -295,7 +296,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def _leave(self) -> None:
-        """Go back from what is shown alone: from processes to where they were opened."""
+        """Return from what is shown alone; from processes to where they were opened."""
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
@@ -306,13 +307,13 @@ class OverviewScreen(SweepActions, FilterActions):
         self._scroll = self._first_row = 0
 
     def action_processes(self) -> None:
-        """Show the processes of the selected node (of the first, where none is) alone, or go back."""
+        """Show the processes of the selected node (or else of the first) alone, or return from them."""
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._leave()
         else:
             names = [view.name for view in self._shown.nodes] if self._shown is not None else []
             chosen = next(
-                (one.name for one in (self.zoomed, self.selected) if one and one.kind == "node"), None
+                (key.name for key in (self.zoomed, self.selected) if key and key.kind == "node"), None
             )
             if not names:
                 self.notify("no node to show the processes of", timeout=2)
@@ -323,14 +324,14 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def action_events(self) -> None:
-        """Show alerts and events alone, or all again."""
+        """Show alerts and events alone, or all panels again."""
         key = PanelKey("events", "")
         self.zoomed = None if self.zoomed == key else key
         self._scroll = 0
         self._paint()
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Select what was clicked; a second click zooms; the footer's words are buttons."""
+        """Select the clicked panel; a second click zooms it; the words of the footer are buttons."""
         if message.y == self.size.height - 1:
             for first, end, shown in self._spots:
                 if first <= message.x < end:

@@ -1,4 +1,4 @@
-"""A sweep on the whole screen: tracks or curves with the table, and pages behind it."""
+"""A sweep on the full screen: tracks or curves with the table, and further pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STEP = 3
 
 
 class Page(Enum):
-    """What the screen shows."""
+    """The pages of the screen."""
 
     MAIN = "main"
     CURVES = "curves"
@@ -54,13 +54,13 @@ _FOOTERS = {
     Page.EVIDENCE: ("back", "turn", "stop"),
     Page.NOTICES: ("back", "notices", "stop"),
 }
-"""Keys that the footer of each page names, the most wanted first."""
+"""Keys in the footer of each page, the most important first."""
 _LIVE, _OVER = frozenset({"stop"}), frozenset({"compare"})
-"""Keys that only a running sweep has, and only one that is over."""
+"""Keys of a running sweep only, and of a finished one only."""
 
 
 class SweepScreen(Screen[None]):
-    """Any sweep: one that runs, one from a file, one that somebody else makes."""
+    """Any sweep: a running one, one from a file, or a run elsewhere."""
 
     AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = "SweepScreen { background: $background; }"
@@ -73,7 +73,7 @@ class SweepScreen(Screen[None]):
         desk: Desk | None = None,
         keys: Sequence[Key] = SWEEP_KEYS,
     ) -> None:
-        """Draw what `source` gives; `desk` does what reaches beyond this screen."""
+        """Draw the views of `source`; `desk` does what reaches beyond this screen."""
         super().__init__()
         self._compositor = FrugalCompositor()
         self._canvas = Canvas(styles)
@@ -83,11 +83,11 @@ class SweepScreen(Screen[None]):
         self._bindings = BindingsMap(bindings(self.key_table))
         self.page = Page.MAIN
         self.chosen: LevelKey | None = None
-        """The level that is chosen; None: the newest is followed."""
+        """The chosen level; None to follow the newest."""
         self.run: int | None = None
-        """The run whose requests are drawn; None: the newest."""
+        """The run whose requests are drawn; None for the newest."""
         self.tracks = False
-        """True where a sweep that is over shows its tracks again instead of its curves."""
+        """True if a finished sweep shows its tracks again instead of its curves."""
         self.reference: Reference | None = None
         self._references: list[Reference] | None = None
         self._view: SweepView | None = None
@@ -99,16 +99,16 @@ class SweepScreen(Screen[None]):
         self._first_cell = 0
 
     def compose(self) -> ComposeResult:
-        """Give the canvas."""
+        """Yield the canvas."""
         yield self._canvas
 
     @property
     def canvas(self) -> Canvas:
-        """The widget that shows it all."""
+        """The widget that shows all rows."""
         return self._canvas
 
     def on_mount(self) -> None:
-        """Draw at once."""
+        """Draw immediately."""
         self.redraw()
 
     def on_screen_resume(self) -> None:
@@ -116,11 +116,11 @@ class SweepScreen(Screen[None]):
         self.redraw()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Lay out for the new size."""
+        """Draw for the new size."""
         self._paint()
 
     def redraw(self) -> None:
-        """Show the sweep as it stands now."""
+        """Show the present state of the sweep."""
         self._view = self._source.view()
         self._paint()
 
@@ -146,7 +146,7 @@ class SweepScreen(Screen[None]):
         self._canvas.show([*rows[self._scroll : self._scroll + self.room], footer])
 
     def _page_rows(self, view: SweepView, width: int) -> list[Row]:
-        """Draw the page; one that there is nothing of any more gives way to the main one."""
+        """Draw the page; change to the main page if there is nothing left to show on it."""
         room = self.room
         if self.page is Page.EVIDENCE:
             level = self._level(view)
@@ -189,7 +189,7 @@ class SweepScreen(Screen[None]):
         return key.footer or ""
 
     def _level(self, view: SweepView) -> LevelKey | None:
-        """Give the chosen level, else the newest."""
+        """Return the chosen level, else the newest that has begun; None without a level."""
         levels = all_levels(view)
         keys = [level.key for level in levels]
         if self.chosen in keys:
@@ -197,7 +197,7 @@ class SweepScreen(Screen[None]):
         return keys[newest_begun(levels)] if keys else None
 
     def _show(self, page: Page) -> None:
-        """Go to a page, or back to the main one where it is shown."""
+        """Change to a page, or to the main page if that page is shown already."""
         self.page = Page.MAIN if self.page is page else page
         self._scroll = 0
         self.redraw()
@@ -220,7 +220,7 @@ class SweepScreen(Screen[None]):
         self._paint()
 
     def action_scroll(self, screens: int) -> None:
-        """Go a screen further up or down; in the table as many levels."""
+        """Scroll by screens; in the table by as many levels."""
         if self.page is Page.MAIN:
             self.action_step(screens * max(1, len(self._rows_of) - 1))
         else:
@@ -228,7 +228,7 @@ class SweepScreen(Screen[None]):
             self._paint()
 
     def action_why(self) -> None:
-        """Show why the chosen level is as it is."""
+        """Show the evidence on the chosen level."""
         view = self._view
         if self.page is Page.EVIDENCE or view is None:
             return
@@ -240,18 +240,18 @@ class SweepScreen(Screen[None]):
         self._show(Page.EVIDENCE)
 
     def action_turn(self, step: int) -> None:
-        """Show the requests of another run of the level; on the main page choose another level."""
+        """Show the requests of another run of the level; on other pages choose another level or scroll."""
         if self.page is not Page.EVIDENCE or self._evidence is None:
             self.action_step(step)
             return
-        runs = [one.run for one in self._evidence.timelines]
+        runs = [timeline.run for timeline in self._evidence.timelines]
         if len(runs) > 1:
             at = runs.index(self.run) if self.run in runs else len(runs) - 1
             self.run = runs[(at + step) % len(runs)]
             self._paint()
 
     def action_curves(self) -> None:
-        """Go from tracks with the table to curves alone and back; one that is over has both in turn."""
+        """Show the curves alone, or return; a finished sweep's main page then swaps tracks and curves."""
         view = self._view
         if view is None:
             return
@@ -263,26 +263,26 @@ class SweepScreen(Screen[None]):
         self._show(Page.CURVES)
 
     def action_topologies(self) -> None:
-        """Show targets beside one another, and back."""
+        """Show the comparison of targets, or the main page again."""
         if self._view is not None and self._view.topologies is None:
             self._say("one target alone: nothing to lay beside one another")
             return
         self._show(Page.TOPOLOGIES)
 
     def action_notices(self) -> None:
-        """Show everything that the sweep had to say, and back."""
+        """Show all findings and notices of the sweep, or the main page again."""
         self._show(Page.NOTICES)
 
     def action_reference(self) -> None:
-        """Lay the next published table over the curves; after the last one none."""
+        """Add the next published table to the curves; after the last one, none."""
         view = self._view
         if view is None:
             return
-        fitting = [one for one in self._all_references() if fits(one, view)]
+        fitting = [reference for reference in self._all_references() if fits(reference, view)]
         if not fitting:
             self._say("no published table has figures for these curves")
             return
-        names = [one.name for one in fitting]
+        names = [reference.name for reference in fitting]
         at = names.index(self.reference.name) + 1 if self.reference and self.reference.name in names else 0
         self.reference = fitting[at] if at < len(fitting) else None
         self._source.refer(() if self.reference is None else (self.reference,))
@@ -313,25 +313,25 @@ class SweepScreen(Screen[None]):
             self._desk.history()
 
     def action_compare(self) -> None:
-        """Choose another result to compare with."""
+        """Let the user choose another result to compare with."""
         if self._desk is not None:
             self._desk.compare(self._source)
 
     def action_help(self) -> None:
-        """Show what the keys do here."""
+        """Show the help on the keys of this screen."""
         from sparktop.ui.screens.help import SweepHelpScreen
 
         self.app.push_screen(SweepHelpScreen(self.key_table))
 
     def action_back(self) -> None:
-        """Go from a page to the sweep, and from there to where it was opened."""
+        """Return from a page to the main page, and from there to where the sweep was opened."""
         if self.page is not Page.MAIN:
             self._show(Page.MAIN)
         else:
             self.dismiss(None)
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Choose the level that was clicked; a second click opens it; the footer's words are buttons."""
+        """Choose the clicked level; a second click opens it; the words of the footer are buttons."""
         if message.y == self.size.height - 1:
             actions = {key.shown: key.action for key in self.key_table}
             actions |= {"↓": "step(1)", "tab": "turn(1)"}
@@ -349,7 +349,7 @@ class SweepScreen(Screen[None]):
             self._paint()
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll a page; go through the levels of the table."""
+        """Scroll a page, or move through the levels of the table."""
         self.action_step(message.direction)
 
     def _say(self, message: str) -> None:
@@ -360,11 +360,11 @@ class SweepScreen(Screen[None]):
 
 
 def fits(reference: Reference, view: SweepView) -> bool:
-    """Tell whether a published table has a figure that is drawn, under a load that lies among these."""
+    """Return whether a published table has a drawn figure at concurrencies that overlap those measured."""
     for plot in view.plots:
         own = [point.concurrency for line in plot.lines if line.reference is None for point in line.points]
         for series in reference.series:
-            theirs = [one.load.concurrency for one in series.levels if plot.metric in one.figures]
+            theirs = [level.load.concurrency for level in series.levels if plot.metric in level.figures]
             if own and theirs and min(theirs) <= max(own) and max(theirs) >= min(own):
                 return True
     return False

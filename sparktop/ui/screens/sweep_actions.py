@@ -1,4 +1,4 @@
-"""The keys of sweeps on the overview: start, stop, the band that shows one, the way to its full screen."""
+"""The keys of sweeps on the overview: start, stop, the band of a sweep, and its full screen."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from sparktop.ui.screens.balance_actions import BalanceActions
 from sparktop.ui.screens.desk import SweepDesk
 
 SWEEP = PanelKey("sweep", "")
-"""The band of the sweep."""
+"""The key of the sweep's band."""
 
 
 class SweepActions(BalanceActions):
-    """Starts sweeps on what is selected, and shows the one there is as a band."""
+    """Starts sweeps on the selected target, and shows the present one as a band."""
 
     def __init__(self) -> None:
-        """Know no sweep."""
+        """Start without a sweep."""
         super().__init__()
         self.desk: SweepDesk | None = None
-        """Where sweeps are started and stopped; None where there is nothing to sweep with."""
+        """Starts and stops sweeps; None where there is nothing to sweep with."""
         self._band: SweepView | Countdown | None = None
 
     def take_band(self) -> None:
-        """Show the sweep as it stands now, even on a picture that is frozen."""
+        """Show the present state of the sweep, even on a frozen picture."""
         band = self._newest_band()
         if isinstance(band, Countdown) and not isinstance(self._band, Countdown):
-            # Its keys are what is wanted next; the board must be there for it to be seen.
+            # Its keys come next, and its band is visible on the board only.
             self.zoomed, self._scroll = None, 0
-            if self.view.preset is not Preset.ONE:  # there the selection says which backend is shown
+            if self.view.preset is not Preset.ONE:  # there the selection determines the backend shown
                 self.selected = SWEEP
         elif band is None and self.selected == SWEEP:
             self.selected = None
@@ -41,7 +41,7 @@ class SweepActions(BalanceActions):
 
     @property
     def _word(self) -> str | None:
-        """Give what the header says of a sweep."""
+        """The words of the header on a running sweep; None without one."""
         band = self._band
         if isinstance(band, Countdown):
             return "sweep about to start"
@@ -51,7 +51,7 @@ class SweepActions(BalanceActions):
         return "sweep" if share is None else f"sweep {100 * share:.0f}%"
 
     def _sweep_keys(self) -> list[tuple[str, str]]:
-        """Give the keys that the footer shows first while there is a sweep."""
+        """Return the keys that the footer shows first while there is a sweep."""
         band = self._band
         if band is None or self.zoomed is not None:
             return []
@@ -64,7 +64,7 @@ class SweepActions(BalanceActions):
         return [*full, (shown["stop-sweep"], "stop")]
 
     def action_sweep(self) -> None:
-        """Start the usual sweep on what is selected."""
+        """Start the usual sweep on the selected target."""
         if self.desk is not None:
             self.desk.start_usual(self.zoomed or self.selected)
 
@@ -74,7 +74,7 @@ class SweepActions(BalanceActions):
             self.desk.start_preset(number, self.zoomed or self.selected)
 
     def action_sweep_editor(self) -> None:
-        """Choose targets and load, then start."""
+        """Let the user choose targets and load, then start."""
         if self.desk is not None:
             self.desk.edit(self.zoomed or self.selected)
 
@@ -89,14 +89,14 @@ class SweepActions(BalanceActions):
             self.desk.history()
 
     def action_open(self) -> None:
-        """Start at once what is counted down to; open the sweep; else what is selected."""
+        """Start the announced sweep now, or open the sweep, or else the selected panel."""
         if isinstance(self._band, Countdown) and self.desk is not None:
             self.desk.start_now()
         elif self.zoomed is not None or self.selected != SWEEP or not self._opens_sweep():
             super().action_open()
 
     def _opens_sweep(self) -> bool:
-        """Show the sweep on the full screen where its band is meant; tell whether it is."""
+        """Show the sweep on the full screen if its band is selected; return whether it is."""
         meant = self._band is not None and self.selected in {None, SWEEP}
         if not meant or self.desk is None or isinstance(self._band, Countdown):
             return meant
@@ -104,14 +104,14 @@ class SweepActions(BalanceActions):
         return True
 
     def _calls_off(self) -> bool:
-        """End the countdown where one goes on; tell whether one did."""
+        """End the countdown if there is one; return whether there was."""
         if not isinstance(self._band, Countdown) or self.desk is None:
             return False
         self.desk.call_off()
         return True
 
     def _dismisses(self) -> bool:
-        """Take a sweep that is over off the board; tell whether there was one."""
+        """Remove a finished sweep from the board; return whether there was one."""
         band = self._band
         if not isinstance(band, SweepView) or not band.status.over or self.desk is None:
             return False

@@ -24,16 +24,16 @@ DIFFERENCE_KEYS = (
     Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
     Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
 )
-"""Everything a key does here, in the order of the help."""
+"""The keys of this screen, in the order of the help."""
 
 
 class DifferenceScreen(CanvasScreen):
-    """What changed from one result to another."""
+    """The changes from one result to another."""
 
     DEFAULT_CSS = "DifferenceScreen { background: $background; }"
 
     def __init__(self, styles: RoleStyles, before: Compared, after: Compared) -> None:
-        """Lay `after` against `before`."""
+        """Compare `after` with `before`."""
         super().__init__(styles, DIFFERENCE_KEYS)
         self._before, self._after = before, after
         self._at = 0
@@ -41,7 +41,7 @@ class DifferenceScreen(CanvasScreen):
         self._make()
 
     def _make(self) -> None:
-        """Compare the pair that is chosen."""
+        """Compare the chosen pair of targets."""
         self._pairs = series_pairs(self._before.series, self._after.series)
         first, second = self._pairs[self._at]
         self._shown = labelled(self._before, first, self._after, second)
@@ -59,29 +59,29 @@ class DifferenceScreen(CanvasScreen):
         return keys if len(self._pairs) > 1 else [(key, word) for key, word in keys if key != "tab →"]
 
     def action_swap(self) -> None:
-        """Take after for before."""
+        """Swap before and after."""
         first, second = self._pairs[self._at]
         self._before, self._after = self._after, self._before
-        # The same pair as before the swap, wherever it stands now.
+        # The same pair as before the swap, at whatever index it has now.
         pairs = series_pairs(self._before.series, self._after.series)
-        self._at = next((at for at, one in enumerate(pairs) if one[0] is second and one[1] is first), 0)
+        self._at = next((at for at, pair in enumerate(pairs) if pair[0] is second and pair[1] is first), 0)
         self._make()
         self._paint()
 
     def action_pair(self, step: int) -> None:
-        """Go to the next pair of targets."""
+        """Change to the next pair of targets."""
         self._at = (self._at + step) % len(self._pairs)
         self._scroll = 0
         self._make()
         self._paint()
 
     def action_scroll_by(self, step: int) -> None:
-        """Move what is shown."""
+        """Scroll by rows."""
         self._scroll += step
         self._paint()
 
     def action_page(self, step: int) -> None:
-        """Move what is shown by screens."""
+        """Scroll by screens."""
         self.action_scroll_by(step * max(1, self.size.height - 4))
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:

@@ -1,4 +1,4 @@
-"""The editor of sweeps: which targets, under which load, with what it will cost, checked as it is typed."""
+"""The editor of sweeps: targets, load and expected cost, checked while the user types."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ EDITOR_KEYS = (
     Key("mark", (), "space", "", "mark a target, or take its mark away", "mark"),
     Key("turn", (), "← →", "", "another preset or word", "change"),
 )
-"""Every key of the editor, in the order of its footer."""
+"""The keys of the editor, in the order of its footer."""
 
 _FRAME = 2
-"""Rows of the box's lines."""
+"""Rows of the box's upper and lower edge."""
 _SHARE = 0.96
-"""Of the screen's height that the box takes at most."""
+"""Greatest height of the box, as a share of the screen's."""
 _LEAST_FORM = 3
 _WARM, _COLD = "yes", "no"
 _LABELS = {
@@ -80,7 +80,7 @@ _EMPTY = {
 _LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")
 _RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
 _WIDE = ("model", "slo")
-"""Below the columns: what is typed there is long."""
+"""Fields below the columns: their values are long."""
 _CHOICES = {
     "mode": tuple(one.value for one in LoadMode),
     "order": tuple(one.value for one in Order),
@@ -90,23 +90,23 @@ _CHOICES = {
 
 
 def _ignore(_: Draft) -> None:
-    """Keep nothing."""
+    """Discard a draft."""
 
 
 class _Foot(Vertical):
-    """What never scrolls away; tells when its height changes."""
+    """The part that never scrolls away; calls `resized` when its height changes."""
 
     def __init__(self, resized: Callable[[], None]) -> None:
         super().__init__(id="foot")
         self._resized = resized
 
     def on_resize(self) -> None:
-        """Tell it."""
+        """Call `resized`."""
         self._resized()
 
 
 class SweepEditor(ModalScreen[Draft | None]):
-    """Asks for a sweep; closes with the draft to start, or with None."""
+    """Lets the user edit a sweep; closes with the draft to start, or with None."""
 
     AUTO_FOCUS = "#field-concurrency"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-wide")]  # noqa: RUF012 - Textual declares it on instances
@@ -172,10 +172,10 @@ class SweepEditor(ModalScreen[Draft | None]):
         known: Sequence[SweepResult] = (),
         keep: Callable[[Draft], None] = _ignore,
     ) -> None:
-        """Begin with `draft`, less what is no longer among `presets` and `targets`.
+        """Start with `draft`, without targets and preset that no longer exist.
 
-        `known` are earlier results, by which the time is told; `keep` is called with the draft whenever the
-        editor closes, started or not.
+        `known` are earlier results, from which the duration is estimated; `keep` is called with the draft
+        whenever the editor closes, started or not.
         """
         super().__init__()
         self._targets = tuple(targets)
@@ -190,11 +190,11 @@ class SweepEditor(ModalScreen[Draft | None]):
 
     @property
     def draft(self) -> Draft:
-        """What the fields hold now."""
+        """The present values of the fields."""
         return self._draft
 
     def compose(self) -> ComposeResult:
-        """Build the form, and below it what never scrolls away: what is wrong, the cost, the buttons."""
+        """Build the form, and below it the part that never scrolls away: fault, cost, buttons."""
         self._fields = {name: Field(label, self._inside(name)) for name, label in _LABELS.items()}
         with Vertical(id="box") as box:
             box.border_title = "sweep"
@@ -230,27 +230,27 @@ class SweepEditor(ModalScreen[Draft | None]):
         return str(value)
 
     def on_mount(self) -> None:
-        """Check what the editor begins with."""
+        """Check the initial draft."""
         self._show(fill=False)
 
     def on_resize(self) -> None:
-        """Give the form what the foot leaves of the new size."""
+        """Limit the form to the height that the foot leaves."""
         self.fit_form()
 
     def fit_form(self) -> None:
-        """Let the form scroll above the foot; a style sheet cannot say "the rest, but only what it needs"."""
+        """Limit the form's height so that it scrolls above the foot, which a style sheet cannot express."""
         foot = self.query_one("#foot").outer_size.height
         share = 1.0 if self.has_class("-narrow") else _SHARE
         room = int(self.size.height * share) - _FRAME - foot
         self.query_one("#form").styles.max_height = max(_LEAST_FORM, room)
 
     def on_field_changed(self, message: FieldChanged) -> None:
-        """Take what was typed, chosen or marked."""
+        """Apply what was typed, chosen or marked."""
         message.stop()
         self.change(message.name, message.value)
 
     def change(self, name: str, value: object) -> None:
-        """Set a field of the draft, with what follows from it, and show all as it is then."""
+        """Set a field of the draft and the fields that follow from it, and show the result."""
         if name == "preset":
             names = {one.name for one in self._targets}
             self._draft = with_preset(self._draft, self._presets[str(value)], self._guard, names)
@@ -263,9 +263,9 @@ class SweepEditor(ModalScreen[Draft | None]):
         self._show(fill=name in {"preset", "mode"})
 
     def _show(self, *, fill: bool) -> None:
-        """Show what is wrong with the draft and what it will cost; `fill` its fields where one moved others.
+        """Show the draft's faults and cost; with `fill` also its fields, where one has changed others.
 
-        What somebody is typing is never written back: the next letters may be there already.
+        Text that the user is typing is never written back: further letters may have been typed already.
         """
         draft = self._draft
         self._checked = checked(draft, self._targets)
@@ -277,11 +277,11 @@ class SweepEditor(ModalScreen[Draft | None]):
                 inside.show(self._word(name), ", changed" if name == "preset" and changed else "")
             elif fill:
                 inside.show(self._word(name))
-            field.problem.tell(problems.get(name))
+            field.problem.report(problems.get(name))
         targets = self.query_one(TargetList)
         if targets.names != draft.targets:
             targets.show(draft.targets)
-        self.query_one("#no-target", Problem).tell(problems.get("targets"))
+        self.query_one("#no-target", Problem).report(problems.get("targets"))
         self._show_cost()
 
     def _show_cost(self) -> None:
@@ -291,7 +291,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         if plan is not None:
             sent, tokens, time = pieces(forecast(plan, self._known))
             cost.update(Text(f"{sent} · {tokens}\n{time}\n{resolution_words(plan, self._known)}"))
-        self.query_one("#wrong", Problem).tell(_cannot(problems) if problems else None)
+        self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Start or close."""
@@ -301,10 +301,10 @@ class SweepEditor(ModalScreen[Draft | None]):
             self.action_close()
 
     def action_start(self) -> None:
-        """Close with the draft; where something is wrong, go there instead."""
+        """Close with the draft; if it has a fault, focus the first faulty field instead."""
         problems = self._checked.problems
         if problems:
-            name = next((one for one in ("targets", *_LABELS) if one in problems), None)
+            name = next((name for name in ("targets", *_LABELS) if name in problems), None)
             if name is not None:
                 self.query_one(f"#field-{name}").focus()
             return
@@ -312,13 +312,13 @@ class SweepEditor(ModalScreen[Draft | None]):
         self.dismiss(self._draft)
 
     def action_close(self) -> None:
-        """Close without a sweep; what was typed is kept for the next time."""
+        """Close without a sweep; the draft is kept for the next time."""
         self._keep(self._draft)
         self.dismiss(None)
 
 
 def _cannot(problems: Mapping[str, str]) -> str:
-    """Say why the sweep cannot start: what is wrong as a whole, or the names of the fields."""
+    """Return why the sweep cannot start: the fault of the complete draft, or the names of faulty fields."""
     if WHOLE in problems:
         return f"cannot start: {problems[WHOLE]}"
     labels = {"targets": "targets"} | _LABELS

@@ -1,4 +1,4 @@
-"""What the editor of sweeps is made of: fields to type in, words to choose from, targets to mark."""
+"""The widgets of the sweep editor: text fields, choices of words, and a list of targets to mark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 
 LABEL = 14
-"""Cells of what stands before a field."""
+"""Width in cells of the label before a field."""
 _LONGEST = 400
 _NAME, _MOST_NAME = 12, 28
 _KIND = 8
@@ -27,26 +27,26 @@ MARKED, UNMARKED = "[x]", "[ ]"
 
 
 class FieldChanged(Message):
-    """Somebody typed, chose or marked something."""
+    """The user typed, chose or marked something."""
 
     def __init__(self, name: str, value: object) -> None:
-        """Carry the field's name in a draft, and what it holds now."""
+        """Store the field's name in a draft, and its new value."""
         super().__init__()
         self.name = name
         self.value = value
 
 
 class Problem(Static):
-    """The line under a field that says what is wrong with it; no line where nothing is."""
+    """The line under a field with the fault of its value; hidden while there is none."""
 
-    def tell(self, line: str | None) -> None:
-        """Say `line`, or nothing."""
+    def report(self, line: str | None) -> None:
+        """Show `line`, or hide the widget if it is None or ""."""
         self.display = bool(line)
         self.update(Text(f"✗ {line}" if line else ""))
 
 
 class Choice(Static, can_focus=True):
-    """One of a few words: arrows, space or a click go to another."""
+    """One of a few words; arrows, space or a click change to another."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("left", "turn(-1)", "the word before"),
@@ -54,7 +54,7 @@ class Choice(Static, can_focus=True):
     ]
 
     def __init__(self, name: str, words: Sequence[str], value: str) -> None:
-        """Show `value` of `words`; a change is told as the field `name`."""
+        """Show `value` of `words`; a change is posted as the field `name`."""
         super().__init__(id=f"field-{name}", classes="input")
         self._field = name
         self._words = list(words)
@@ -66,7 +66,7 @@ class Choice(Static, can_focus=True):
         self.show(self.value)
 
     def show(self, value: str, after: str = "") -> None:
-        """Show a word; `after` says more of it."""
+        """Show a word; `after` adds to it."""
         self.value, self._after = value, after
         line = Text()
         line.append("◂ ", style="dim")
@@ -76,23 +76,23 @@ class Choice(Static, can_focus=True):
         self.update(line)
 
     def action_turn(self, step: int) -> None:
-        """Go to another word, from the last one to the first."""
+        """Change to another word; after the last follows the first."""
         index = self._words.index(self.value) if self.value in self._words else -1
         self.show(self._words[(index + step) % len(self._words)])
         self.post_message(FieldChanged(self._field, self.value))
 
     def on_click(self, event: events.Click) -> None:
-        """Go back where the left arrow was clicked, else on."""
+        """Change to the previous word if the left arrow was clicked, else to the next."""
         self.action_turn(-1 if event.x == 0 else 1)
 
 
 class Typed(Input):
-    """A text to type; Enter goes to the next field."""
+    """A text field; Enter moves to the next field."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "screen.focus_next", "next field")]
 
     def __init__(self, name: str, value: str, placeholder: str) -> None:
-        """Hold `value`; a change is told as the field `name`."""
+        """Start with `value`; a change is posted as the field `name`."""
         super().__init__(
             value,
             placeholder=placeholder,
@@ -105,19 +105,19 @@ class Typed(Input):
         self._field = name
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Tell what was typed."""
+        """Post what was typed."""
         event.stop()
         self.post_message(FieldChanged(self._field, event.value))
 
     def show(self, value: str) -> None:
-        """Hold another text, and tell nobody."""
+        """Set another text without posting a change."""
         if value != self.value:
             with self.prevent(Input.Changed):
                 self.value = value
 
 
 class Field(Vertical):
-    """A label, what is typed or chosen, and a line for what is wrong with it."""
+    """A label, the widget for the value, and a line for its fault."""
 
     def __init__(self, label: str, inside: Choice | Typed) -> None:
         """Put `label` before `inside`."""
@@ -127,25 +127,25 @@ class Field(Vertical):
         self.problem = Problem(classes="problem")
 
     def compose(self) -> ComposeResult:
-        """Build it."""
+        """Build the widgets."""
         with Horizontal():
             yield Static(Text(fit(self._label, LABEL)), classes="label")
             yield self.inside
         yield self.problem
 
     def on_click(self, event: events.Click) -> None:
-        """Let a click on the label begin to type."""
+        """Focus the value's widget if the label was clicked."""
         if event.widget is not self.inside:
             self.inside.focus()
 
 
 class TargetList(OptionList):
-    """The targets, each with a mark; the arrows leave it at both ends."""
+    """The targets with their marks; arrows leave the list at both ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("space", "select", "mark")]
 
     def __init__(self, targets: Sequence[SweepTarget], marked: Sequence[str]) -> None:
-        """List `targets`, those that are `marked` with a mark."""
+        """List `targets`; those named in `marked` get a mark."""
         self._targets = list(targets)
         self.marked = {name for name in marked if name in {one.name for one in targets}}
         names = (cell_width(clean(one.name, _MOST_NAME)) for one in targets)
@@ -154,7 +154,7 @@ class TargetList(OptionList):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Give the names of the marked ones in the order of the list."""
+        """The names of the marked targets, in the order of the list."""
         return tuple(one.name for one in self._targets if one.name in self.marked)
 
     def _line(self, target: SweepTarget) -> Text:
@@ -172,27 +172,27 @@ class TargetList(OptionList):
         return line
 
     def show(self, marked: Sequence[str]) -> None:
-        """Mark others."""
+        """Mark the targets named in `marked` and no others."""
         self.marked = {name for name in marked if name in {one.name for one in self._targets}}
         for index, target in enumerate(self._targets):
             self.replace_option_prompt_at_index(index, self._line(target))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Mark a target, or take its mark away."""
+        """Mark a target, or remove its mark."""
         event.stop()
         self.marked ^= {self._targets[event.option_index].name}
         self.show(tuple(self.marked))
         self.post_message(FieldChanged("targets", self.names))
 
     def action_cursor_up(self) -> None:
-        """Go up; from the first line to the field before."""
+        """Move up; from the first line to the previous field."""
         if not self.highlighted:
             self.screen.focus_previous()
         else:
             super().action_cursor_up()
 
     def action_cursor_down(self) -> None:
-        """Go down; from the last line to the next field."""
+        """Move down; from the last line to the next field."""
         if self.highlighted is None or self.highlighted < self.option_count - 1:
             super().action_cursor_down()
         else:

@@ -1,4 +1,4 @@
-"""The results on disk as a table: opened, compared, remarked, deleted and brought back, brought in."""
+"""The stored results as a table, to open, compare, annotate, delete and restore, and to import others."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ HISTORY_KEYS = (
     Key("complete", ("tab",), "tab", "complete", "complete the path of a file to bring in"),
     Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
 )
-"""Everything a key does here, in the order of the footer and the help."""
+"""The keys of this screen, in the order of the footer and the help."""
 _READ_AT_ONCE = 8
 _LOOK_EVERY_S = 3.0
-"""Another sparktop may keep a sweep meanwhile."""
+"""Another sparktop may store a sweep meanwhile."""
 
 
 class Asked(Enum):
-    """What the line at the bottom is for, with the words that stand in it while it is empty."""
+    """What the input line is for; the value is its placeholder."""
 
     SEARCH = "find: words in name, targets, model, #tag, note, day … esc drops it"
     TAGS = "tags: words, enter keeps them, esc leaves them as they were"
@@ -65,7 +65,7 @@ class Asked(Enum):
 
 
 class HistoryScreen(HistoryTable):
-    """All results that are kept."""
+    """All stored results."""
 
     DEFAULT_CSS = """
     HistoryScreen { background: $background; }
@@ -84,20 +84,20 @@ class HistoryScreen(HistoryTable):
         *,
         marked: Sequence[str] = (),
     ) -> None:
-        """Show `history`; `open_source` shows a result on the full screen. `marked` are marked already."""
+        """Show `history`; `open_source` shows a result on the full screen, `marked` starts with a mark."""
         super().__init__(styles, history, HISTORY_KEYS, marked)
         self._open_source = open_source
         self._asked: Asked | None = None
 
     def compose(self) -> ComposeResult:
-        """Give the canvas, and the line for words that shows while they are asked."""
+        """Yield the canvas and the input line, which is hidden at first."""
         yield self.canvas
         yield Input(id="line")
 
-    # What is done with results
+    # Actions on results
 
     def action_mark(self) -> None:
-        """Mark the row for a comparison or a deletion, or unmark it, and go on."""
+        """Mark the row for a comparison or a deletion, or unmark it, and move on."""
         if (row := self.current) is None:
             return
         if row.key in self._marked:
@@ -115,7 +115,7 @@ class HistoryScreen(HistoryTable):
         if row is None:
             return
         if row.problem is not None:
-            self._tell(row.problem)
+            self._notify(row.problem)
             return
         self._work(self._open(row.key))
 
@@ -123,7 +123,7 @@ class HistoryScreen(HistoryTable):
         try:
             source = await asyncio.to_thread(self._history.source, key)
         except SparktopError as error:
-            self._tell(self._history.short(error))
+            self._notify(self._history.short(error))
         else:
             self._open_source(source)
 
@@ -149,12 +149,12 @@ class HistoryScreen(HistoryTable):
                 for row in (before, after)
             ]
         except SparktopError as error:
-            self._tell(self._history.short(error))
+            self._notify(self._history.short(error))
         else:
             self.app.push_screen(DifferenceScreen(self.canvas.role_styles, sides[0], sides[1]))
 
     def action_delete(self) -> None:
-        """Move the marked results aside, or the current one."""
+        """Move the marked results, or the current one, to where they can be restored from."""
         row = self.current
         keys = list(self._marked) or ([row.key] if row is not None else [])
         if keys:
@@ -167,7 +167,7 @@ class HistoryScreen(HistoryTable):
         self._say(notice)
 
     def action_undo(self) -> None:
-        """Bring back what was deleted last."""
+        """Restore what was deleted last."""
         self._work(self._undo())
 
     async def _undo(self) -> None:
@@ -177,9 +177,9 @@ class HistoryScreen(HistoryTable):
         self._say(notice)
 
     def action_path(self) -> None:
-        """Tell where the file is."""
+        """Show the path of the file."""
         if (row := self.current) is not None:
-            self._tell(clean(self._history.path(row.key), 300))
+            self._notify(clean(self._history.path(row.key), 300))
 
     # The line at the bottom
 
@@ -188,14 +188,14 @@ class HistoryScreen(HistoryTable):
         return self.query_one("#line", Input)
 
     def action_ask(self, what: str) -> None:
-        """Ask for the words of a search, of tags, of a note, or for a file."""
+        """Open the line for a search, tags, a note, or the path of a file."""
         asked, row = Asked[what.upper()], self.current
         if row is None and asked in {Asked.TAGS, Asked.NOTE}:
             return
         values = {Asked.SEARCH: self._query}
         if row is not None:
             values |= {Asked.TAGS: " ".join(row.tags), Asked.NOTE: row.note}
-            self._chosen = row.key  # what is written belongs to this row, whatever comes meanwhile
+            self._chosen = row.key  # the words belong to this row, even if rows are added meanwhile
         self._asked = asked
         line = self._line
         line.value = values.get(asked, "")
@@ -211,14 +211,14 @@ class HistoryScreen(HistoryTable):
         self.canvas.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search while it is typed."""
+        """Search while words are typed."""
         if self._asked is Asked.SEARCH:
             self._query = clean(event.value, 80)
             self._find()
             self._paint()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep what was typed."""
+        """Apply what was typed."""
         asked, row, words = self._asked, self.current, event.value.strip()
         if asked is Asked.IMPORT and words:
             self._work(self._import(words))
@@ -230,15 +230,15 @@ class HistoryScreen(HistoryTable):
             self._work(self._remark(row.key, note=words))
 
     async def _remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> None:
-        told = await asyncio.to_thread(self._history.remark, key, tags=tags, note=note)
+        problem = await asyncio.to_thread(self._history.remark, key, tags=tags, note=note)
         self._take(self._unread)
-        self._say(told or "kept")
+        self._say(problem or "kept")
 
     async def _import(self, words: str) -> None:
         try:
             key = await asyncio.to_thread(self._history.import_file, Path(words))
         except SparktopError as error:
-            self._tell(clean(error, 300))
+            self._notify(clean(error, 300))
             return
         self._close_line()
         self._chosen, self._query = key, ""
@@ -246,7 +246,7 @@ class HistoryScreen(HistoryTable):
         self._say(f"kept as {clean(key, 80)}: enter opens it")
 
     def action_complete(self) -> None:
-        """Complete the path in the line as far as that is certain."""
+        """Complete the path in the line as far as it is unambiguous."""
         if self._asked is Asked.IMPORT:
             self._work(self._complete(self._line.value))
 
@@ -258,7 +258,7 @@ class HistoryScreen(HistoryTable):
             self._say(found.words)
 
     def action_back(self) -> None:
-        """Leave the line, the search, the marks, the screen: one a press."""
+        """Leave the line, the search, the marks, the screen: one at each press."""
         if self._asked is not None:
             searched = self._asked is Asked.SEARCH
             self._close_line()

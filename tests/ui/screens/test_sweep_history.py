@@ -194,7 +194,7 @@ async def test_a_sweep_that_is_kept_meanwhile_appears(filled: Shown) -> None:
     async with filled.on():
         await filled.press("down")
         filled.keep("9.json", days=9)
-        filled.screen._look_again()
+        filled.screen._scan_again()
         await filled.settled()
         assert "6 results" in filled.rows[0]
         assert filled.current == "3.json"
