@@ -1,4 +1,4 @@
-"""Before and after: two results side by side, each change with its interval, and one sentence of verdict."""
+"""Before and after: two results side by side, each change with its interval, and a one-sentence verdict."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sparktop.panels.sweep.topology import UNTESTED, signed_percent
 
 _LOAD, _VALUE, _CHANGE = 6, 11, 10
 _SPAN_FROM = 66
-"""Width from which on intervals stand as figures."""
+"""Width in cells from which on intervals are written as figures."""
 _BAR_FROM = 96
-"""Width from which on they are drawn as well."""
+"""Width in cells from which on intervals are drawn as well."""
 _NONE, _SHORT_NONE = "no difference shown", "none shown"
-"""The short words where the long ones would be cut."""
+"""Words for a change that is not significant, and short ones for when these do not fit."""
 
 
 def difference_screen(
@@ -32,9 +32,10 @@ def difference_screen(
     pair: str = "",
     scroll: int | None = None,
 ) -> list[Row]:
-    """Draw a difference in a frame: `height` rows of `width` cells, or more where `scroll` is None.
+    """Draw a difference in a frame: `height` rows of `width` cells, or more if `scroll` is None.
 
-    `scroll` is how many rows of it are above the screen; `pair` says which of several differences it is.
+    `scroll` is the number of rows above the screen; `pair` names this difference among several ("pair 1 of
+    2").
     """
     rows = difference_rows(difference, width)
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
@@ -60,7 +61,7 @@ def _untested(difference: Difference) -> bool:
 
 
 def difference_rows(difference: Difference, width: int) -> list[Row]:
-    """Give what stands in the frame of a screen `width` cells wide: verdict, names, figures, notes."""
+    """Return the rows inside the frame of a screen `width` cells wide: verdict, names, figures, notes."""
     inner = width - 4
     rows: list[Row] = []
     rows += sentence_rows(("▸ ", "accent"), difference.verdict, "title", inner)
@@ -70,10 +71,10 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
     )
     most = _most(difference)
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
-        told = list(group)
-        better = "higher is better" if told[0].more_is_better else "lower is better"
+        rows_of_metric = list(group)
+        better = "higher is better" if rows_of_metric[0].more_is_better else "lower is better"
         rows.append(heading(f"{title} in {unit}", better, inner))
-        rows += [_difference_row(one, inner, most) for one in told]
+        rows += [_difference_row(row, inner, most) for row in rows_of_metric]
     if difference.notes:
         rows.append(heading("to be known", "", inner))
         for note in difference.notes:
@@ -82,7 +83,7 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
 
 
 def _most(difference: Difference) -> float:
-    """Give the largest change that bars must hold, in percent."""
+    """Return the largest change that bars must hold, in percent, at most 100."""
     ends = [
         abs(value)
         for row in difference.rows
@@ -104,8 +105,8 @@ def _difference_row(row: DifferenceRow, width: int, most: float) -> Row:
         result += [label(fit(_span(row), 20))]
     if width >= _BAR_FROM:
         result += [(" ", "text"), *_bar(row, _odd(min(41, width - 82)), most), (" ", "text")]
-    whole = [*result, *_word(row, _NONE)]
-    return whole if row_width(whole) <= width else [*result, *_word(row, _SHORT_NONE)]
+    complete = [*result, *_word(row, _NONE)]
+    return complete if row_width(complete) <= width else [*result, *_word(row, _SHORT_NONE)]
 
 
 def _value(row: DifferenceRow, value: Measured | None) -> Row:
@@ -138,12 +139,12 @@ def _word(row: DifferenceRow, none: str) -> Row:
 
 
 def _odd(cells: int) -> int:
-    """Give a width that has a middle."""
+    """Return `cells`, less 1 if it is even, so that the width has a middle."""
     return cells - 1 + cells % 2
 
 
 def _bar(row: DifferenceRow, width: int, most: float) -> Row:
-    """Draw the interval of the change on a line whose middle is no change; nothing where one is missing."""
+    """Draw the interval of a change on a line with 0 % in its middle; blank for an unknown change."""
     if row.percent is None:
         return [label(" " * width)]
     cells = list("·" * width)

@@ -1,4 +1,4 @@
-"""Targets beside one another: a column each, who wins by how much, where that changes, which to use when."""
+"""Targets compared: a column each, the winner by level, where it changes, which to use when."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
 from sparktop.panels.sweep.table import ALIKE, BEST
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
-"""Figures that stand on the screen; others only where none of these was measured."""
+"""Metrics on the screen; others are shown only if none of these was measured."""
 _LOAD = 6
-"""Cells of the concurrency; one table has it before all columns."""
+"""Width in cells of the load, before all columns."""
 _WINNER = 29
-"""Cells of the winner with its percentage."""
+"""Width in cells of the winner with its percentage."""
 _LEAST_WINNER = 16
 _COLUMN = 9
-"""Cells of a target's column, at least."""
+"""Least width in cells of a target's column."""
 _WIDE = 150
-"""Width from which on advice stands beside the tables."""
+"""Width in cells from which on advice stands beside the tables."""
 UNTESTED = "*"
 _PAIR = 2
 _PERCENT = 9
-"""Cells of a percentage and its mark."""
+"""Width in cells of a percentage and its mark."""
 _NONE = ("no difference shown", "none shown", "none")
 _NO_WINNER = ("no winner shown", "no winner")
 _NONE_OF_LEADERS = (f"no winner among {ALIKE}", f"{ALIKE} lead")
@@ -78,19 +78,19 @@ def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
-    """Give advice, crossovers, splits, deviations and notes in one column."""
+    """Return advice, crossovers, splits, deviations and notes in one column."""
     return [*advice_rows(compared, width), *rest_rows(compared, width)]
 
 
 def shown_metrics(compared: Topologies) -> tuple[ComparedMetric, ...]:
-    """Give the figures of the screen, the tokens that come out first."""
-    found = {one.metric: one for one in compared.metrics}
+    """Return the metrics on the screen, those of output tokens first."""
+    found = {metric.metric: metric for metric in compared.metrics}
     main = tuple(found[name] for name in MAIN if name in found)
     return main or compared.metrics
 
 
 def tables_rows(compared: Topologies, width: int) -> list[Row]:
-    """Give a table for each figure, under one heading with the columns' names."""
+    """Return a table for each metric."""
     rows: list[Row] = []
     for metric in shown_metrics(compared):
         rows += metric_rows(compared, metric, width)
@@ -98,7 +98,7 @@ def tables_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> list[Row]:
-    """Give one figure of all targets: a row a concurrency."""
+    """Return one metric of all targets as a table with a row per concurrency."""
     columns, winner = _widths(compared.columns, width)
     better = "higher is better" if metric.more_is_better else "lower is better"
     head: Row = [label(fit("c", _LOAD - 1, "right"))]
@@ -114,7 +114,7 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
 
 
 def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
-    """Return titles of the winner's column that say what percentages are against, the longest first."""
+    """Return titles of the winner's column that name what percentages are against, the longest first."""
     if metric.winner_vs == "baseline":
         return f"winner, against {compared.baseline}", f"against {compared.baseline}"
     if metric.winner_vs == "table":
@@ -123,12 +123,12 @@ def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
 
 
 def _longest(texts: Sequence[str], width: int) -> str:
-    """Return the first of texts, the longest first, that is not cut; else the last."""
+    """Return the first of `texts`, ordered from the longest, that fits into `width` cells; else the last."""
     return next((text for text in texts if cell_width(text) <= width), texts[-1])
 
 
 def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
-    """Return the cells of each column, and of the winner; names are cut before figures are."""
+    """Return (width of each column, width of the winner) in cells; names are cut before figures are."""
     count = max(1, len(names))
     each = max(_COLUMN, min(16, (width - _LOAD - _WINNER - 2) // count - 1))
     return [each] * len(names), max(_LEAST_WINNER, width - _LOAD - 2 - count * (each + 1))
@@ -163,7 +163,8 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
 def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
     """Return who wins by how much, who is ahead without a test, or that no difference is shown.
 
-    A percentage against another target than `against`, which the column's title names, has its name.
+    If the percentage is against another target than `against`, which the column's title names, that target is
+    named.
     """
     if level.ahead is None and level.winner is None:
         return [label("even")]
@@ -190,14 +191,14 @@ def _undecided(level: ComparedLevel) -> tuple[str, ...]:
 
 
 def _unbeaten(level: ComparedLevel, name: str) -> bool:
-    """Return whether a target is one of several that lead, none of them shown to be better."""
+    """Return whether a target is one of several leaders, none of which is shown to be better."""
     if level.winner is not None or level.significant is not False:
         return False
     return name not in level.beats and bool(level.beats or name == level.ahead)
 
 
 def signed_percent(percent: float) -> str:
-    """Give a percentage with its sign, whole from 10 on."""
+    """Format a percentage with its sign, without decimals from 10 on."""
     sign = "+" if percent > 0 else "−" if percent < 0 else "±"
     if abs(percent) >= 1000:
         return f">{sign}999 %"
@@ -205,29 +206,29 @@ def signed_percent(percent: float) -> str:
 
 
 def advice_rows(compared: Topologies, width: int) -> list[Row]:
-    """Give which target to use under which load, and how sure that is."""
+    """Return which target to use under which load, and how certain that is."""
     if not compared.advice:
         return []
     rows = [heading("when to use which", "", width)]
-    for one in compared.advice:
-        sure = {True: ("✓", "good"), None: (UNTESTED, "warn"), False: ("·", "muted")}[one.sure]
-        target = one.target or _undecided_words(one, len(compared.columns))
-        role = "title" if one.target is not None else "muted"
-        head: Row = [sure, (f" {fit(one.loads, 10)}", "text"), (target, role), label(f"  {one.wish}")]
+    for item in compared.advice:
+        sure = {True: ("✓", "good"), None: (UNTESTED, "warn"), False: ("·", "muted")}[item.sure]
+        target = item.target or _undecided_words(item, len(compared.columns))
+        role = "title" if item.target is not None else "muted"
+        head: Row = [sure, (f" {fit(item.loads, 10)}", "text"), (target, role), label(f"  {item.wish}")]
         rows.append(fit_row(head, width))
-        rows += [fit_row([label(" " * 12 + line)], width) for line in wrapped(one.why, max(20, width - 12))]
+        rows += [fit_row([label(" " * 12 + line)], width) for line in wrapped(item.why, max(20, width - 12))]
     return rows
 
 
-def _undecided_words(one: AdviceRow, targets: int) -> str:
-    """Return in a word or two which target to use where none wins."""
-    if one.leaders:
-        return " or ".join(one.leaders)
-    return "not shown" if one.unproven else "either" if targets == _PAIR else "any"
+def _undecided_words(item: AdviceRow, targets: int) -> str:
+    """Return in a few words which targets to use where no single one wins."""
+    if item.leaders:
+        return " or ".join(item.leaders)
+    return "not shown" if item.unproven else "either" if targets == _PAIR else "any"
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return crossovers, who answered, whose runs differ most, and what a reader must know."""
+    """Return crossovers, requests by server, spreads that differ most, and notes."""
     rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("who answered, and the batches that ran", "", width))
@@ -249,7 +250,7 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: str, width: int) -> list[Row]:
-    """Return sentences under a heading; nothing without a sentence."""
+    """Return sentences under a heading; [] without a sentence."""
     if not sentences:
         return []
     rows = [heading(title, "", width)]
@@ -258,23 +259,23 @@ def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: s
     return rows
 
 
-def _split_rows(one: SplitRow, width: int) -> list[Row]:
-    """Give one level: who answered, what ran at once, what the router adds; in two rows where it must be."""
-    name = max(6, min(14, cell_width(one.target)))
+def _split_rows(split: SplitRow, width: int) -> list[Row]:
+    """Return a level's requests by server, batch sizes and router overhead, in several rows if needed."""
+    name = max(6, min(14, cell_width(split.target)))
     indent = name + 7
     pieces: list[Row] = []
-    for index, (backend, count) in enumerate(sorted(one.requests.items())):
+    for index, (backend, count) in enumerate(sorted(split.requests.items())):
         pieces.append([(backend, part_role(index)), label(f" {count}")])
-    if one.runs is not None:
-        pieces.append([(one.runs, "title")])
-    if one.batches:
-        ran = " | ".join(f"{mean:.1f}" for _, mean in sorted(one.batches.items()))
+    if split.runs is not None:
+        pieces.append([(split.runs, "title")])
+    if split.batches:
+        ran = " | ".join(f"{mean:.1f}" for _, mean in sorted(split.batches.items()))
         pieces.append([label("batch "), (ran, "title")])
-    if one.overhead is not None:
-        pieces.append([label("router adds "), (one.overhead, "title")])
-    if one.balance_word not in {None, BalanceWord.UNKNOWN.value}:
-        pieces.append([label("balance "), (one.balance_word or "", "text")])
-    start: Row = [(f"{fit(one.target, name)} ", "text"), (fit(f"c{one.concurrency}", 6), "title")]
+    if split.overhead is not None:
+        pieces.append([label("router adds "), (split.overhead, "title")])
+    if split.balance_word not in {None, BalanceWord.UNKNOWN.value}:
+        pieces.append([label("balance "), (split.balance_word or "", "text")])
+    start: Row = [(f"{fit(split.target, name)} ", "text"), (fit(f"c{split.concurrency}", 6), "title")]
     return [
         fit_row([*(start if not index else [label(" " * indent)]), *row], width)
         for index, row in enumerate(flowed(pieces, max(20, width - indent)))
