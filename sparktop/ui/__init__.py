@@ -1,1 +1,1 @@
-"""The terminal user interface: the only package that knows Textual."""
+"""The terminal user interface: the only package that imports Textual."""

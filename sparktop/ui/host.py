@@ -1,4 +1,4 @@
-"""What parts of the interface ask of the application beside Textual's own."""
+"""The interface that parts of the user interface require of the application, beside Textual's own."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from sparktop.ui.styles import RoleStyles
 
 
 class Host(Protocol):
-    """What the desk of sweeps and the menu need: a `sparktop.ui.app.SparktopApp`."""
+    """What the sweep desk and the menu require: a `sparktop.ui.app.SparktopApp`."""
 
     overview: OverviewScreen
     cadence: Cadence
     role_styles: RoleStyles
 
     def end_in_time(self, code: int) -> None:
-        """Bound the time until the process has ended with this exit code."""
+        """Bound the time until the process has ended with the exit code `code`."""
         ...
 
     def sweep_changed(self) -> None:
-        """Show at once that a sweep is about to start, runs or is over."""
+        """Redraw immediately after a change of a sweep's stage."""
         ...
 
     def action_next_interval(self) -> None:
-        """Go to the next interval between looks."""
+        """Change to the next longer polling interval; after the longest follows the shortest."""
         ...
 
     def action_low_bandwidth(self) -> None:
@@ -33,9 +33,9 @@ class Host(Protocol):
         ...
 
     def action_next_theme(self) -> None:
-        """Go to the next theme."""
+        """Change to sparktop's next theme."""
         ...
 
     def action_save_snapshot(self) -> None:
-        """Write the picture on the screen as JSON into the current folder."""
+        """Write the snapshot on the screen as JSON into the current folder."""
         ...

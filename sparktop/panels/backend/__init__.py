@@ -1,1 +1,1 @@
-"""Backends and routers: as panels, tiles, a table, and on the whole screen."""
+"""Backends and routers: as panels, tiles and a table, and on the full screen."""

@@ -14,7 +14,7 @@ from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
 
 _ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Colours of a bar's parts in turn; a letter tells parts apart where colours do not."""
+"""Roles of a bar's parts in turn; parts have letters, too, so that they differ without colour."""
 _FILL = "■"
 _BAR_MIN, _BAR_MAX = 8, 40
 _NAME = 16

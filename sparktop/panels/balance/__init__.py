@@ -1,1 +1,1 @@
-"""A group's balance: its band, its picture, and what its word rests on."""
+"""A group's balance: its band, its picture, and the evidence for its verdict."""

@@ -1,4 +1,4 @@
-"""A figure of a group with its limit, and the question that several of them answer."""
+"""A question about a group, drawn with its answer and the figures that it follows from."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.parts.sentences import wrapped
 
 _NAME, _VALUE, _LIMIT = 17, 8, 9
-"""Cells of a row before its sentence, after the mark."""
+"""Widths in cells of a figure's name, value and limit, which stand before its sentence."""
 _BESIDE = 30
-"""Cells that a sentence needs to stand beside its figure; else it stands below."""
+"""Least width in cells of a sentence beside its figure; with less it stands below."""
 _SMALL_CHANCE = 1e-3
-"""Written as a power of ten below that."""
+"""Limit below which a chance is written as a power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a group, and what all of its figures answer."""
+    """A question about a group, with its answer and the rule that it follows from."""
 
     title: str
     answer: bool | None
-    """None: cannot be told."""
+    """None while it cannot be answered."""
     rule: Rule
 
     def rows(self, width: int) -> list[Row]:
-        """Return the question with its answer, then one row or more per figure."""
+        """Return the question with its answer, then one or more rows for each figure."""
         word, role = {
             True: ("yes", "title"),
             False: ("no", "muted"),
@@ -67,7 +67,7 @@ def _check_rows(check: Check, width: int) -> list[Row]:
 
 
 def value_text(check: Check) -> str:
-    """Return a check's figure with its unit; a dash where it is unknown."""
+    """Return a check's figure with its unit; "–" if it is unknown."""
     value = check.value
     if value is None:
         return UNKNOWN
@@ -75,13 +75,13 @@ def value_text(check: Check) -> str:
         return chance_text(value)
     if check.unit == "life":
         return short_seconds(value)
-    # Added to 0, so that nothing is never "-0.00".
+    # Added to 0.0, so that a rounded zero is never shown as "-0.00".
     number = f"{0.0 + round(value, check.digits):{'+' if check.signed else ''}.{check.digits}f}"
     return f"{number} {check.unit}".rstrip().replace("-", "−")
 
 
 def limit_text(check: Check) -> str:
-    """Return the limit that a check's figure is held to, with its sign and unit; "" where there is none."""
+    """Return a check's limit with its sign and unit; "" for a check without a limit."""
     if check.limit is None:
         return ""
     sign, limit = "≤" if check.most else "≥", check.limit

@@ -1,4 +1,4 @@
-"""The questions behind a group's verdict, each answered by the rule that the judgement asked."""
+"""The questions behind a group's verdict, each answered by a rule of the analysis."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sparktop.panels.balance.checks import Question
 
 
 def questions(balance: Balance) -> list[Question]:
-    """Return all questions in the order in which they are asked."""
+    """Return all questions, always in the same order."""
     said = {balance.word_now, *balance.also}
     judged = balance.word_now is not BalanceWord.UNKNOWN
-    # Without a known router "uneven" describes a swing too.
+    # Without a known router the verdict "uneven" covers swings, too.
     swinging = BalanceWord.OSCILLATING in said or (BalanceWord.UNEVEN in said and balance.router is None)
     uneven = BalanceWord.UNEVEN in said
     titles = (

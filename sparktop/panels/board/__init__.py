@@ -1,1 +1,1 @@
-"""The whole board: where each panel goes, what is shown, and its bars."""
+"""The board: the place of each panel, what is shown, and the bars above and below."""

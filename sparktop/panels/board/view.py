@@ -35,7 +35,7 @@ class Sort(StrEnum):
     TOKENS = "tokens/s"
     """Generated tokens per second; nodes by GPU utilisation."""
     LOAD = "load"
-    """Running and waiting requests; nodes by processor."""
+    """Running and waiting requests; nodes by CPU use."""
     MEMORY = "memory"
     """KV cache; nodes by memory."""
     STATE = "state"

@@ -1,1 +1,1 @@
-"""Machines: as panels, on the whole screen, and their processes."""
+"""Machines: as panels and on the full screen, and their processes."""

@@ -1,1 +1,1 @@
-"""What panels are made of: rows, frames, graphs, sections, figures."""
+"""The parts of all panels: rows, frames, graphs, sections, figures."""

@@ -1,4 +1,4 @@
-"""The widths of a panel's columns, the same in all of them."""
+"""The widths of columns, the same in all panels so that their graphs line up."""
 
 from __future__ import annotations
 

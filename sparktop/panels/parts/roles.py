@@ -1,4 +1,4 @@
-"""The roles of words that several panels show: states, words of balance, parts of a group."""
+"""Roles that several panels share: of backend states, verdicts on balance, parts of a group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_ROLES = {
     BackendState.IDLE: "muted",
     BackendState.UNKNOWN: "muted",
 }
-"""The colour of each state word; the word itself always stands beside it."""
+"""The role of each state's word; the word itself always stands beside the colour."""
 
 WORD_ROLES = {
     BalanceWord.UNKNOWN: "muted",
@@ -31,12 +31,11 @@ WORD_ROLES = {
     BalanceWord.UNEVEN: "warn",
     BalanceWord.BALANCED: "good",
 }
-"""The colour of each word; the word itself always stands beside it."""
+"""The role of each verdict's word; the word itself always stands beside the colour."""
 
 
 PART_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Colours of a group's parts in turn, as in the panel of a router; letters tell parts apart without colour.
-"""
+"""Roles of a group's parts in turn; parts have letters, too, so that they differ without colour."""
 
 
 def part_role(index: int) -> str:

@@ -1,4 +1,4 @@
-"""Shares of a group's parts over time, as rows."""
+"""The shares of a group's parts over time, as rows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A sweep: its band, its whole screen, and the pages behind it."""
+"""A sweep: its band, its full screen, and that screen's pages."""

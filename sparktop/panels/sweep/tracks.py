@@ -36,7 +36,7 @@ class SweepAxis:
 
     @property
     def cell_s(self) -> float:
-        """Seconds that a cell holds."""
+        """Seconds per cell."""
         return 2 * self.slots * self.live.step_s
 
     def columns(self, values: Slots) -> list[float | None]:
@@ -55,7 +55,7 @@ class SweepAxis:
 
     @property
     def edges(self) -> list[int]:
-        """The cells in which levels begin."""
+        """The cells in which levels begin, in order."""
         return sorted({self.cell(span.began_at) for span in self.live.spans})
 
 

@@ -1,4 +1,4 @@
-"""What screens ask of the desk of sweeps."""
+"""The interfaces that screens require of the sweep desk."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sparktop.sweep.view.source import SweepSource
 
 
 class Desk(Protocol):
-    """What the screen of a sweep cannot do by itself."""
+    """What the screen of a sweep requires from outside."""
 
     def stop(self) -> None:
-        """Stop the sweep that runs, at the second press."""
+        """Stop the running sweep, at the second press."""
         ...
 
     def history(self) -> None:
@@ -23,35 +23,35 @@ class Desk(Protocol):
         ...
 
     def compare(self, source: SweepSource) -> None:
-        """Choose what to lay beside this one."""
+        """Let the user choose a result to compare with this one."""
         ...
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
-        """Tell the user a line."""
+        """Show a line to the user."""
         ...
 
 
 class SweepDesk(Desk, Protocol):
-    """What the overview's keys do with sweeps: a `sparktop.ui.sweep_desk.SweepDesk`."""
+    """What the overview's keys require for sweeps: a `sparktop.ui.sweep_desk.SweepDesk`."""
 
     def band(self) -> SweepView | Countdown | None:
-        """Return what the board shows of the sweep."""
+        """Return what the board's band shows of the sweep; None for no band."""
         ...
 
     def start_usual(self, selected: PanelKey | None) -> None:
-        """Count down to the usual sweep on what is selected."""
+        """Start the countdown of the default preset on the selected target."""
         ...
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:
-        """Count down to a preset of the configuration."""
+        """Start the countdown of a configured preset."""
         ...
 
     def edit(self, selected: PanelKey | None) -> None:
-        """Open the editor."""
+        """Open the sweep editor."""
         ...
 
     def start_now(self) -> None:
-        """Begin what is counted down to."""
+        """Start the announced sweep without waiting for the countdown."""
         ...
 
     def call_off(self) -> None:
@@ -63,5 +63,5 @@ class SweepDesk(Desk, Protocol):
         ...
 
     def dismiss(self) -> None:
-        """Take the last sweep off the board."""
+        """Remove the last sweep from the board."""
         ...
