@@ -101,7 +101,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
     """Read a page that has at least one `sglang:` sample.
 
     Raises:
-        PageError: the page holds more than a sane server would say.
+        PageError: the page holds more samples or lanes than any real server has.
     """
     page = LanePage(_READER.read(body), lane_label="dp_rank", keep=_first_rank)
     lanes = page.read(_FIELDS, _HISTOGRAMS)

@@ -112,7 +112,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
     """Read a page that has at least one `vllm:` sample.
 
     Raises:
-        PageError: the page holds more than a sane server would say.
+        PageError: the page holds more samples or lanes than any real server has.
     """
     page = LanePage(_READER.read(body), lane_label="engine")
     fields = page.read(_FIELDS, _HISTOGRAMS)
