@@ -29,7 +29,7 @@ _GAUGES = ("running", "waiting", "generation_tps")
 
 
 def histories(track: LoadTrack, until: float) -> HistoryTable:
-    """Give what a store would have kept of a track up to `until`."""
+    """Return what a store would have kept of a track up to `until`."""
     table = HistoryTable([one.name for one in fields(BackendHistory)], 5000)
     columns = (track.running, track.waiting, track.generation_tps)
     for index, time in enumerate(track.times_s):
@@ -41,7 +41,7 @@ def histories(track: LoadTrack, until: float) -> HistoryTable:
 
 
 def backend(track: LoadTrack, until: float, group: str) -> BackendView:
-    """Give a backend with the history of a track."""
+    """Return a backend with the history of a track."""
     history = BackendHistory(**histories(track, until).series())
     return BackendView(
         track.name,
@@ -70,7 +70,7 @@ def group_of(
 def snapshot_of(
     balance: Balance, backends: tuple[BackendView, ...], until: float, router: RouterView | None = None
 ) -> Snapshot:
-    """Give a picture with one group."""
+    """Return a snapshot with one group."""
     return Snapshot(
         taken_at=START + timedelta(seconds=until),
         at=until + 0.1,
@@ -83,7 +83,7 @@ def snapshot_of(
 
 @cache
 def traced(name: str, until: float | None = None) -> Snapshot:
-    """Give a recorded trace as it looked at `until`: at its end where None."""
+    """Return a recorded trace as it was at `until`, or at its end if None."""
     tracks = trace(name)
     at = tracks[0].times_s[-1] if until is None else until
     strategy = "simple-shuffle" if "shuffle" in name else "least-busy"
@@ -102,7 +102,7 @@ def traced(name: str, until: float | None = None) -> Snapshot:
 
 @cache
 def herd(backends: int, group: str = "herd") -> Snapshot:
-    """Give so many backends behind a router whose counts are 3 s old."""
+    """Return backends behind a router whose counts are 3 s old."""
     scene = Scene("lag", 16 * backends, backends, "uniform", stale_s=3.0, seconds=130, seed=3)
     recorded = simulate(scene)
     found, views = group_of(recorded.tracks, recorded.e2e_s, 120.0, group=group, strategy="least-busy")
@@ -111,14 +111,14 @@ def herd(backends: int, group: str = "herd") -> Snapshot:
 
 @cache
 def few() -> Snapshot:
-    """Give two backends with one request each at a time, on average."""
+    """Return two backends with one request each at a time, on average."""
     recorded = simulate(Scene("shuffle", 2, 2, seconds=130, seed=1))
     found, views = group_of(recorded.tracks, recorded.e2e_s, 120.0, group="few", strategy="simple-shuffle")
     return snapshot_of(found, views, 120.0)
 
 
 def lanes_of(shown: Snapshot, server: str) -> Snapshot:
-    """Give the same loads as those of one server's lanes."""
+    """Return the same loads as those of one server's lanes."""
     lanes = tuple(
         LaneView(
             str(index),

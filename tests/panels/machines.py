@@ -32,7 +32,7 @@ FALLING = Headroom(-0.6 * GIB / 60, 120.0, 840.0, 8 * GIB)
 
 
 def h100(index: int) -> GpuReading:
-    """Give one of eight; the fourth is split, the last one is slowed, the sixth tells little."""
+    """Return one of eight GPUs: the fourth is split, the last is slowed, the sixth reports little."""
     if index == 5:
         return GpuReading(index, "NVIDIA H100 80GB HBM3", memory_total_bytes=80 * GIB)
     split = index == 3
@@ -80,7 +80,7 @@ def _memory() -> MemoryReading:
 
 
 def _port(index: int) -> NetworkReading:
-    """Give one of two RDMA ports; the second one counts errors."""
+    """Return one of two RDMA ports; the second one counts errors."""
     return NetworkReading(
         f"mlx5_{index}",
         "rdma",
@@ -96,7 +96,7 @@ def _port(index: int) -> NetworkReading:
 
 
 def many_gpus() -> NodeView:
-    """Give a server with eight GPUs of its own memory, 144 cores and errors on one RDMA port."""
+    """Return a server with eight GPUs with their own memory, 144 cores and errors on one RDMA port."""
     cores = tuple(float(index % 101) for index in range(144))
     sample = NodeSample(
         at=100.0,
@@ -131,7 +131,7 @@ def many_gpus() -> NodeView:
 
 
 def shown(name: str, sample: NodeSample, identity: NodeIdentity) -> NodeView:
-    """Give what the store makes of one sample."""
+    """Return the view that the store makes of one sample."""
     store = Store(Watch(nodes=(NodeTarget(name),)), clock=lambda: 100.4)
     store.identify(SourceKey.node(name), identity)
     store.accept(SourceKey.node(name), sample, 1.0)
@@ -139,13 +139,13 @@ def shown(name: str, sample: NodeSample, identity: NodeIdentity) -> NodeView:
 
 
 def no_gpu() -> NodeView:
-    """Give a small machine without a driver, without a network and without swap."""
+    """Return a small machine without a driver, a network and swap."""
     memory = MemoryReading(total_bytes=8 * GIB, used_bytes=3 * GIB, swap_total_bytes=0)
     sample = NodeSample(100.0, CpuReading(4.0, (4.0, 4.0), 2, 0.1), memory, gpu_note="no NVIDIA driver here")
     return NodeView("head", "ssh", sample, NodeIdentity("Debian 12"), age_s=0.2)
 
 
 def dead() -> NodeView:
-    """Give a machine that was never reached."""
+    """Return a machine that was never reached."""
     words = "Host key verification failed: add the host to known_hosts by hand"
     return NodeView("gone", "ssh", failure=Failure(FailureKind.REFUSED, words, 90.0), history=NodeHistory())

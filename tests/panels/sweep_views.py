@@ -21,7 +21,7 @@ REFERENCE = "spark-topologies-2026-03"
 
 @cache
 def result() -> SweepResult:
-    """Give a sweep of a server and of a router before two."""
+    """Return a sweep of a server and of a router in front of two."""
     doubt = Validity(code="too_short", message="all runs together lasted 7.6 s, it takes 10 s")
     made = (made_level(1), made_level(2, step=0.2), made_level(4, step=0.15))
     levels = tuple(level.model_copy(update={"validity": (doubt,)}) for level in made)
@@ -32,7 +32,7 @@ def result() -> SweepResult:
 
 @cache
 def running() -> SweepView:
-    """Give it with two levels done and the third half way."""
+    """Return the sweep with two levels done and the third half way."""
     played = PlayedSweep(result())
     played.level("spark-a", 1)
     played.level("spark-a", 2)
@@ -44,13 +44,13 @@ def running() -> SweepView:
 
 @cache
 def done() -> SweepView:
-    """Give it as its file tells it, the published table over its curves."""
+    """Return the sweep as read from its file, with the published table over its curves."""
     return result_view(result(), references=[load_reference(REFERENCE)])
 
 
 @cache
 def finished() -> SweepView:
-    """Give it just after its end, its tracks still there."""
+    """Return the sweep just after its end, with its tracks."""
     played = PlayedSweep(result())
     played.whole()
     return played.view.view()
@@ -58,7 +58,7 @@ def finished() -> SweepView:
 
 @cache
 def evidence() -> LevelEvidence:
-    """Give the requests of the router under four at once."""
+    """Return the evidence on the router's level with four requests at once."""
     played = PlayedSweep(result())
     played.whole()
     found = played.view.evidence(LevelKey("proxy", 4, 100))
@@ -68,13 +68,13 @@ def evidence() -> LevelEvidence:
 
 @cache
 def published() -> Topologies:
-    """Give the four topologies."""
+    """Return the four published topologies."""
     reference = load_reference(REFERENCE)
     return topologies(compare(reference.series, table=reference.rule), reference.series)
 
 
 def renamed(view: SweepView, name: str) -> SweepView:
-    """Give a view whose first target has another name."""
+    """Return a view whose first target has another name."""
     first, *others = view.targets
     old = first.name
 
@@ -92,12 +92,12 @@ def renamed(view: SweepView, name: str) -> SweepView:
 
 @cache
 def starting() -> SweepView:
-    """Give it before anything was told."""
+    """Return the sweep before its first event."""
     return PlayedSweep(result()).view.view()
 
 
 def with_servers(view: SweepView, count: int) -> SweepView:
-    """Give a view in which so many servers carry the load."""
+    """Return a view in which `count` servers carry the load."""
     live = view.live
     assert live is not None
     first = live.backends[0]

@@ -47,7 +47,7 @@ def text_of(rows: list[Row]) -> str:
 
 
 def everywhere(one: Quantile) -> Latency:
-    """Give a latency whose quantiles are all the same."""
+    """Return a latency whose quantiles are all the same."""
     return Latency(one.seconds, one, one, one, one, 500.0, 60.0)
 
 

@@ -34,7 +34,7 @@ EVENING = replace(PRESET, name="evening", targets=("spark-b",), key="f5")
 
 
 def whole_result() -> SweepResult:
-    """Give what the played sweep measures in the end: two targets, three levels each."""
+    """Return the final result of the played sweep: two targets, three levels each."""
     levels = (made_level(1), made_level(2, step=0.2), made_level(4, step=0.15))
     slower = (made_level(1), made_level(2, step=0.3), made_level(4, step=0.3))
     return made_sweep(("spark-a", levels), ("proxy", slower), preset="quick")
@@ -58,7 +58,7 @@ class PlayedRunner:
         self.hearing.append(hear)
 
     def take(self, event: SweepEvent) -> None:
-        """Tell an event; `PlayedSweep` calls its view so."""
+        """Pass an event on; `PlayedSweep` calls this method of its view."""
         if isinstance(event, SweepEnded):
             return
         for hear in self.hearing:
@@ -70,7 +70,7 @@ class PlayedRunner:
         self.end(self.short("cancelled", reason))
 
     def short(self, status: str, reason: str) -> SweepResult:
-        """Give a result that ended within its first target."""
+        """Return a result that ended within its first target."""
         first = self.result.targets[0]
         kept = first.model_copy(update={"levels": first.levels[:2]})
         others = tuple(one.model_copy(update={"levels": ()}) for one in self.result.targets[1:])
@@ -163,15 +163,15 @@ class SweepStage:
         return self.runners[-1]
 
     def stopped_by(self) -> str | None:
-        """Give the reason with which the newest sweep was called off; None while it was not."""
+        """Return the reason with which the newest sweep was called off; None while it was not."""
         return self.runner.cancelled
 
     def at(self) -> Stage:
-        """Tell where the sweep stands."""
+        """Return the stage of the sweep."""
         return self.sweeping.stage
 
     def top(self) -> Screen[Any]:
-        """Give the topmost screen."""
+        """Return the topmost screen."""
         return self.app.screen
 
     @property
@@ -182,21 +182,21 @@ class SweepStage:
         return screen
 
     def text(self) -> str:
-        """Give what is drawn on the topmost canvas."""
+        """Return the text of the topmost canvas."""
         screen = self.app.screen
         canvas = screen.canvas if isinstance(screen, SweepScreen) else self.app.overview.canvas
         return "\n".join(row_text(row) for row in canvas.rows)
 
     def footer(self) -> str:
-        """Give the last row."""
+        """Return the last row."""
         return self.text().splitlines()[-1]
 
     def toasts(self) -> list[str]:
-        """Give every line that was told."""
+        """Return the text of every notice."""
         return [note.message for note in self.app._notifications]
 
     def events(self) -> list[str]:
-        """Give what stands in the event list of sweeps."""
+        """Return the messages of the event list that are about sweeps."""
         return [event.message for event in self.store.snapshot().events if event.subject == "sweep"]
 
     def play(self, *levels: tuple[str, int]) -> PlayedSweep:
@@ -223,19 +223,19 @@ class SweepStage:
         assert self.at() is Stage.RUNNING
 
     async def finish(self, pilot: Pilot[None], result: SweepResult | None = None) -> None:
-        """End the sweep with a result, and wait until it is told."""
+        """End the sweep with a result, and wait until it is drawn."""
         self.runner.end(result or whole_result())
         await over(self, pilot)
 
 
 class _Fold:
-    """Takes what `PlayedSweep` plays, as its view would."""
+    """Receives what `PlayedSweep` plays, in place of its view."""
 
     def __init__(self, stage: SweepStage) -> None:
         self._stage = stage
 
     def take(self, event: SweepEvent) -> None:
-        """Tell the screen's sweep."""
+        """Pass an event to the screen's sweep."""
         self._stage.runner.take(event)
 
     def look(self, snapshot: Snapshot) -> None:
@@ -258,10 +258,10 @@ async def over(stage: SweepStage, pilot: Pilot[None]) -> None:
 
 
 def key(target: str, concurrency: int) -> LevelKey:
-    """Give a level's key."""
+    """Return a level's key."""
     return LevelKey(target, concurrency, 100)
 
 
 def notice(words: str) -> Notice:
-    """Give a notice."""
+    """Return a notice."""
     return Notice(words)

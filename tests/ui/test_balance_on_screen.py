@@ -19,7 +19,7 @@ PROXY, HERD = PanelKey("balance", "proxy"), PanelKey("balance", "herd")
 
 
 def two_groups() -> Snapshot:
-    """Give one group of two and one of four, each with a word of its own."""
+    """Return one group of two and one of four, each with a verdict of its own."""
     pair, many = traced("cooldown-c64"), herd(4)
     backends = tuple(
         replace(view, name=name)
@@ -35,7 +35,7 @@ def text(app: SparktopApp) -> str:
 
 
 def alone(app: SparktopApp) -> PanelKey | None:
-    """Give what is shown alone."""
+    """Return the key of the zoomed panel."""
     return app.overview.zoomed
 
 

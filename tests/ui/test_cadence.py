@@ -12,7 +12,7 @@ from sparktop.ui.cadence import LOW_BANDWIDTH_S, MAX_DRAW_S, MAX_INTERVAL_S, Cad
 
 
 def views(*poll_ms: float | None) -> list[BackendView]:
-    """Give backends whose newest poll took so long; None: it failed."""
+    """Return backends whose newest poll took these times; None for a failed one."""
     down = Failure(FailureKind.TIMEOUT, "no answer", 0.0)
     return [
         BackendView(

@@ -27,7 +27,7 @@ def rows(draw: st.DrawFn) -> Row:
 
 
 def cells_of(row: Row) -> list[tuple[str, str]]:
-    """Give each cell's character and role; the second cell of a wide character is empty."""
+    """Return each cell's character and role; the second cell of a wide character is empty."""
     cells: list[tuple[str, str]] = []
     for text, role in row:
         for char in text:

@@ -39,7 +39,7 @@ class Screen:
         self._style: dict[str, str] = {}
 
     def feed(self, data: str) -> None:
-        """Take in what is written to the terminal."""
+        """Interpret what is written to the terminal."""
         for parameters, final, char in TOKEN.findall(data):
             if final == "H":
                 row, column = (int(part) for part in parameters.split(";"))

@@ -24,7 +24,7 @@ ALONE = PanelKey("processes", "spark-a")
 
 @cache
 def picture() -> Snapshot:
-    """Give a snapshot that no test changes: none can be."""
+    """Return a snapshot shared by all tests: it is immutable."""
     return Rehearsal(nodes=2).play(60).snapshot()
 
 

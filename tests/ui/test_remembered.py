@@ -32,7 +32,7 @@ JSON = st.recursive(
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a file in folders that are not there yet."""
+    """Return the path of a file in folders that do not exist yet."""
     return tmp_path_factory.mktemp("state") / "a" / "b" / "view.json"
 
 

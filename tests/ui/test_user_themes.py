@@ -30,7 +30,7 @@ from stage.rehearsal import Rehearsal
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give the folder of the user's themes, empty; all themes are read anew before and after."""
+    """Return the empty folder of the user's themes; all themes are read again before and after."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     place = tmp_path / "sparktop" / "themes"
     place.mkdir(parents=True)
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def own_toml(**colors: str) -> str:
-    """Give the text of a whole theme of our kind."""
+    """Return the text of a complete theme in sparktop's format."""
     shipped = shipped_palettes()["spark-dark"]
     lines = [f'{role} = "{colors.get(role, shipped.color(role))}"' for role in COLOR_ROLES]
     gradients = [f'{role} = ["{shipped.color(f"{role}/0")}"]' for role in GRADIENT_ROLES]
@@ -157,7 +157,7 @@ def test_the_list_tells_files_and_problems(folder: Path, capsys: pytest.CaptureF
 
 
 def shown(app: SparktopApp, strip: Strip) -> Strip:
-    """Give a row as Textual sends it to the terminal."""
+    """Return a row as Textual sends it to the terminal."""
     for line_filter in app._filters:
         if line_filter.enabled:
             strip = strip.apply_filter(line_filter, app.overview.canvas.background_colors[1])

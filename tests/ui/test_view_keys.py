@@ -22,7 +22,7 @@ NAMES = [f"spark-{letter}" for letter in "abcd"]
 
 @cache
 def picture() -> Snapshot:
-    """Give a snapshot that no test changes: none can be."""
+    """Return a snapshot shared by all tests: it is immutable."""
     return Rehearsal(backends=len(NAMES)).play(30).snapshot()
 
 
@@ -35,7 +35,7 @@ def text(app: SparktopApp) -> str:
 
 
 def shown(app: SparktopApp) -> list[str]:
-    """Give the names of the backends that can be selected, in order."""
+    """Return the names of the selectable backends, in order."""
     return [key.name for key in app.overview._selectable if key.kind == "backend"]
 
 

@@ -32,7 +32,7 @@ def picture(shown: Snapshot, width: int, height: int) -> list[str]:
 
 
 def part(rows: list[str], title: str) -> list[str]:
-    """Give the rows below the rule with this title, up to the next rule."""
+    """Return the rows below the rule with this title, up to the next rule."""
     first = next(index for index, row in enumerate(rows) if f"─ {title}" in row)
     rest = rows[first + 1 :]
     return rest[: next(index for index, row in enumerate(rest) if row[2] == "─" or row[0] == "╰")]

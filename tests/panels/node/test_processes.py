@@ -53,7 +53,7 @@ def view(*, table: ProcessTable | None = TABLE, gpus: tuple[GpuReading, ...] = (
 
 
 def crowd(count: int) -> NodeView:
-    """Give a node with so many processes, the largest last."""
+    """Return a node with this number of processes, the largest last."""
     table = ProcessTable(
         tuple(ProcessReading(n, f"p{n}", n * GIB, 0.0) for n in range(1, count + 1)), 900, 0.0
     )

@@ -19,7 +19,7 @@ from stage.rehearsal import Rehearsal
 
 @cache
 def picture() -> Snapshot:
-    """Give a snapshot that no test changes: none can be."""
+    """Return a snapshot shared by all tests: it is immutable."""
     return Rehearsal().play(10).snapshot()
 
 

@@ -29,11 +29,11 @@ class Stage:
         self.app = SparktopApp(self.rehearsal.store.snapshot)
 
     def texts(self) -> list[str]:
-        """Give the rows on the screen."""
+        """Return the rows on the screen."""
         return [row_text(row) for row in self.app.overview.canvas.rows]
 
     def text(self) -> str:
-        """Give the whole screen."""
+        """Return the text of the screen."""
         return "\n".join(self.texts())
 
 

@@ -40,12 +40,12 @@ async def done_and_open(stage: SweepStage, pilot: Pilot[None]) -> None:
 
 
 def page(stage: SweepStage) -> Page:
-    """Give the page on the screen."""
+    """Return the page on the screen."""
     return stage.full.page
 
 
 def chosen(stage: SweepStage) -> LevelKey | None:
-    """Give the level that is chosen."""
+    """Return the chosen level."""
     return stage.full.chosen
 
 

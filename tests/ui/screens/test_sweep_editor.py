@@ -40,7 +40,7 @@ QUICK = draft_of(BUILT_IN[0], ("spark-a",), GUARD)
 
 @cache
 def picture() -> Snapshot:
-    """Give a snapshot that no test changes: none can be."""
+    """Return a snapshot shared by all tests: it is immutable."""
     return Rehearsal().play(10).snapshot()
 
 
@@ -62,7 +62,7 @@ class Opened:
         await pilot.pause()
 
     async def go(self, pilot: Pilot[None], name: str) -> None:
-        """Give the keys to a field."""
+        """Focus a field."""
         self.editor.query_one(f"#field-{name}").focus()
         await pilot.pause()
 
@@ -74,16 +74,16 @@ class Opened:
         await pilot.pause()
 
     def words(self) -> str:
-        """Give all that is drawn as one text, line after line, one space for what stands apart."""
+        """Return all drawn lines as one text, with single spaces."""
         rows = self.app.screen._compositor.render_strips()
         return " ".join(" ".join(strip.text for strip in rows).split())
 
     def wrong(self) -> str:
-        """Give why it cannot start."""
+        """Return why the sweep cannot start."""
         return str(self.editor.query_one("#wrong", Static).content)
 
     def cost(self) -> str:
-        """Give what it will send and take."""
+        """Return the expected requests, tokens and duration."""
         return str(self.editor.query_one("#cost", Static).content)
 
 

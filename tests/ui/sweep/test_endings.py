@@ -106,11 +106,11 @@ class FollowedByHand:
         self.looked = 0
 
     def view(self) -> SweepView:
-        """Give the picture of the moment."""
+        """Return the present view."""
         return self.live.view()
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give what is known of a level."""
+        """Return the evidence on a level."""
         return self.live.evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:

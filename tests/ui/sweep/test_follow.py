@@ -23,7 +23,7 @@ SIZES = [(80, 24), (120, 36), (200, 50)]
 
 
 def make_app(followed: Path) -> SparktopApp:
-    """Give an application that watches one silent server and follows a file."""
+    """Return an application that watches one silent server and follows a file."""
     watch = Watch(backends=(BackendTarget("spark-a", "http://127.0.0.1:8000"),))
     store = Store(watch)
     app = SparktopApp(store.snapshot, store=store, watch=watch)

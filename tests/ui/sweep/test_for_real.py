@@ -33,7 +33,7 @@ runs = 1
 
 
 def text(app: SparktopApp) -> str:
-    """Give what is drawn on the topmost screen."""
+    """Return the text of the topmost screen."""
     screen = app.screen
     canvas = screen.canvas if isinstance(screen, SweepScreen) else app.overview.canvas
     return "\n".join(row_text(row) for row in canvas.rows)

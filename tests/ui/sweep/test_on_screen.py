@@ -217,7 +217,7 @@ async def test_a_preset_whose_target_is_not_watched_is_told(tmp_path: Path) -> N
 
 
 def free() -> tuple[SweepSettings, ...]:
-    """Give the usual preset without targets of its own."""
+    """Return the default preset without targets of its own."""
     return (SweepSettings("quick", concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3),)
 
 

@@ -51,7 +51,7 @@ class Told(SparktopApp):
 
 
 def true_decode_tps() -> Mapping[tuple[str, int], float]:
-    """Give what each target decodes at each level, by the model alone: no clock, no network, no sweep."""
+    """Return what each target decodes at each level, by the model alone: no clock, no network, no sweep."""
     found = {}
     for name in (ROUTER, SERVER):
         for concurrency in LEVELS:
