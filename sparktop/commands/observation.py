@@ -14,7 +14,7 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.store import Store
-from sparktop.store.backend import least_rate_s
+from sparktop.store.figures import least_rate_s
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.ways import Ways
 

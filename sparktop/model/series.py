@@ -157,11 +157,11 @@ class HistoryTable:
             self._values[name] = fresh
         self._trim()
 
-    def series(self) -> dict[str, Series]:
-        """Return the newest `capacity` points of each history as of now, by name."""
+    def series(self, *names: str) -> dict[str, Series]:
+        """Return the newest `capacity` points of each history as of now, by name; only `names` if any."""
         stop = len(self._times)
         start = max(0, stop - self.capacity)
-        return {name: Series(self._times, column, start, stop) for name, column in self._values.items()}
+        return {name: Series(self._times, self._values[name], start, stop) for name in names or self._values}
 
     def _merged(
         self, start: int, late: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float

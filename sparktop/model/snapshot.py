@@ -170,6 +170,8 @@ class BackendView:
     waiting_for_capacity: float | None = None
     """The part of `waiting` that a free slot would start."""
     kv_cache_percent: float | None = None
+    kv_fullest_percent: float | None = None
+    """Of the fullest lane: its requests wait even if other lanes have room."""
     kv_capacity_tokens: float | None = None
     prompt_tps: float | None = None
     """Prompt tokens per second over 10 s; computed ones where the server distinguishes them."""
@@ -229,12 +231,6 @@ class BackendView:
     history: BackendHistory = field(default_factory=BackendHistory)
     load: LaneHistory | None = None
     """The same loads at every poll, where `history` has one point per interval; None before the first."""
-
-    @property
-    def kv_fullest_percent(self) -> float | None:
-        """Used share of the fullest lane's KV cache: its requests wait even if other lanes have room."""
-        lanes = [lane.kv_cache_percent for lane in self.lanes if lane.kv_cache_percent is not None]
-        return max(lanes, default=self.kv_cache_percent)
 
     @property
     def ok(self) -> bool:

@@ -172,9 +172,11 @@ class Window:
 
     def _oldest(self, since: float) -> Tally | None:
         """Return the oldest tally at or after `since`, or None; found from the old end, its usual place."""
-        if self._past and self._past[-1].at >= since:
-            return next(tally for tally in self._past if tally.at >= since)
-        return next((tally for tally in self._recent if tally.at >= since), None)
+        kept = self._past if self._past and self._past[-1].at >= since else self._recent
+        for tally in kept:
+            if tally.at >= since:
+                return tally
+        return None
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
         """Return the rate (per second) of a counter from the oldest to the newest tally inside the window.

@@ -91,7 +91,7 @@ class LoadLog:
 
     def history(self) -> LaneHistory:
         """Return requests and tokens per second over time."""
-        kept = self._table.series()
+        kept = self._table.series(*_GAUGES)
         return LaneHistory(kept["running"], kept["waiting"], kept["generation_tps"])
 
     def track(self, name: str, since: float, *, slots: int | None, errors: float | None) -> LoadTrack:
@@ -122,7 +122,7 @@ class LoadLog:
 
     def _arrived(self, track: LoadTrack, since: float) -> list[float] | None:
         """Return ended plus present requests at each point of a track; None where ends are not counted."""
-        _, ended = self._table.series()["finished"].arrays(since)
+        _, ended = self._table.series("finished")["finished"].arrays(since)
         if len(ended) != len(track.times_s) or all(map(math.isnan, ended)):
             return None
         there = [track.running, *([] if track.waiting is None else [track.waiting])]

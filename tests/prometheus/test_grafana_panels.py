@@ -42,7 +42,7 @@ from sparktop.demo.cluster import DemoCluster
 from sparktop.model.snapshot import Quantile
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.parts.figures import latency_row, quantile_text
-from sparktop.store import SourceKey, Store, backend
+from sparktop.store import SourceKey, Store, figures
 from tests.prometheus.comparison import Answer, Row, ask, judge, table
 from tests.prometheus.instants import any_instants, matched_instants
 from tests.prometheus.panels import Kind
@@ -191,7 +191,7 @@ def test_another_window_shows_as_a_deviation(
         wrong({name: judge(name, simulated.answers[name], replay(simulated.polls[name])) for name in moving})
         == []
     )
-    monkeypatch.setattr(backend, constant, seconds)
+    monkeypatch.setattr(figures, constant, seconds)
     found = wrong(
         {name: judge(name, simulated.answers[name], replay(simulated.polls[name])) for name in moving}
     )

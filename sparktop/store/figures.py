@@ -1,0 +1,169 @@
+"""The figures of a backend, from its newest page and from the window over its pages: each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from sparktop.model.engine import LaneSample
+from sparktop.model.snapshot import BackendView
+from sparktop.rates import Window
+from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
+from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
+
+RATE_WINDOW_S = 10.0
+"""The window of token and request rates, in seconds."""
+RATE_INTERVALS, _LEAST_RATE_S = 2.0, 2.0
+"""A rate covers at least two intervals and 2 s: over less, it depends on the timing of steps and polls."""
+_NEARLY = 0.9
+"""Share of a span that is enough, because polls are rarely a full interval apart."""
+PER_FINISHED_REQUEST = "per finished request"
+
+_Lanes: TypeAlias = Sequence[LaneSample]
+
+
+def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: float) -> BackendView:
+    """Return `view` with the figures of a page, rates over 10 s, and latencies and ratios over a minute."""
+    # With slow polling a window must reach the previous sample, or there would never be a figure.
+    short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
+    long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
+    least_s = least_rate_s(interval_s)
+    total, rate = partial(lane_sum, lanes), partial(window.rate, window_s=short_s, least_s=least_s)
+    prompt, generated = prompt_counter(window), rate("generation_tokens")
+    return replace(
+        view,
+        running=total(lambda lane: lane.running),
+        waiting=total(lambda lane: lane.waiting),
+        waiting_for_capacity=total(lambda lane: lane.waiting_for_capacity),
+        kv_cache_percent=kv_used_percent(lanes),
+        kv_fullest_percent=kv_fullest_percent(lanes),
+        kv_capacity_tokens=total(lambda lane: lane.kv_capacity_tokens),
+        prompt_tokens=total(lambda lane: lane.prompt_tokens),
+        generation_tokens=total(lambda lane: lane.generation_tokens),
+        preemptions=total(lambda lane: lane.preemptions),
+        finished=_finished(lanes),
+        prompt_tps=rate(prompt),
+        prompt_cached_tps=rate("prompt_tokens_cached") if prompt != "prompt_tokens" else None,
+        generation_tps=generated,
+        generation_tps_1s=_live_generation(lanes, window, generated, interval_s),
+        rate_note=_rate_note(lanes),
+        rate_window_s=_rate_window_s(window, short_s, least_s),
+        requests_per_s=rate("finished"),
+        preemptions_per_s=rate("preemptions"),
+        prefix_cache_hit_percent=_hit_percent(lanes, window, long_s),
+        spec_decode_accept_percent=_accept_percent(lanes, window, long_s),
+        spec_accepted_per_draft=window.ratio("spec_accepted_tokens", "spec_drafts", long_s),
+        spec_drafts_per_s=rate("spec_drafts"),
+        batch_per_step=window.ratio("stepped", "steps", long_s),
+        steps_per_s=rate("steps"),
+        estimated_read_gb_per_s=_in_gb(rate("read_bytes_per_gpu")),
+        ttft=window.latency("ttft", long_s),
+        itl=window.latency("itl", long_s),
+        e2e=window.latency("e2e", long_s),
+        queue=window.latency("queue", long_s),
+        tpot=window.latency("tpot", long_s),
+        prefill=window.latency("prefill", long_s),
+        decode=window.latency("decode", long_s),
+    )
+
+
+def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:
+    """Return the figures of `BackendHistory` except `step_ms`, by name; token rates are live ones."""
+    apart = view.prompt_cached_tps is not None
+    points = {
+        "generation_tps": view.generation_tps_1s,
+        "prompt_tps": window.live_rate(prompt_counter(window), interval_s),
+        "prompt_cached_tps": window.live_rate("prompt_tokens_cached", interval_s) if apart else None,
+        "running": view.running,
+        "waiting": view.waiting,
+        "kv_cache_percent": view.kv_cache_percent,
+        "prefix_cache_hit_percent": view.prefix_cache_hit_percent,
+        "spec_decode_accept_percent": view.spec_decode_accept_percent,
+        "batch_per_step": view.batch_per_step,
+        "preemptions_per_s": view.preemptions_per_s,
+        "estimated_read_gb_per_s": view.estimated_read_gb_per_s,
+    }
+    for name, latency in (("ttft", view.ttft), ("itl", view.itl), ("e2e", view.e2e), ("queue", view.queue)):
+        points[f"{name}_p50_s"] = latency.p50.seconds if latency.p50 else None
+        points[f"{name}_p95_s"] = latency.p95.seconds if latency.p95 else None
+    return points
+
+
+def least_rate_s(interval_s: float) -> float:
+    """Return the shortest span in seconds over which a rate is shown."""
+    return _NEARLY * max(_LEAST_RATE_S, RATE_INTERVALS * interval_s)
+
+
+def prompt_counter(window: Window) -> str:
+    """Return the prompt counter to show: computed tokens where known, because cached ones cost nothing."""
+    newest = window.newest
+    known = newest is not None and "prompt_tokens_computed" in newest.counters
+    return "prompt_tokens_computed" if known else "prompt_tokens"
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the known values; None where all are unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _rate_note(lanes: _Lanes) -> str | None:
+    """Return a note on the generation rates of a page; None where they need none."""
+    return PER_FINISHED_REQUEST if any(lane.per_finished_request for lane in lanes) else None
+
+
+def _live_generation(
+    lanes: _Lanes, window: Window, counted_tps: float | None, interval_s: float
+) -> float | None:
+    """Return the live rate: the server's own where it reports one, else the counted one.
+
+    An idle SGLang refreshes its gauge only every 30 s. So where its counter moves with the tokens, the gauge
+    is used only while `counted_tps`, the rate over the last seconds, is above 0.
+    """
+    reported = [lane.generation_tps_gauge for lane in lanes if lane.generation_tps_gauge is not None]
+    resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None
+    if resting or not reported:
+        return window.live_rate("generation_tokens", interval_s)
+    return sum(reported)
+
+
+def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | None:
+    """Return the seconds that token rates cover; None where that is less than `least_s`."""
+    spans = (window.counted(name, window_s) for name in ("generation_tokens", "finished"))
+    span_s = next((counted[1] for counted in spans if counted), 0.0)
+    return span_s if span_s >= least_s else None
+
+
+def _in_gb(size_bytes: float | None) -> float | None:
+    return None if size_bytes is None else size_bytes / 1e9
+
+
+def _hit_percent(lanes: _Lanes, window: Window, window_s: float) -> float | None:
+    gauges = [lane.prefix_cache_hit_percent for lane in lanes]
+    return _percent(window, "prefix_cache_hits", "prefix_cache_queries", window_s, gauges)
+
+
+def _accept_percent(lanes: _Lanes, window: Window, window_s: float) -> float | None:
+    gauges = [lane.spec_accept_percent for lane in lanes]
+    return _percent(window, "spec_accepted_tokens", "spec_draft_tokens", window_s, gauges)
+
+
+def _percent(
+    window: Window, part: str, whole: str, window_s: float, gauges: Sequence[float | None]
+) -> float | None:
+    """Return 100 * part / whole over the window; the mean gauge if the server lacks these counters."""
+    parts, wholes = window.counted(part, window_s), window.counted(whole, window_s)
+    if parts and wholes:
+        return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None
+    counts = window.newest is not None and whole in window.newest.counters
+    return None if counts else mean(gauges)
+
+
+def _finished(lanes: _Lanes) -> Mapping[str, float]:
+    totals: dict[str, float] = {}
+    for lane in lanes:
+        for reason, count in lane.finished.items():
+            totals[reason] = totals.get(reason, 0.0) + count
+    return totals
