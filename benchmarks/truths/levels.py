@@ -205,7 +205,7 @@ def watch(
     at = offset_s
     while at < until:
         for number, (name, server) in enumerate(servers.items()):
-            log.hear(SourceKey.backend(name), look(server, at + number * skew_s, counts_steps))
+            log.accept(SourceKey.backend(name), look(server, at + number * skew_s, counts_steps))
         at += LOOK_S
 
 
@@ -299,7 +299,7 @@ def guard_figures() -> Iterator[Figure]:
         for number, (left, heat) in enumerate(readings):
             memory = MemoryReading(unified=unified, headroom_bytes=round(left * gib))
             sample = NodeSample(number * every_s, memory=memory, gpus=(GpuReading(0, temperature_c=heat),))
-            if watch.look_at_node("spark-a", node_point(sample)) is not None:
+            if watch.check_node("spark-a", node_point(sample)) is not None:
                 shown = number
                 break
         words = ["goes on" if one is None else f"stops at look {one}" for one in (truth, shown)]
