@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 
 from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
 from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.plan.slo import runs_needed
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
 from sparktop.sweep.terms.doubts import CUT_SHORT
 
 _GROWTH = 0.6
@@ -233,9 +233,20 @@ def _between_runs(result: SweepResult) -> tuple[float, float]:
     begin_s = (first - result.started_at).total_seconds()
     begin_s -= next((s for key, s in warm_ups.items() if key[0] == result.ran[0].target), 0.0)
     busy_s = sum(level.duration_s or 0.0 for _, level in levels) + sum(warm_ups.values())
-    turns = len(list(groupby(result.ran, key=lambda one: (one.target, one.concurrency))))
     rest_s = (result.finished_at - result.started_at).total_seconds() - max(0.0, begin_s) - busy_s
-    return max(0.0, begin_s), max(0.0, rest_s / turns)
+    return max(0.0, begin_s), max(0.0, rest_s / _turns(result.ran))
+
+
+def _turns(ran: Sequence[RanRun]) -> int:
+    """Return the number of stints, each followed by a rest.
+
+    Run numbers that start again are the next prompt length: a run does not record its own.
+    """
+    changes = (
+        (after.target, after.concurrency) != (before.target, before.concurrency) or after.run <= before.run
+        for before, after in pairwise(ran)
+    )
+    return 1 + sum(changes)
 
 
 def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:

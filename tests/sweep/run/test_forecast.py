@@ -84,6 +84,21 @@ def test_what_lay_between_is_taken_from_the_sweep_itself() -> None:
     assert one == pytest.approx(5 + 4 * RUN_S + (35 - 8 * RUN_S) / 2)
 
 
+def test_each_prompt_length_is_followed_by_its_own_rest() -> None:
+    """Three prompt lengths at c = 1 are three levels with a rest after each: the same plan takes as long."""
+    lengths = (100, 1000, 10_000)
+    ran = tuple(
+        RanRun(target="a", concurrency=1, run=run, started_at=BEGAN) for _ in lengths for run in range(3)
+    )
+    levels = [made_level(1).model_copy(update={"pp": length}) for length in lengths]
+    took_s = 12 * RUN_S + 30
+    result = swept(*levels).model_copy(update={"finished_at": BEGAN + timedelta(seconds=took_s), "ran": ran})
+    first = ran[0].model_copy(update={"started_at": BEGAN + timedelta(seconds=RUN_S)})
+    result = result.model_copy(update={"ran": (first, *ran[1:])})
+    plan = replace(PLAN, concurrency=(1,), prompt_lengths=lengths)
+    assert forecast(plan, [result]).seconds == pytest.approx(took_s)
+
+
 def test_a_level_that_is_missing_is_no_pause() -> None:
     """Of a sweep that ran what its result does not hold, the time between levels cannot be told."""
     ran = tuple(RanRun(target="a", concurrency=c, run=0, started_at=BEGAN) for c in (1, 2, 99))
