@@ -21,7 +21,7 @@ from sparktop.sweep.compare.findable import Design, findable_percent
 from sparktop.sweep.compare.independent import independent_engines
 from sparktop.sweep.compare.notes import definitions_of, notes_of
 from sparktop.sweep.compare.proof import ERROR_RATE, Pair, Proven, first_rate, proofs
-from sparktop.sweep.compare.ratio import LEAST_RUNS, Ratio, ratio_of
+from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, TableRule
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow, Crossover
 from sparktop.sweep.terms.definitions import METRICS, Metric
@@ -30,6 +30,8 @@ NOISE_FLOOR_PERCENT = 3.0
 """Noise floor if there are no two measurements of the same thing."""
 _STATED_PERCENT = 1.0
 """Minimum difference in percent between published figures for a winner, because they are rounded."""
+_LEAST_FIGURES = 2
+"""Minimum figures for a comparison; how many runs each of them has is a matter of its tests."""
 _Levels = Mapping[str, Mapping[Load, Mapping[str, Figure]]]
 _Vs = Literal["runner-up", "baseline", "table"]
 
@@ -126,7 +128,7 @@ def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
     crossed, first_ahead = False, None
     for load in sorted({load for one in table.levels.values() for load in one}, key=order):
         figures = table.figures(metric.name, load)
-        if len(figures) < LEAST_RUNS:
+        if len(figures) < _LEAST_FIGURES:
             continue
         ranked = sorted(
             figures, key=lambda name: _certain(figures[name], metric), reverse=metric.more_is_better
@@ -296,7 +298,7 @@ def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldSh
             for figures in table.levels[name].values()
             if metric in figures
         ]
-        if len(figures) < LEAST_RUNS or not pairs:
+        if len(figures) < _LEAST_FIGURES or not pairs:
             continue
         runs = min(max(1, len(figure.values)) for figure in figures)
         spread = _spread(table, metric)
