@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+NO_DIFFERENCE = "no difference shown"
+NO_WINNER = "no winner shown"
+"""At least one target is shown to be worse than another one, but none is the best."""
+NONE_OF_LEADERS = "no difference between them shown"
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.sweep_comparison import Difference, DifferenceRow, Measured
+from sparktop.model.sweep_comparison import NO_DIFFERENCE, Difference, DifferenceRow, Measured
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
@@ -19,7 +19,7 @@ _SPAN_FROM = 66
 """Width in cells from which on intervals are written as figures."""
 _BAR_FROM = 96
 """Width in cells from which on intervals are drawn as well."""
-_NONE, _SHORT_NONE = "no difference shown", "none shown"
+_NONE, _SHORT_NONE = NO_DIFFERENCE, "none shown"
 """Words for a change that is not significant, and short ones for when these do not fit."""
 
 

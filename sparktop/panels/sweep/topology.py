@@ -8,6 +8,9 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep_comparison import (
+    NO_DIFFERENCE,
+    NO_WINNER,
+    NONE_OF_LEADERS,
     AdviceRow,
     ComparedLevel,
     ComparedMetric,
@@ -39,8 +42,8 @@ UNTESTED = "*"
 _PAIR = 2
 _PERCENT = 9
 """Width in cells of a percentage and its mark."""
-_NONE = ("no difference shown", "none shown", "none")
-_NO_WINNER = ("no winner shown", "no winner")
+_NONE = (NO_DIFFERENCE, "none shown", "none")
+_NO_WINNER = (NO_WINNER, "no winner")
 _NONE_OF_LEADERS = (f"no winner among {ALIKE}", f"{ALIKE} lead")
 """Words for a level without a winner, the longest first."""
 
@@ -187,7 +190,7 @@ def _undecided(level: ComparedLevel) -> tuple[str, ...]:
     if not level.leaders:
         return _NO_WINNER if level.beats else _NONE
     lead = f"{', '.join(level.leaders)} lead"
-    return f"{names_in_words(level.leaders)} lead, no difference between them shown", lead, *_NONE_OF_LEADERS
+    return f"{names_in_words(level.leaders)} lead, {NONE_OF_LEADERS}", lead, *_NONE_OF_LEADERS
 
 
 def _unbeaten(level: ComparedLevel, name: str) -> bool:

@@ -6,7 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from sparktop.model.sweep_comparison import AdviceRow, ComparedLevel, ComparedMetric, FoundDifference
+from sparktop.model.sweep_comparison import (
+    NO_DIFFERENCE,
+    NO_WINNER,
+    NONE_OF_LEADERS,
+    AdviceRow,
+    ComparedLevel,
+    ComparedMetric,
+    FoundDifference,
+)
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
 
@@ -15,8 +23,6 @@ _BANDS = ((4, "one user, low latency"), (16, "moderate load"), (1_000_000, "many
 _PRIMARY = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
 """The first of these metrics that was measured decides."""
 _BESIDE = ("ttft_ms", "prefill_tps")
-NO_DIFFERENCE = "no difference shown"
-NO_WINNER = "no winner shown"
 
 _Part = list[ComparedLevel]
 
@@ -149,7 +155,7 @@ def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> s
 
 def leading_words(names: Sequence[str]) -> str:
     """Return that several lead: "a and b lead, no difference between them shown"."""
-    return f"{names_in_words(names)} lead, no difference between them shown"
+    return f"{names_in_words(names)} lead, {NONE_OF_LEADERS}"
 
 
 def _short(metric: ComparedMetric) -> str:

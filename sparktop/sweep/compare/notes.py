@@ -11,8 +11,6 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import WORDS
 
 NO_TEST = "no test possible (*): single runs, or published means"
-NO_DIFFERENCE = "no difference shown"
-NONE_OF_LEADERS = "no difference between them shown"
 CLOCK_SHIFT_PERCENT = 3.0
 """Clock difference between compared levels beyond which the machine was not in the same state."""
 

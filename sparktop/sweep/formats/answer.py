@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topologies
+from sparktop.model.sweep_comparison import (
+    NO_DIFFERENCE,
+    NO_WINNER,
+    NONE_OF_LEADERS,
+    ComparedLevel,
+    ComparedMetric,
+    Topologies,
+)
 from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.notes import NO_DIFFERENCE, NONE_OF_LEADERS
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.terms.definitions import METRICS
@@ -16,7 +22,6 @@ from sparktop.sweep.view.result import Findings
 from sparktop.sweep.view.slo_words import slo_sentences
 from sparktop.sweep.view.verdict import best_level
 
-_NO_WINNER = "no winner shown"
 _DECODES = ("sustained_tps", "decode_tps", "output_tps")
 
 
@@ -64,7 +69,7 @@ def _state(level: ComparedLevel) -> str:
         return f"{code(level.ahead)} ahead"
     if level.leaders:
         return f"{names_in_words([code(name) for name in level.leaders])} lead, {NONE_OF_LEADERS},"
-    return _NO_WINNER if level.beats else NO_DIFFERENCE
+    return NO_WINNER if level.beats else NO_DIFFERENCE
 
 
 def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) -> str:

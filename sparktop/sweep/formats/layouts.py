@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.independent import made_of
-from sparktop.sweep.compare.notes import NO_DIFFERENCE, NONE_OF_LEADERS
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
 from sparktop.sweep.formats.figure_cells import (
@@ -256,7 +256,7 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     if row.significant is False:
         if row.leaders:
             return Outside(", ".join(row.leaders), f" lead, {NONE_OF_LEADERS}")
-        return "no winner shown" if row.beats else NO_DIFFERENCE
+        return NO_WINNER if row.beats else NO_DIFFERENCE
     best = row.winner or row.ahead
     if best is None or row.percent is None:
         return UNKNOWN

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sparktop.model.sweep_comparison import Difference, DifferenceRow
-from sparktop.sweep.compare.advice import NO_DIFFERENCE, signed
+from sparktop.model.sweep_comparison import NO_DIFFERENCE, Difference, DifferenceRow
+from sparktop.sweep.compare.advice import signed
 from sparktop.sweep.compare.alignment import aligned, order
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import could_show_words

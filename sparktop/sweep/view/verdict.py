@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from sparktop.model.sweep_comparison import AdviceRow, Topologies
+from sparktop.model.sweep_comparison import NO_DIFFERENCE, AdviceRow, Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS
@@ -58,7 +58,7 @@ def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = No
         best = next((row for row in alike if row.ranks[key] is Rank.BEST), None)
         if best is not None:
             others = [_where(row, name) for row in alike if row is not best]
-            also = f"; {', '.join(others)}: no difference shown" if others else ""
+            also = f"; {', '.join(others)}: {NO_DIFFERENCE}" if others else ""
             among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
             title = METRICS[key].title.lower()
             yield f"most {title}{among} at {_where(best, name)}: {_sure(best, key)}{also}"
