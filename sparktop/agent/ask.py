@@ -51,12 +51,12 @@ def from_line(line: bytes) -> Ask:
     try:
         given = json.loads(line)
     except (ValueError, RecursionError):
-        raise AskError("the line is no JSON") from None
+        raise AskError("the line is not JSON") from None
     if not isinstance(given, dict):
-        raise AskError("the line is no JSON object")
+        raise AskError("the line is not a JSON object")
     since, interval_s = (_number(key, given.get(key)) for key in ("since", "interval_s"))
     processes = given.get("processes")
-    if processes not in {None, True, False}:
+    if processes is not None and not isinstance(processes, bool):
         raise AskError("processes must be true or false")
     return Ask(since, bool(processes), _bounded(interval_s))
 

@@ -137,7 +137,7 @@ def _digest(settings: object) -> str:
 
 
 def _rules_age() -> tuple[int, ...]:
-    here = Path(__file__).parent.parent
+    here = Path(__file__).parent
     try:
         return tuple((here / name).stat().st_mtime_ns for name in _RULES)
     except OSError:  # no files, as inside an archive

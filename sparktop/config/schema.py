@@ -287,7 +287,7 @@ def _syntax_message(file: str, text: str, message: str) -> str:
         message = message.replace(found.group(), "(")
     else:
         line = f":{text.rstrip().count(chr(10)) + 1}" if "end of document" in message else ""
-    return f"{file}{line}: is no TOML: {clean(message)}"
+    return f"{file}{line}: is not valid TOML: {clean(message)}"
 
 
 def default_toml() -> str:

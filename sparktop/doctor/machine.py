@@ -72,7 +72,7 @@ def _check_gpu(gpu: GpuReading, version: str) -> Check:
     if len(missing) == len(_WORDS):
         advice = "sudo nvidia-smi shows what the driver itself says"
         return Check(name, Status.WARN, f"{model}, {version}: tells nothing", advice)
-    gaps = f"; not told: {', '.join(missing)}" if missing else ""
+    gaps = f"; not reported: {', '.join(missing)}" if missing else ""
     return Check(name, Status.OK, f"{model}, {version}{gaps}")
 
 

@@ -190,7 +190,7 @@ def _answer_error(error: Exception, where: str) -> AnswerError:
             return transport_error(cause, where)
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        message = f"{where} is no usable address: write http://host:port or https://host:port"
+        message = f"{where} is not a usable address: write http://host:port or https://host:port"
         return AnswerError(FailureKind.UNSUPPORTED, message)
     if isinstance(error, httpx.RemoteProtocolError):
         # httpx distinguishes these cases only in its text.

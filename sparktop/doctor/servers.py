@@ -199,7 +199,9 @@ def _check_version(target: BackendTarget, engine: Engine, identity: EngineIdenti
     if "version" not in engine.tells:
         return Check(name, Status.SKIP, f"{engine.title} has no route that tells it")
     asked = ", ".join(engine.facts)
-    return Check(name, Status.WARN, f"not told by {asked}", "does a proxy in front of it let these through?")
+    return Check(
+        name, Status.WARN, f"not reported by {asked}", "does a proxy in front of it let these through?"
+    )
 
 
 def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineIdentity) -> Check:
@@ -207,9 +209,9 @@ def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineId
     model = identity.model or next(iter(sample.models), None)
     if model is None:
         advice = "is a model loaded? does /v1/models want a key (api_key_env)?"
-        return Check(name, Status.WARN, "not told", advice)
+        return Check(name, Status.WARN, "not reported", advice)
     if identity.max_model_len is None:
-        return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len not told")
+        return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len not reported")
     return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len {identity.max_model_len}")
 
 
@@ -220,4 +222,4 @@ def _check_slots(target: BackendTarget, identity: EngineIdentity) -> Check:
     if identity.slots is not None:
         return Check(name, Status.OK, f"{identity.slots}, told by the server")
     advice = "put slots = N (vLLM's --max-num-seqs) into its [[backends]]"
-    return Check(name, Status.WARN, "not told, so 8 running requests count as busy", advice)
+    return Check(name, Status.WARN, "not reported, so 8 running requests count as busy", advice)

@@ -28,7 +28,7 @@ def parse(body: bytes) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:  # RecursionError: thousands of brackets
-        raise PageError(FailureKind.MALFORMED, "an answer that is no JSON") from error
+        raise PageError(FailureKind.MALFORMED, "an answer that is not JSON") from error
 
 
 def entries(found: object, key: str) -> list[Mapping[str, object]] | None:

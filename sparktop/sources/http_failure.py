@@ -75,7 +75,7 @@ def transport_error(error: Exception, where: str) -> AnswerError:
             kind, message = FailureKind.TLS, _tls_message(error, where)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             kind = FailureKind.UNSUPPORTED
-            message = f"{where} is no usable address: write http://host:port or https://host:port"
+            message = f"{where} is not a usable address: write http://host:port or https://host:port"
         case aiohttp.ClientResponseError():
             kind, message = _not_http(error, where)
         case aiohttp.ClientPayloadError():

@@ -144,7 +144,7 @@ def _refusal(body: bytes, error: ValidationError) -> WireError:
     try:
         plain = json.loads(body)
     except (ValueError, RecursionError):
-        return WireError(FailureKind.MALFORMED, "the answer is no JSON: is that a sparktop agent?")
+        return WireError(FailureKind.MALFORMED, "the answer is not JSON: is that a sparktop agent?")
     schema = plain.get("schema") if isinstance(plain, dict) else None
     if not isinstance(schema, str) or not schema.startswith("sparktop."):
         return WireError(FailureKind.MALFORMED, "the answer is none of a sparktop agent")

@@ -57,6 +57,8 @@ def test_what_is_no_wish_is_refused_in_one_clean_line(query: dict[str, str]) -> 
     [
         b"",
         b"{",
+        b'{"processes": []}',
+        b'{"processes": 1}',
         b"[]",
         b"null",
         b"1",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.config import cache
 from sparktop.config import schema as config
 from sparktop.config.cache import KEPT, CheckedFiles, configured
 from sparktop.config.schema import load
@@ -252,3 +253,8 @@ def test_without_a_place_nothing_is_kept(desk: Desk, env: dict[str, str]) -> Non
 def test_below_the_home_without_a_variable() -> None:
     """Without $XDG_CACHE_HOME it is ~/.cache."""
     assert CheckedFiles({"HOME": "/h"}).folder == Path("/h/.cache/sparktop/checked")
+
+
+def test_an_edited_rule_invalidates_the_cache() -> None:
+    """Every module with validation rules is found beside the cache, so that its age counts."""
+    assert len(cache._rules_age()) == len(cache._RULES)

@@ -234,7 +234,7 @@ def test_an_endless_file_is_not_read_to_its_end() -> None:
     ("text", "expected"),
     [
         ("a = " + "[" * 100_000, "sparktop.toml:1: is nested too deeply"),
-        ("a = " + "1" * 5000, "sparktop.toml: is no TOML"),
+        ("a = " + "1" * 5000, "sparktop.toml: is not valid TOML"),
         ("interval_s = " + "1" * 400, "sparktop.toml:1: key 'interval_s' must be"),
         ("x" * 100_000 + " = 1", "sparktop.toml:1: key '\"xxx"),
         ('interval_s = """' + "\\n" * 100_000 + '"""', "sparktop.toml:1: key 'interval_s' must be a number"),

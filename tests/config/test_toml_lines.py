@@ -128,7 +128,7 @@ def test_every_path_of_any_document_has_a_line(data: dict[str, object]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="[]{}\"'=,.# \n\\ab1", max_size=40))
 def test_any_text_is_survived(text: str) -> None:
-    """A text that is no TOML gives some lines, within the text, and an end."""
+    """A text that is not valid TOML gives some lines, within the text, and an end."""
     assert all(1 <= line <= text.count("\n") + 1 for line in key_lines(text).values())
 
 

@@ -37,7 +37,7 @@ def test_a_spark_with_all_of_it_passes() -> None:
     """GPU, driver and shared memory are recognised; what the driver does not tell is named, not failed."""
     gpu, memory = check_machine(NodeSample(1.0, memory=UNIFIED, gpus=(GB10,)), SPARK)
     assert (gpu.status, memory.status) == (Status.OK, Status.OK)
-    assert gpu.message == "NVIDIA GB10, driver 580.95; not told: power limit, memory"
+    assert gpu.message == "NVIDIA GB10, driver 580.95; not reported: power limit, memory"
     assert memory.message == "122.0 GiB shared with the GPU (unified), headroom 90.0 GiB"
 
 

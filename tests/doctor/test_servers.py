@@ -181,7 +181,7 @@ async def test_hostile_facts_are_cleaned(
     text = to_text(checks)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) < 300
-    assert by_name(checks)["model"].message == "tiny, max_model_len not told"
+    assert by_name(checks)["model"].message == "tiny, max_model_len not reported"
 
 
 async def test_the_key_goes_to_its_own_server_only(

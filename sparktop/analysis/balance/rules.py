@@ -181,7 +181,7 @@ def requests(balance: Balance) -> Rule:
             Check(
                 "failed",
                 sum(balance.errors.values()) if balance.errors else None,
-                meaning=f"requests: {' · '.join(failed[:_NAMED]) or 'none, or nobody counts them'}",
+                meaning=f"requests: {' · '.join(failed[:_NAMED]) or 'none, or they are not counted'}",
             ),
         ),
     )

@@ -48,7 +48,7 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
     if apart:
         yield f"prompt tokens up to {ALIKE_WITHIN_PERCENT:.0f} % apart share a row: {'; '.join(apart)}"
     if unknown:
-        yield f"prompt length not told, laid beside the shortest prompts: {', '.join(unknown)}"
+        yield f"prompt length not reported, laid beside the shortest prompts: {', '.join(unknown)}"
 
 
 def order(load: Load) -> tuple[int, int, int]:

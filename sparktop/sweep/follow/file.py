@@ -90,7 +90,7 @@ class FileTail:
             data = os.read(self._fd, MOST_AT_ONCE)
         except BlockingIOError:
             return Piece(waits="nothing came through the pipe yet")
-        return Piece(data, waits=None if data else "nobody writes into the pipe")
+        return Piece(data, waits=None if data else "no program writes into the pipe")
 
     def _read_file(self) -> Piece:
         assert self._fd is not None  # noqa: S101 - as above

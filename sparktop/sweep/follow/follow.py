@@ -177,7 +177,7 @@ class FollowedRun:
             return f"followed no longer: {self._stopped}"
         if self._caught_up and self._is_quiet(fold):
             since = numbers.duration(self._clock() - self._newest_at(fold), 7).strip()
-            return f"no end was told, and no line for {since}"
+            return f"no end was reported, and no line for {since}"
         return None
 
     def _now(self, fold: FollowedFold) -> float:

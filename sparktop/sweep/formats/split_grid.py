@@ -13,7 +13,7 @@ from sparktop.sweep.result.run_split import level_split, run_shares
 
 _NOTE = (
     "Requests are those of all runs; the largest share is of single runs, since runs that went to one "
-    "server each add up to an even total. A batch is the mean of the engine's steps, or of the looks at it, "
+    "server each add up to an even total. A batch is the mean of the engine's steps, or of the polls of it, "
     "while it computed anything."
 )
 

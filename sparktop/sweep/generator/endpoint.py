@@ -71,7 +71,7 @@ async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
         host, port = None, None
         parts = urlsplit("")
     if host is None or parts.scheme not in {"http", "https"}:
-        message = f"{where} is no usable address: write http://host:port or https://host:port"
+        message = f"{where} is not a usable address: write http://host:port or https://host:port"
         raise EndpointError(request_failure(UNREACHABLE, message, at))
     is_tls = parts.scheme == "https"
     port = port or (443 if is_tls else 80)

@@ -91,7 +91,7 @@ class HttpAnswer:
                 raise BrokenAnswerError("the head of the answer has no end")
             if end < 0:
                 if not b"HTTP/1.".startswith(self._buffer[:7]):
-                    raise BrokenAnswerError("the answer is no HTTP/1.1")
+                    raise BrokenAnswerError("the answer is not HTTP/1.1")
                 return b""
             lines, self._buffer = self._buffer[:end].split(b"\r\n"), self._buffer[end + 4 :]
             status = self._read_status(lines[0])
@@ -109,7 +109,7 @@ class HttpAnswer:
     def _read_status(self, line: bytes) -> int:
         found = _STATUS_LINE.fullmatch(line)
         if found is None:
-            raise BrokenAnswerError("the answer is no HTTP/1.1")
+            raise BrokenAnswerError("the answer is not HTTP/1.1")
         if line.startswith(b"HTTP/1.0"):
             self.reusable = False
         return int(found[1])

@@ -35,7 +35,7 @@ def read_json(path: Path) -> object:
         return _parsed(data)
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{name}: is no JSON: byte {error.start} is no UTF-8; is it the right file?"
+            f"{name}: is not JSON: byte {error.start} is not UTF-8; is it the right file?"
         ) from None
     except json.JSONDecodeError as error:
         what = clean(error.msg, 80)
@@ -43,7 +43,7 @@ def read_json(path: Path) -> object:
             f"{name}: line {error.lineno}, column {error.colno}: {what}; the file is cut short or no JSON"
         ) from None
     except (RecursionError, ValueError) as error:
-        raise UsageError(f"{name}: is no JSON that can be read: {clean(error, 80)}") from None
+        raise UsageError(f"{name}: is not readable as JSON: {clean(error, 80)}") from None
 
 
 def _parsed(data: bytes) -> object:

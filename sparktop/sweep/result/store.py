@@ -101,7 +101,7 @@ def parse(data: object, where: str) -> SweepResult:
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
         told = f'its schema is "{clean(schema, 40)}"' if isinstance(schema, str) else "it names no schema"
-        raise UsageError(f"{name}: is no result of a sweep of this version: {told}, not {SCHEMA}")
+        raise UsageError(f"{name}: is not a result of a sweep of this version: {told}, not {SCHEMA}")
     try:
         return SweepResult.model_validate(data)
     except ValidationError as error:

@@ -141,7 +141,7 @@ def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
     if (all_ran or slots is not None) and not beyond and not full:
         return None
     seen = f"up to {queue.waiting_max or 0:.0f} requests waited"
-    seen += f" ({queue.looks_waiting} of {queue.looks} looks)" if queue.looks else ""
+    seen += f" ({queue.looks_waiting} of {queue.looks} polls)" if queue.looks else ""
     if beyond and queue.at_once is not None:
         return f"{seen}: {wanted} requests at once exceed its {slots} slots"
     if beyond:

@@ -133,7 +133,7 @@ async def prepare(
     prepared = _with_refused(prepared, plan, asked.refused, longest)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
-        note = f"{target.name}: waits for requests of somebody else to end on {', '.join(foreign)}"
+        note = f"{target.name}: waits for the requests of other clients to end on {', '.join(foreign)}"
         prepared = replace(prepared, notes=(*prepared.notes, note))
     return prepared
 
@@ -285,10 +285,10 @@ def _notes(
     for length, one in found.items():
         prompt = one.prompt
         if prompt is not None and not prompt.exact:
-            got = "nobody counts them" if prompt.got_tokens is None else f"{prompt.got_tokens} came"
+            got = "they are not counted" if prompt.got_tokens is None else f"{prompt.got_tokens} came"
             yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
     if first.token_source is TokenSource.CHUNKS:
-        yield f"{name}: tells no token counts: each chunk is taken for one token"
+        yield f"{name}: reports no token counts: each chunk counts as one token"
     yield from _capacity(plan, name, max(found), views)
 
 

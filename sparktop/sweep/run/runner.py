@@ -152,7 +152,7 @@ class SweepRunner:
         for one in targets.values():
             why = await maker.settle(one.backends)
             if why is not None and not self._stopped():
-                self._emit(Notice(f"{one.target.name}: {why}; somebody else's load is in these figures"))
+                self._emit(Notice(f"{one.target.name}: {why}; the load of other clients is in these figures"))
         if self._plan.slo:
             for one in targets.values():
                 await self._search(maker, one, worker)

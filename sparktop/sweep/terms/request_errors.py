@@ -145,7 +145,7 @@ def event_failure(words: str, at: float, server: Server) -> RequestFailure:
         message = f"{server.where} gave the request to no backend: {words}"
         return request_failure(ROUTER_REJECTION, message, at)
     quoted = f": {words}" if words else " (no words)"
-    return request_failure(ERROR_EVENT, f"{server.where} told of an error in mid-stream{quoted}", at)
+    return request_failure(ERROR_EVENT, f"{server.where} reported an error in mid-stream{quoted}", at)
 
 
 def _names_no_backend(words: str) -> bool:

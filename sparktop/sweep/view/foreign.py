@@ -33,7 +33,7 @@ _PAIR = 2
 _MOST_LISTED = 4
 """Maximum levels whose figures are listed in sentences because the table has no column for them."""
 _IN_TABLE = frozenset(RANKED)
-_FAILED = Mark("errors", "errors", "requests of this level failed, as its tool told")
+_FAILED = Mark("errors", "errors", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 
@@ -152,7 +152,7 @@ class ForeignView:
             where = f"{key.target} c{key.concurrency}" if several else f"c{key.concurrency}"
             yield f"{where}: {', '.join(_words(name, shown[name]) for name in METRICS if name in shown)}"
         if len(listed) > _MOST_LISTED:
-            yield f"{len(listed) - _MOST_LISTED} more levels: enter on a level tells its figures"
+            yield f"{len(listed) - _MOST_LISTED} more levels: enter on a level shows its figures"
         yield from dict.fromkeys(note for one in self.series for note in one.notes)
 
     def _facts(self, key: LevelKey) -> Iterator[tuple[str, str]]:
@@ -166,7 +166,7 @@ class ForeignView:
         load = level.load
         if load.pp is not None or load.tg is not None:
             yield "Tokens", f"{_count(load.pp)} of the prompt, {_count(load.tg)} generated, each request"
-        yield "Runs", "not told" if level.runs is None else str(level.runs)
+        yield "Runs", "not reported" if level.runs is None else str(level.runs)
         if level.label:
             yield "Called", level.label
         yield "From", f"{series.source}, {series.tool}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.sweep.compare.references import Reference
-from sparktop.sweep.result.results import SweepResult
+
+if TYPE_CHECKING:  # late: the first picture needs no file of results
+    from sparktop.sweep.compare.references import Reference
+    from sparktop.sweep.result.results import SweepResult
 
 
 class SweepSource(Protocol):

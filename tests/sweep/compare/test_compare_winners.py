@@ -263,7 +263,7 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     assert "h100-sxm-estimated" in beside["output_tps", 1, 105]
     notes = "\n".join(found.notes)
     assert "20,000 (own) beside 19,570 (spark-long-context)" in notes
-    assert "prompt length not told, laid beside the shortest prompts" in notes
+    assert "prompt length not reported, laid beside the shortest prompts" in notes
 
 
 def test_a_series_keeps_its_own_alike_lengths_apart() -> None:

@@ -101,13 +101,13 @@ def test_a_pipe_gives_what_is_written_and_waits_for_nobody(tmp_path: Path) -> No
     path = tmp_path / "p"
     os.mkfifo(path)
     tail = FileTail(path)
-    assert tail.read().waits == "nobody writes into the pipe"
+    assert tail.read().waits == "no program writes into the pipe"
     for data in (FIRST, SECOND):
         with path.open("wb", buffering=0) as writer:
             assert tail.read().waits == "nothing came through the pipe yet"
             writer.write(data)
             assert tail.read().data == data
-    assert tail.read().waits == "nobody writes into the pipe"
+    assert tail.read().waits == "no program writes into the pipe"
     tail.close()
 
 

@@ -26,7 +26,7 @@ async def test_a_run_without_an_end_counts_as_broken_off_until_it_goes_on(tmp_pa
         await until(lambda: len(run.view().rows) == 2)
         view = run.view()
         assert view.status is SweepStatus.BROKEN_OFF
-        assert "no end was told" in view.words
+        assert "no end was reported" in view.words
         assert view.live is not None
         assert view.live.step_s == 0.1
         written(path, *stream.burst(2, 2))

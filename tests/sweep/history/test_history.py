@@ -126,7 +126,7 @@ def test_an_unreadable_file_is_a_row_that_says_why(shelf: Shelf) -> None:
     (row,) = shelf.history.rows()
     assert (row.status, row.started_at) == ("unreadable", None)
     assert row.problem is not None
-    assert row.problem.startswith("x.json: is no result of a sweep of this version")
+    assert row.problem.startswith("x.json: is not a result of a sweep of this version")
 
 
 def test_a_sweep_without_an_end_may_be_running(shelf: Shelf) -> None:

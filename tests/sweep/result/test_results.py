@@ -240,8 +240,8 @@ def test_the_list_tells_every_file_the_broken_ones_too(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b'{"schema": "sparktop.sweep/1", ', "line 1, column 32"),
-        (b"\xff\xfe{}", "byte 0 is no UTF-8"),
-        (b"[" * 100_000, "no JSON that can be read"),
+        (b"\xff\xfe{}", "byte 0 is not UTF-8"),
+        (b"[" * 100_000, "not readable as JSON"),
         (b'{"schema": "sparktop.snapshot/1"}', 'its schema is "sparktop.snapshot/1"'),
         (b"[1, 2]", "it names no schema"),
         (b'{"schema": "sparktop.sweep/1"}', "started_at: Field required (and 2 more)"),

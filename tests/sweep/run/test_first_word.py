@@ -197,10 +197,10 @@ async def test_requests_of_others_are_waited_for_and_said_once() -> None:
     stage.tell("spark-a", running=3.0)
     stage.tell("spark-b", running=2.0)
     await running
-    waits = [one for one in stage.notices if "somebody else" in one]
+    waits = [one for one in stage.notices if "other clients" in one]
     assert waits == [
-        "spark-a: waits for requests of somebody else to end on spark-a",
-        "proxy: waits for requests of somebody else to end on spark-b",
+        "spark-a: waits for the requests of other clients to end on spark-a",
+        "proxy: waits for the requests of other clients to end on spark-b",
     ]
 
 
@@ -213,4 +213,4 @@ async def test_servers_that_do_nothing_are_not_waited_for() -> None:
     stage.tell("spark-a")
     stage.tell("spark-b")
     await running
-    assert not [one for one in stage.notices if "somebody else" in one]
+    assert not [one for one in stage.notices if "other clients" in one]

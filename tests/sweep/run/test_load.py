@@ -114,7 +114,7 @@ def test_the_slots_of_each_server_count() -> None:
     queue = backend_queue("a", points, 48, 64)
     assert queue == BackendQueue("a", 2, 1, 16.0, 48.0, None, 48, saturated=True, at_once=64)
     assert queue_reason(queue, 64) == (
-        "up to 16 requests waited (1 of 2 looks): 64 requests at once exceed its 48 slots"
+        "up to 16 requests waited (1 of 2 polls): 64 requests at once exceed its 48 slots"
     )
     prompts = backend_queue("a", [look(1.0, 20.0, 12.0)], 48, 32)
     assert queue_reason(prompts, 64) is None
@@ -124,7 +124,7 @@ def test_where_nobody_names_who_served_full_slots_show() -> None:
     """Requests wait while every slot is taken: a queue, whoever sent them."""
     queue = backend_queue("a", [look(1.0, 48.0, 3.0)], 48, None)
     assert queue_reason(queue, 64) == (
-        "up to 3 requests waited (1 of 1 looks) while all of its 48 slots were taken"
+        "up to 3 requests waited (1 of 1 polls) while all of its 48 slots were taken"
     )
     assert queue_reason(backend_queue("a", [look(1.0, 47.0, 3.0)], 48, None), 64) is None
 

@@ -147,7 +147,7 @@ def _temperature(gpu: GpuReading, width: int) -> Row:
 def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
     """Return the current throttle reasons, and the share of the last minute that each one took."""
     reasons = gpu.throttle_reasons
-    words = "not told by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
+    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
     rows: list[Row] = [[label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]]
     return rows + _shares(gpu, minute, width)
 

@@ -153,7 +153,7 @@ def _events(result: object) -> Iterator[LoadEvent]:
         prompt, output = whole(prompts, index), whole(outputs, index)
         yield RequestStarted(name, start, 0, prompt)
         if error or first is None or not output:
-            failure = Failure(FailureKind.INTERNAL, "as its tool told", start)
+            failure = Failure(FailureKind.INTERNAL, "as its tool reported", start)
             yield RequestEnded(name, start, EndReason.ERROR, error=failure)
             continue
         times = list(accumulate(numbers(gaps, index), initial=start + first))

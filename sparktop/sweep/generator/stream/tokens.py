@@ -14,7 +14,7 @@ class Fault(StrEnum):
     """A fault of a stream, worded as the end of a sentence about its server."""
 
     ENDLESS_EVENT = "sends an event without an end"
-    NO_JSON = "sent an event that is no JSON object"
+    NO_JSON = "sent an event that is not a JSON object"
 
 
 class TokenStream:
