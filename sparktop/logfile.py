@@ -7,16 +7,15 @@ import logging.handlers
 from collections.abc import Mapping
 from pathlib import Path
 
+from sparktop.files import Place, folder_of
+
 MAX_BYTES = 1_000_000
 """Size in bytes at which the log is rotated; one older file is kept."""
 
 
 def log_path(env: Mapping[str, str]) -> Path:
     """Return the log's path: `$XDG_STATE_HOME/sparktop/sparktop.log`, by default below ~/.local/state."""
-    base = env.get("XDG_STATE_HOME", "")
-    # The XDG base directory specification demands that relative paths are ignored.
-    state = Path(base) if base.startswith("/") else Path(env.get("HOME") or "/", ".local", "state")
-    return state / "sparktop" / "sparktop.log"
+    return folder_of(env, Place.STATE) / "sparktop.log"
 
 
 def open_log(env: Mapping[str, str]) -> Path | None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from sparktop.errors import OutputError
+from sparktop.files import SHARED, write_whole
 from sparktop.model.text import clean
 
 
@@ -99,15 +100,7 @@ def write_file(path: Path, text: str) -> None:
         if place.exists() and not place.is_file():
             place.write_text(text, encoding="utf-8")
             return
-        part = place.with_name(f".{place.name}.{os.getpid()}.part")
-        try:
-            with part.open("w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(place)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(place, text, SHARED)
     except OSError as error:
         raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from sparktop import __version__
 from sparktop.colors.palette import find_palette
 from sparktop.config.watch import Plain, read_config, unset_variables, watch_of
+from sparktop.files import Place, find_folder, write_whole
 from sparktop.model.targets import Watch
 
 KEPT = 8
@@ -34,10 +35,8 @@ class CheckedFiles:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         """Determine the folder, which is created with the first entry."""
-        base, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
-        # The XDG base directory specification demands that relative paths are ignored.
-        root = Path(base) if base.startswith("/") else Path(home, ".cache") if home.startswith("/") else None
-        self.folder = root / "sparktop" / "checked" if root else None
+        root = find_folder(env, Place.CACHE)
+        self.folder = root / "checked" if root else None
 
     def entry(self, text: str) -> Path | None:
         """Return the path of the entry for a file with this text, whether it exists or not.
@@ -69,17 +68,10 @@ class CheckedFiles:
         path = self.entry(text)
         if path is None:
             return
-        part = path.with_name(f".{path.stem}.{os.getpid()}.part")
-        body = json.dumps({"settings": settings, "sha256": _digest(settings)}).encode()
+        body = json.dumps({"settings": settings, "sha256": _digest(settings)})
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-                with os.fdopen(handle, "wb") as stream:
-                    stream.write(body)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+            write_whole(path, body)
             self._drop_old(path.parent)
 
     @staticmethod

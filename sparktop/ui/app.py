@@ -21,6 +21,7 @@ from sparktop.colors.palette import Palette, find_palette, palettes, theme_probl
 from sparktop.config.keys import Key, preset_keys, remapped
 from sparktop.ending import ENDING
 from sparktop.errors import ConfigError
+from sparktop.files import SHARED, write_whole
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
@@ -331,7 +332,7 @@ class SparktopApp(App[None]):
             return
         path = Path(f"sparktop-{shown.taken_at.astimezone():%Y%m%d-%H%M%S}.json")
         try:
-            path.write_text(json.dumps(to_json(shown), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            write_whole(path, json.dumps(to_json(shown), indent=1, allow_nan=False) + "\n", SHARED)
         except OSError as error:
             self.notify(f"not saved: {clean(error)}", severity="error", markup=False)
         else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from sparktop.logfile import log_path
+from sparktop.files import Place, folder_of, write_whole
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessOrder, ProcessSort
@@ -19,7 +18,7 @@ Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort)
 
 def state_file(env: Mapping[str, str]) -> Path:
     """Return the path of `view.json` beside the log, below `$XDG_STATE_HOME`."""
-    return log_path(env).with_name("view.json")
+    return folder_of(env, Place.STATE) / "view.json"
 
 
 def recall(path: Path) -> View:
@@ -52,8 +51,6 @@ def _member(kind: type[Remembered], value: object, default: Remembered) -> Remem
 
 def remember(path: Path, view: View) -> str | None:
     """Write `view` without its filters, atomically; return None, or the fault in words."""
-    import tempfile  # late: a start only reads, and this import is slow
-
     data = {
         "boxes": asdict(view.boxes),
         "preset": view.preset.value,
@@ -62,13 +59,7 @@ def remember(path: Path, view: View) -> str | None:
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".view-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(data, file)
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        write_whole(path, json.dumps(data))
     except OSError as error:
         return error.strerror or type(error).__name__
     return None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import filecmp
-import os
 import re
-import shutil
 from pathlib import Path
 from typing import Final
 
 from sparktop.errors import OutputError
+from sparktop.files import write_whole
 from sparktop.model.text import clean
 
 FOLDER: Final = "imported"
@@ -29,7 +28,7 @@ def copy_in(path: Path, folder: Path) -> Path:
         for number in range(1, _MOST_SAME_NAME):
             goal = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
             if not goal.exists():
-                _copy(path, goal)
+                write_whole(goal, path.read_bytes())
                 return goal
             if filecmp.cmp(path, goal, shallow=False):
                 return goal
@@ -37,12 +36,3 @@ def copy_in(path: Path, folder: Path) -> Path:
         reason = clean(error.strerror or error, 80)
         raise OutputError(f"{clean(path)}: cannot be copied into {clean(folder)}: {reason}") from None
     raise OutputError(f"{clean(folder)}: too many files of the name {stem}; move some away")
-
-
-def _copy(path: Path, goal: Path) -> None:
-    part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
-    try:
-        shutil.copyfile(path, part)
-        part.replace(goal)
-    finally:
-        part.unlink(missing_ok=True)

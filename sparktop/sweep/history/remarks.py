@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sparktop.errors import OutputError
+from sparktop.files import write_whole
 from sparktop.model.text import clean
 
 FILE_NAME: Final = ".remarks.json"
@@ -198,15 +198,7 @@ def _put_aside(path: Path, problem: str | None) -> str | None:
 
 def _replace(path: Path, tree: Tree) -> None:
     text = json.dumps(tree, indent=1) + "\n"  # in ASCII: text of other programs may be invalid
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, text)
 
 
 @contextmanager

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from sparktop.logfile import log_path
+from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
 from sparktop.sweep.plan.draft import Draft
@@ -28,7 +27,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
 
 def choice_file(env: Mapping[str, str]) -> Path:
     """Return the path of the file: `sweep.json` beside the log, below `$XDG_STATE_HOME`."""
-    return log_path(env).with_name("sweep.json")
+    return folder_of(env, Place.STATE) / "sweep.json"
 
 
 def recall(path: Path) -> Draft | None:
@@ -68,17 +67,9 @@ def still_there(draft: Draft, presets: Collection[str], targets: Collection[str]
 
 def remember(path: Path, draft: Draft) -> str | None:
     """Write `draft` atomically; return the error as text, None on success."""
-    import tempfile  # late: starting up only reads the file, and this import is slow
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sweep-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(asdict(draft), file)
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        write_whole(path, json.dumps(asdict(draft)))
     except OSError as error:
         return error.strerror or type(error).__name__
     return None

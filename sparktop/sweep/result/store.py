@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sparktop.errors import OutputError, UsageError
+from sparktop.files import PRIVATE, Place, folder_of, write_whole
 from sparktop.model.text import clean
 from sparktop.sweep.result.file import read_json
 from sparktop.sweep.result.results import SCHEMA, SweepResult
@@ -33,10 +33,7 @@ class StoredSweep:
 
 def sweeps_folder(env: Mapping[str, str]) -> Path:
     """Return the store's folder: `$XDG_DATA_HOME/sparktop/sweeps`, by default below ~/.local/share."""
-    base = env.get("XDG_DATA_HOME", "")
-    # The XDG base directory specification requires relative paths to be ignored.
-    data = Path(base) if base.startswith("/") else Path(env.get("HOME") or "/", ".local", "share")
-    return data / "sparktop" / "sweeps"
+    return folder_of(env, Place.DATA) / "sweeps"
 
 
 def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
@@ -52,7 +49,7 @@ def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
         for number in range(1, _MOST_SAME_TIME):
             path = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
             try:
-                path.touch(exist_ok=False)
+                path.touch(PRIVATE, exist_ok=False)
             except FileExistsError:
                 continue
             return path
@@ -68,16 +65,8 @@ def save(path: Path, result: SweepResult) -> None:
         OutputError: the file cannot be written; the old one is unchanged.
     """
     text = json.dumps(result.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with part.open("w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, text)
     except OSError as error:
         raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
 

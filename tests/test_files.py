@@ -1,0 +1,103 @@
+"""Places of the user's files, and files that are written completely or not at all."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sparktop.files import SHARED, Place, find_folder, folder_of, write_whole
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir())
+
+
+@pytest.mark.parametrize("place", Place)
+@pytest.mark.parametrize(
+    ("base", "home", "found"),
+    [
+        ("/x", "/home/ana", "/x/sparktop"),
+        ("", "/home/ana", "/home/ana/{}/sparktop"),
+        ("x", "/home/ana", "/home/ana/{}/sparktop"),
+        ("", "", None),
+        ("x", "ana", None),
+    ],
+)
+def test_every_place_follows_one_rule(place: Place, base: str, home: str, found: str | None) -> None:
+    """An absolute variable, else the default below an absolute home directory; relative paths are ignored."""
+    variable, default = place.value
+    env = {variable: base, "HOME": home}
+    assert find_folder(env, place) == (Path(found.format(default)) if found else None)
+    assert folder_of(env, place) == (find_folder(env, place) or Path("/", default, "sparktop"))
+
+
+def test_a_written_file_is_private(tmp_path: Path) -> None:
+    """Nobody else may read it, whatever the old file allowed; nothing is left beside it."""
+    path = tmp_path / "view.json"
+    path.write_text("old", encoding="utf-8")
+    path.chmod(0o644)
+    write_whole(path, "é")
+    assert path.read_bytes() == "é".encode()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert names(tmp_path) == ["view.json"]
+
+
+def test_the_umask_rules_a_shared_file(tmp_path: Path) -> None:
+    """A file that a user asked for is as readable as any other of theirs."""
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "out.json", b"{}", SHARED)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_is_replaced(tmp_path: Path) -> None:
+    """What a link points to stays as it is."""
+    (tmp_path / "there").write_text("old", encoding="utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    write_whole(tmp_path / "link", "new")
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there").read_text(encoding="utf-8") == "old"
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old content stays, nothing lies beside it, and the error names the file."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "x.json"
+    write_whole(path, "old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=rf"No space left on device: '{path}'$"):
+        write_whole(path, "new")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert names(tmp_path) == ["x.json"]
+
+
+def test_a_folder_that_is_not_there_is_an_error_about_the_file(tmp_path: Path) -> None:
+    """The error has the type and the name that a plain write would have."""
+    path = tmp_path / "none" / "x.json"
+    with pytest.raises(FileNotFoundError, match=rf"'{path}'$"):
+        write_whole(path, "new")
+
+
+def test_threads_do_not_mix(tmp_path: Path) -> None:
+    """Each of many writes at once is complete; the last one stays, and nothing beside it."""
+    path = tmp_path / "x.json"
+    texts = [str(number) * 4096 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: write_whole(path, text), texts))
+    assert path.read_text(encoding="utf-8") in texts
+    assert names(tmp_path) == ["x.json"]
+
+
+def test_a_long_name_leaves_room_for_the_temporary_one(tmp_path: Path) -> None:
+    """A name of the system's greatest length can be written."""
+    path = tmp_path / ("x" * 250 + ".json")
+    write_whole(path, "new")
+    assert path.read_text(encoding="utf-8") == "new"
