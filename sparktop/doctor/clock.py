@@ -5,8 +5,8 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 
 from sparktop.doctor.check import Check, Status
-from sparktop.doctor.network import Reply
 from sparktop.graphics import numbers
+from sparktop.sources.http_once import Reply
 
 WARN_ABOVE_S = 2.0
 """Skew in seconds up to which nothing is certain: the header has whole seconds, and servers may renew it

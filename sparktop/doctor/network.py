@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,11 +13,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from sparktop import __version__
-from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.http_body import BodyCollector
-from sparktop.sources.http_failure import AnswerError, timeout_error, transport_error
+from sparktop.sources.http_failure import timeout_error, transport_error
+from sparktop.sources.http_once import Reply, get, open_client
 
 RESOLVE_TIMEOUT_S = 5.0
 """mDNS waits this long, in seconds, before it gives up."""
@@ -33,23 +30,6 @@ class Resolved:
 
     addresses: tuple[str, ...]
     took_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A server's answer, with any status."""
-
-    status: int
-    body: bytes = b""
-    date: str | None = None
-    """The Date header."""
-    location: str = ""
-    asked_at: float = 0.0
-    """Our Unix time just before the request."""
-    answered_at: float = 0.0
-    """Our Unix time when the answer's headers arrived."""
-    took_ms: float = 0.0
-    """Milliseconds from the request to the last byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,73 +130,11 @@ class RealNetwork:
         """Send one GET with a deadline and a limit on the answer's size."""
         place = place_of(url)
         where = place.shown if place else clean(url, 80)
-        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            message = (
-                "the key holds characters that no HTTP header may hold: look at api_key_env in the config"
-            )
-            raise AnswerError(FailureKind.UNAUTHORIZED, message)
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        try:
-            async with asyncio.timeout(self._get_timeout_s):
-                return await self._exchange(url, headers)
-        except (TimeoutError, httpx.TimeoutException) as error:
-            raise timeout_error(where, self._get_timeout_s, answering=False, body_bytes=0) from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-            raise _answer_error(error, where) from error
-
-    async def _exchange(self, url: str, headers: dict[str, str]) -> Reply:
-        began, asked_at = time.monotonic(), time.time()
-        async with self._client.stream("GET", url, headers=headers) as response:
-            answered_at = time.time()
-            collector = BodyCollector(response.headers.get("content-encoding", ""))
-            async for chunk in response.aiter_raw():
-                collector.feed(chunk)
-            return Reply(
-                status=response.status_code,
-                body=collector.finish(),
-                date=response.headers.get("date"),
-                location=response.headers.get("location", ""),
-                asked_at=asked_at,
-                answered_at=answered_at,
-                took_ms=(time.monotonic() - began) * 1000,
-            )
-
-
-def _answer_error(error: Exception, where: str) -> AnswerError:
-    """Convert an exception of httpx into an error, by its underlying OSError where there is one."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError):  # includes ssl.SSLError
-            return transport_error(cause, where)
-        cause = cause.__cause__ or cause.__context__
-    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        message = f"{where} is not a usable address: write http://host:port or https://host:port"
-        return AnswerError(FailureKind.UNSUPPORTED, message)
-    if isinstance(error, httpx.RemoteProtocolError):
-        # httpx distinguishes these cases only in its text.
-        if "complete message" in str(error):
-            return AnswerError(FailureKind.MALFORMED, f"the answer of {where} broke off in the middle")
-        if "without sending" in str(error):
-            message = f"{where} closed the connection without an answer: does it want https://?"
-            return AnswerError(FailureKind.UNREACHABLE, message)
-        return AnswerError(
-            FailureKind.MALFORMED, f"{where} does not answer in proper HTTP: is the port right?"
-        )
-    return AnswerError(FailureKind.UNREACHABLE, f"the connection to {where} was lost: {clean(error, 80)}")
+        return await get(self._client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
 
 
 @asynccontextmanager
 async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[RealNetwork]:
     """Open a client for single GETs; `secure` loads the system's certificates for https."""
-    # Loading certificates is slow, and needless if only http:// URLs are requested.
-    verify = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    async with httpx.AsyncClient(
-        trust_env=False,
-        follow_redirects=False,
-        timeout=None,  # noqa: S113 - the deadline covers the whole exchange
-        verify=verify,
-        # A connection per request: the server may close a kept-alive one just as it is used again.
-        limits=httpx.Limits(max_keepalive_connections=0),
-        headers={"User-Agent": f"sparktop/{__version__}", "Accept-Encoding": "identity"},
-    ) as client:
+    async with open_client(secure=secure) as client:
         yield RealNetwork(client, get_timeout_s=get_timeout_s)

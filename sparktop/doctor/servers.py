@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.clock import check_clock
-from sparktop.doctor.network import Network, Place, Reply, place_of
+from sparktop.doctor.network import Network, Place, place_of
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.document import parse
 from sparktop.engines.registry import Engine
@@ -21,6 +21,7 @@ from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
 from sparktop.sources.http_failure import AnswerError, status_error
+from sparktop.sources.http_once import Reply
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.sources.server_words import server_words
 

@@ -7,7 +7,6 @@ import ipaddress
 import json
 import re
 import socket
-import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -183,19 +182,12 @@ async def discover(
     Only read-only GETs are sent: `/metrics`, `/health/liveliness` (LiteLLM's `/health` would send
     completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
-    import httpx  # late, see above
+    from sparktop.sources.http_once import open_client  # late, see above
 
     by_label: dict[str, str] = {}
     for host in hosts:
         by_label.setdefault(_label(host).lower(), host)
-    async with httpx.AsyncClient(
-        trust_env=False,
-        follow_redirects=False,
-        timeout=answer_timeout_s,
-        # Only http:// is requested; a context without certificates saves loading the system's.
-        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        headers={"Accept-Encoding": "identity"},
-    ) as client:
+    async with open_client(secure=False) as client:
         searches = [
             _HostSearch(host, client, connect_timeout_s, answer_timeout_s, ports)
             for host in by_label.values()
@@ -344,21 +336,16 @@ class _HostSearch:
     async def _get(self, url: str) -> tuple[int, bytes]:
         """Return status and body; b"" if the body cannot be read, status 0 without an answer."""
         # Late: httpx and aiohttp are loaded only when a request is sent.
-        import httpx
-
-        from sparktop.sources.http_body import BodyCollector
         from sparktop.sources.http_failure import AnswerError
+        from sparktop.sources.http_once import UnreadReplyError, get
 
-        status = 0
         try:
-            async with asyncio.timeout(self._answer_timeout_s), self._client.stream("GET", url) as response:
-                status = response.status_code
-                collector = BodyCollector(response.headers.get("content-encoding", ""))
-                async for chunk in response.aiter_raw():
-                    collector.feed(chunk)
-                return status, collector.finish()
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, AnswerError, UnicodeError):
-            return status, b""
+            reply = await get(self._client, url, where=self._label, deadline_s=self._answer_timeout_s)
+        except UnreadReplyError as error:
+            return error.status, b""
+        except AnswerError:
+            return 0, b""
+        return reply.status, reply.body
 
     def _name(self, port: int) -> str:
         return f"[{self._label}]:{port}" if ":" in self._label else f"{self._label}:{port}"

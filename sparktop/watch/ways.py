@@ -51,7 +51,7 @@ class RealWays:
         if watch.routers:
             names.append("sparktop.sources.router")
         if watch.discover:
-            names += ["sparktop.watch.discovery", "httpx"]
+            names += ["sparktop.watch.discovery", "sparktop.sources.http_once"]
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:

@@ -1,0 +1,144 @@
+"""Single GETs over httpx, for whatever is not polled: finding out what listens on a port, and the doctor.
+
+One way to open a client, one way to send a GET, and one table of its failures. What is polled goes over
+aiohttp (see `http_fetch`), where a kept-alive request costs a quarter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from dataclasses import dataclass
+
+import httpx
+
+from sparktop import __version__
+from sparktop.model.failure import FailureKind
+from sparktop.model.text import clean
+from sparktop.sources.http_address import key_problem
+from sparktop.sources.http_body import BodyCollector
+from sparktop.sources.http_failure import AnswerError, timeout_error, transport_error
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A server's answer, with any status."""
+
+    status: int
+    body: bytes = b""
+    date: str | None = None
+    """The Date header."""
+    location: str = ""
+    asked_at: float = 0.0
+    """Our Unix time just before the request."""
+    answered_at: float = 0.0
+    """Our Unix time when the answer's headers arrived."""
+    took_ms: float = 0.0
+    """Milliseconds from the request to the last byte."""
+
+
+class UnreadReplyError(AnswerError):
+    """The headers of an answer arrived, but its body could not be read; `status` is its HTTP status."""
+
+    def __init__(self, error: AnswerError, status: int) -> None:
+        super().__init__(error.kind, error.message)
+        self.status = status
+
+
+def open_client(*, secure: bool) -> httpx.AsyncClient:
+    """Open a client for single GETs; `secure` loads the system's certificates for https."""
+    # Loading certificates is slow, and needless if only http:// URLs are requested.
+    verify = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.AsyncClient(
+        trust_env=False,
+        follow_redirects=False,
+        timeout=None,  # noqa: S113 - the deadline of `get` covers the whole exchange
+        verify=verify,
+        # A connection per request: the server may close a kept-alive one just as it is used again.
+        limits=httpx.Limits(max_keepalive_connections=0),
+        headers={"User-Agent": f"sparktop/{__version__}", "Accept-Encoding": "identity"},
+    )
+
+
+async def get(
+    client: httpx.AsyncClient, url: str, *, where: str, deadline_s: float, api_key: str | None = None
+) -> Reply:
+    """Send one GET with a deadline and a limit on the answer's size; return the answer of any status.
+
+    `where` (host and port) names the server in messages.
+
+    Raises:
+        AnswerError: no complete answer came; an `UnreadReplyError` where its headers did.
+    """
+    problem = key_problem(api_key)
+    if problem is not None:
+        raise AnswerError(FailureKind.UNAUTHORIZED, problem)
+    exchange = _Exchange(client, url, api_key)
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await exchange.run()
+    except AnswerError as error:  # about the body, so the headers arrived
+        raise UnreadReplyError(error, exchange.status or 0) from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:  # OSError: also TimeoutError
+        failure = _answer_error(error, where, deadline_s)
+        if exchange.status is None:
+            raise failure from error
+        raise UnreadReplyError(failure, exchange.status) from error
+
+
+class _Exchange:
+    """One GET; keeps the status for the case that the body cannot be read."""
+
+    def __init__(self, client: httpx.AsyncClient, url: str, api_key: str | None) -> None:
+        self.status: int | None = None
+        self._client = client
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    async def run(self) -> Reply:
+        began, asked_at = time.monotonic(), time.time()
+        async with self._client.stream("GET", self._url, headers=self._headers) as response:
+            answered_at = time.time()
+            self.status = response.status_code
+            collector = BodyCollector(response.headers.get("content-encoding", ""))
+            async for chunk in response.aiter_raw():
+                collector.feed(chunk)
+            return Reply(
+                status=response.status_code,
+                body=collector.finish(),
+                date=response.headers.get("date"),
+                location=response.headers.get("location", ""),
+                asked_at=asked_at,
+                answered_at=answered_at,
+                took_ms=(time.monotonic() - began) * 1000,
+            )
+
+
+def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerError:
+    """Convert an exception of httpx or the operating system into an error, by the OSError beneath if any."""
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return timeout_error(where, deadline_s, answering=False, body_bytes=0)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError):  # includes ssl.SSLError
+            return transport_error(cause, where)
+        cause = cause.__cause__ or cause.__context__
+    return AnswerError(*_httpx_failure(error, where))
+
+
+def _httpx_failure(error: Exception, where: str) -> tuple[FailureKind, str]:
+    match error:
+        case httpx.InvalidURL() | httpx.UnsupportedProtocol():
+            message = f"{where} is not a usable address: write http://host:port or https://host:port"
+            return FailureKind.UNSUPPORTED, message
+        # httpx distinguishes the next cases only in its text.
+        case httpx.RemoteProtocolError() if "complete message" in str(error):
+            return FailureKind.MALFORMED, f"the answer of {where} broke off in the middle"
+        case httpx.RemoteProtocolError() if "without sending" in str(error):
+            message = f"{where} closed the connection without an answer: does it want https://?"
+            return FailureKind.UNREACHABLE, message
+        case httpx.RemoteProtocolError():
+            return FailureKind.MALFORMED, f"{where} does not answer in proper HTTP: is the port right?"
+        case _:
+            return FailureKind.UNREACHABLE, f"the connection to {where} was lost: {clean(error, 80)}"
