@@ -39,6 +39,8 @@ from sparktop.model.balance import Balance, BalanceWord, Swing
 
 SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0
 LIFETIMES = 8
+_DECIDING = (*swings.WAYS_TO_SWING, rules.starved, rules.ahead)
+_SWINGS = frozenset({"lead", "rhythm", "turns", "convoys", "herds"})
 _USUAL_S = 60.0
 """Seconds analysed where there are as many, so that a swing of 6 s shows 10 cycles; 45 s are enough for a
 verdict."""
@@ -66,15 +68,16 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
     figures = look(load, grid, needed)
     measured = measure(figures)
-    words, why = _words(figures, measured)
+    held = _held(measured)
+    words, why = _words(figures, measured, held)
     if (
         BalanceWord.UNEVEN in words
-        and not gets_nothing(measured)
+        and "drained" not in held
         and figures.mean_total >= limits.MANY
         and not _holds_longer(figures, now_s)
     ):
         words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
-    return _verdict(figures, measured, words, why)
+    return _verdict(figures, measured, held, words, why)
 
 
 def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
@@ -130,7 +133,7 @@ def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None
     return swing if swing is None or z is None else replace(swing, score=swing_score(z, backends, swing))
 
 
-def _words(figures: Figures, measured: Balance) -> tuple[list[BalanceWord], str | None]:
+def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[list[BalanceWord], str | None]:
     """Return all verdicts that hold, the most severe first, and the reason when there is none."""
     grid = figures.grid
     present = min(grid.present)
@@ -142,14 +145,14 @@ def _words(figures: Figures, measured: Balance) -> tuple[list[BalanceWord], str 
     if figures.mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
-    if any(way(measured).holds for way in swings.WAYS_TO_SWING):
+    if held & _SWINGS:
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
         # A swing that is already plain needs no full window; its absence does.
         return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
-    if rules.starved(measured).holds:
+    if "starved" in held:
         words.append(BalanceWord.STARVED)
-    if rules.ahead(measured).holds or gets_nothing(measured):
+    if held & {"ahead", "drained"}:
         words.append(BalanceWord.UNEVEN)
     is_even = (measured.even_percent or 0.0) >= 100 * limits.EVEN_SHARE
     if words or figures.enough or is_even:
@@ -220,40 +223,44 @@ def measure(figures: Figures) -> Balance:
     )
 
 
-def _verdict(figures: Figures, measured: Balance, words: list[BalanceWord], reason: str | None) -> Balance:
+def _verdict(
+    figures: Figures, measured: Balance, held: frozenset[str], words: list[BalanceWord], reason: str | None
+) -> Balance:
     word, grid = words[0], figures.grid
     result = replace(
         measured,
         word=word,
         word_now=word,
         also=tuple(words[1:]),
-        confidence=_confidence(figures, measured, word),
-        period_s=_period(figures, measured) if word is BalanceWord.OSCILLATING else None,
+        confidence=_confidence(figures, held, word),
+        period_s=_period(figures, held) if word is BalanceWord.OSCILLATING else None,
     )
-    leads = swings.lead(measured).holds
+    leads = "lead" in held
     reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads)
-    if word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(measured)):
-        reasons = (_other_swing(result), *reasons[1:])
+    if word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(measured.swing, held)):
+        reasons = (_other_swing(result, held), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid)
     result = replace(result, reasons=reasons, cause=cause, hint=hint)
     return result if result.router is not None or not result.word.bad else _description(result, grid)
 
 
-def gets_nothing(measured: Balance) -> bool:
-    """Return whether backends starve only because they get nothing: drained, or not in the router yet.
+def _held(measured: Balance) -> frozenset[str]:
+    """Return the names of the rules that hold.
 
-    Such a backend has no share, so it does not starve; but the group is not even either.
+    "drained" is among them where backends starve only because they get nothing at all: drained, or not in the
+    router yet. Such a backend has no share, so nothing starves; with it gone the others cannot be even.
     """
-    return bool(measured.away_s) and not rules.starved(measured).holds and rules.drained(measured).holds
+    held = {rule.name for rule in (way(measured) for way in _DECIDING) if rule.holds}
+    if measured.away_s and "starved" not in held and rules.drained(measured).holds:
+        held.add("drained")
+    return frozenset(held)
 
 
-def _rhythm_says_most(measured: Balance) -> bool:
+def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
     """Return whether a rhythm shows the swing best: not a faint one beside convoys or herds."""
-    swing = measured.swing
-    if swing is None or swing.score is None or not swings.rhythm(measured).holds:
+    if swing is None or swing.score is None or "rhythm" not in held:
         return False
-    shown = swings.convoys(measured).holds or swings.herds(measured).holds
-    return not shown or swing.score >= limits.COMING_SCORE
+    return not held & {"convoys", "herds"} or swing.score >= limits.COMING_SCORE
 
 
 def _description(found: Balance, grid: LoadGrid) -> Balance:
@@ -269,29 +276,29 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
     )
 
 
-def _other_swing(result: Balance) -> str:
+def _other_swing(result: Balance, held: frozenset[str]) -> str:
     """Return the sentence for a swing that neither the lead nor a rhythm shows best."""
-    if swings.convoys(result).holds:
+    if "convoys" in held:
         return balance_words.convoys(result)
-    return balance_words.turns(result) if swings.turns(result).holds else balance_words.herds(result)
+    return balance_words.turns(result) if "turns" in held else balance_words.herds(result)
 
 
-def _period(figures: Figures, measured: Balance) -> float | None:
+def _period(figures: Figures, held: frozenset[str]) -> float | None:
     """Return the swing's period by the rule that decided: lead, rhythm, convoys, else the loads' turns.
 
     None where that rule has none: noise has a best lag too, but not a period.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
-    if swings.lead(measured).holds and len(figures.grid.loads) == limits.PAIR and swap is not None:
+    if "lead" in held and len(figures.grid.loads) == limits.PAIR and swap is not None:
         return 2 * swap
-    if _rhythm_says_most(measured) and swing is not None:
+    if _rhythm_says_most(swing, held) and swing is not None:
         return swing.period_s
-    if convoys is not None and convoys.period_s is not None and swings.convoys(measured).holds:
+    if convoys is not None and convoys.period_s is not None and "convoys" in held:
         return convoys.period_s
     return figures.turns.period_s
 
 
-def _confidence(figures: Figures, measured: Balance, word: BalanceWord) -> float | None:
+def _confidence(figures: Figures, held: frozenset[str], word: BalanceWord) -> float | None:
     """Return 0.5 at the deciding limit and 0.75 at twice that, times the share of samples present.
 
     For a good verdict it is the distance to the nearest bad one: 1 where nothing points to it.
@@ -304,14 +311,14 @@ def _confidence(figures: Figures, measured: Balance, word: BalanceWord) -> float
         return complete
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
     long = min(figures.lead.changes / limits.least_lead_changes(failing=figures.failing), z / limits.SWING_Z)
-    if swings.turns(measured).holds:
+    if "turns" in held:
         least, _ = limits.least_turning_spread(figures.convoys, failing=figures.failing)
         long = max(long, turning_spread(figures) / least)
-    if swings.convoys(measured).holds and figures.convoys is not None and figures.convoys.chance is not None:
+    if "convoys" in held and figures.convoys is not None and figures.convoys.chance is not None:
         # Chances multiply, so their logarithms are compared.
         chance = max(figures.convoys.chance, sys.float_info.min)
         long = max(long, math.log(chance) / math.log(limits.CONVOY_CHANCE))
-    if swings.herds(measured).holds and figures.arrivals is not None:
+    if "herds" in held and figures.arrivals is not None:
         long = max(long, figures.arrivals.spread / limits.least_herd_spread(figures.convoys))
     short = 0.0
     if swing is not None and swing.score is not None:
