@@ -52,6 +52,10 @@ class LaneSample:
     """Tokens found in the prefix cache."""
     prefix_cache_queries: float | None = None
     """Tokens looked up in the prefix cache."""
+    external_cache_hits: float | None = None
+    """Tokens found in a cache outside the server, which a KV connector shares between servers."""
+    external_cache_queries: float | None = None
+    """Tokens looked up there."""
     prefix_cache_hit_percent: float | None = None
     """As a gauge, from versions that expose no counters (vLLM 0.8.5)."""
     spec_drafts: float | None = None
@@ -89,12 +93,39 @@ LANE_COUNTERS = (
     "preemptions",
     "prefix_cache_hits",
     "prefix_cache_queries",
+    "external_cache_hits",
+    "external_cache_queries",
     "spec_drafts",
     "spec_draft_tokens",
     "spec_accepted_tokens",
     "read_bytes_per_gpu",
 )
 """Fields of `LaneSample` that only grow while the server lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFigure:
+    """A figure computed from one or two counters of `LaneSample`, shown where a server reports them.
+
+    A row of `COUNTER_FIGURES` is enough for the store, the screen, the reports and the JSON.
+    """
+
+    name: str
+    """Key in the JSON."""
+    title: str
+    """Label of at most 10 cells on the screen, and heading of a column in reports."""
+    counter: str
+    of: str | None = None
+    """The counter of which `counter` is a part: the figure is a percentage over 60 s. None: the figure is the
+    rate of `counter` per second over 10 s."""
+
+
+COUNTER_FIGURES = (
+    CounterFigure(
+        "external_cache_hit_percent", "external", "external_cache_hits", of="external_cache_queries"
+    ),
+)
+"""Figures that only some servers report, in the order in which they are shown."""
 
 LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "step_tokens", "answer_tokens")
 """Fields of `LaneSample` that hold a `Histogram`."""

@@ -199,6 +199,8 @@ class BackendView:
     """Engine steps per second over 10 s, of all lanes."""
     step_ms: float | None = None
     """Mean time of an engine step over 10 s; None unless requests ran on every lane all the time."""
+    counter_figures: Mapping[str, float | None] = field(default_factory=lambda: _NO_NUMBERS)
+    """By name in `COUNTER_FIGURES`."""
     estimated_read_gb_per_s: float | None = None
     """Over 10 s, added up over lanes."""
     roofline_percent: float | None = None

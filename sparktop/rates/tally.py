@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import add, attrgetter
 
-from sparktop.model.engine import LANE_COUNTERS, EngineSample, Histogram, LaneSample
+from sparktop.model.engine import LANE_COUNTERS, CounterFigure, EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import NO_LATENCY, Latency
 from sparktop.rates.quantiles import difference, histogram_latency, merge
 
@@ -199,6 +199,13 @@ class Window:
         oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._reported_since[name])) or newest
         span_s = newest.at - oldest.at
         return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
+
+    def figure(self, of: CounterFigure, rate_s: float, least_s: float, ratio_s: float) -> float | None:
+        """Return a figure: a rate over `rate_s` (`least_s` at least), or a percentage over `ratio_s`."""
+        if of.of is None:
+            return self.rate(of.counter, rate_s, least_s)
+        share = self.ratio(of.counter, of.of, ratio_s)
+        return None if share is None else 100.0 * share
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
         """Return the rate (per second) of a counter over about the last second, one interval at least.

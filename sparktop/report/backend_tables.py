@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from sparktop.graphics import numbers
+from sparktop.model.engine import COUNTER_FIGURES
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
@@ -56,7 +57,13 @@ def rate_windows(backends: Sequence[BackendView]) -> str:
 def backend_work(backends: Sequence[BackendView]) -> Table:
     """Return what explains the speed: caches, speculation, batches, memory read; one row per backend."""
     titles = ("preempt/s", "prefix hits", "drafts taken", "tokens/step", "read GB/s", "of the roofline")
-    columns = (Column("backend", Kind.NAME), *(Column(title) for title in titles))
+    more = [
+        figure
+        for figure in COUNTER_FIGURES
+        if any(one.counter_figures.get(figure.name) is not None for one in backends)
+    ]
+    rarer = (figure.title if figure.of else f"{figure.title}/s" for figure in more)
+    columns = (Column("backend", Kind.NAME), *(Column(title) for title in (*titles, *rarer)))
     rows = (
         (
             cell.name(one.name),
@@ -66,6 +73,10 @@ def backend_work(backends: Sequence[BackendView]) -> Table:
             cell.rate(one.batch_per_step),
             cell.rate(one.estimated_read_gb_per_s),
             cell.percent(one.roofline_percent),
+            *(
+                (cell.percent if figure.of else cell.rate)(one.counter_figures.get(figure.name))
+                for figure in more
+            ),
         )
         for one in backends
     )

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sparktop import __version__
+from sparktop.model.engine import COUNTER_FIGURES
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import (
     Alert,
@@ -132,6 +133,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "kv_cache_percent": backend.kv_cache_percent,
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
         **fields_of(backend, _FIGURE_KEYS),
+        **{one.name: backend.counter_figures.get(one.name) for one in COUNTER_FIGURES},
         "ttft_ms": _latency(backend.ttft),
         "itl_ms": _latency(backend.itl),
         "e2e_ms": _latency(backend.e2e),

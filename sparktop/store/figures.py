@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from sparktop.model.engine import LaneSample
+from sparktop.model.engine import COUNTER_FIGURES, LaneSample
 from sparktop.model.snapshot import BackendView
 from sparktop.rates import Window
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
@@ -58,6 +58,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         spec_drafts_per_s=rate("spec_drafts"),
         batch_per_step=window.ratio("stepped", "steps", long_s),
         steps_per_s=rate("steps"),
+        counter_figures=_counter_figures(window, short_s, least_s, long_s),
         estimated_read_gb_per_s=_in_gb(rate("read_bytes_per_gpu")),
         ttft=window.latency("ttft", long_s),
         itl=window.latency("itl", long_s),
@@ -134,6 +135,12 @@ def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | N
     spans = (window.counted(name, window_s) for name in ("generation_tokens", "finished"))
     span_s = next((counted[1] for counted in spans if counted), 0.0)
     return span_s if span_s >= least_s else None
+
+
+def _counter_figures(
+    window: Window, rate_s: float, least_s: float, ratio_s: float
+) -> Mapping[str, float | None]:
+    return {one.name: window.figure(one, rate_s, least_s, ratio_s) for one in COUNTER_FIGURES}
 
 
 def _in_gb(size_bytes: float | None) -> float | None:

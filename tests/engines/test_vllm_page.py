@@ -27,6 +27,8 @@ NUMBERS = {
     "preemptions": "num_preemptions_total",
     "prefix_cache_hits": "prefix_cache_hits_total",
     "prefix_cache_queries": "prefix_cache_queries_total",
+    "external_cache_hits": "external_prefix_cache_hits_total",
+    "external_cache_queries": "external_prefix_cache_queries_total",
 }
 HISTOGRAMS = {
     "ttft": "time_to_first_token_seconds",
@@ -134,6 +136,7 @@ BASE: dict[str, Any] = {
     "step_tokens": Histogram((1, 8, math.inf), (5, 50, 60), 700),
 }
 PREFIX = {"prefix_cache_hits": 400, "prefix_cache_queries": 1000}
+EXTERNAL = {"external_cache_hits": 50, "external_cache_queries": 600}
 OLD_ITL = {"itl": Histogram((0.01, 0.025, math.inf), (100, 180, 200), 2.25)}
 NEW_ITL = {"itl": Histogram((0.01, 0.025, math.inf), (101, 181, 201), 2.5)}
 TPOT = {"tpot": Histogram((0.01, 0.025, math.inf), (2, 7, 8), 0.125)}
@@ -148,7 +151,7 @@ GENERATIONS: dict[str, dict[str, Any]] = {
     "0.9.2": OLD_ITL | PREFIX | SPEC | {"spec_drafts": 50},
     "0.11": NEW_ITL | PREFIX,
     "0.13": NEW_ITL | PREFIX | TPOT | ERRORS | {"asleep": True, "running": 0},
-    "0.18": NEW_ITL | PREFIX | TPOT | ERRORS | SOURCES | {"asleep": False},
+    "0.18": NEW_ITL | PREFIX | TPOT | ERRORS | SOURCES | EXTERNAL | {"asleep": False},
     "0.22": NEW_ITL
     | PREFIX
     | TPOT

@@ -149,6 +149,7 @@ def full_backend() -> BackendView:
         prefix_cache_hit_percent=40.0,
         spec_decode_accept_percent=61.5,
         estimated_read_gb_per_s=180.0,
+        counter_figures={"external_cache_hit_percent": 12.5},
         ttft=latency,
         itl=latency,
         e2e=latency,

@@ -184,8 +184,8 @@ def _counters(page: _Page, engine: Engine, ledger: Ledger) -> None:
     page.counter("prefix_cache_queries", f"Prefix cache queries, {tokens}", tally.prefix_queries)
     page.counter("prefix_cache_hits", f"Prefix cache hits, {hits}", tally.prefix_hits)
     shared = "from KV connector cross-instance cache sharing,"
-    page.more_counter("external_prefix_cache_queries", f"External prefix cache queries {shared} {tokens}", 0)
-    page.more_counter("external_prefix_cache_hits", f"External prefix cache hits {shared} {hits}", 0)
+    page.counter("external_prefix_cache_queries", f"External prefix cache queries {shared} {tokens}", 0)
+    page.counter("external_prefix_cache_hits", f"External prefix cache hits {shared} {hits}", 0)
     page.more_counter(
         "mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", 0
     )
