@@ -352,3 +352,12 @@ def test_the_rehearsal_is_the_same_each_time() -> None:
         for _ in range(2)
     ]
     assert drawn[0] == drawn[1]
+
+
+def test_a_figure_that_few_servers_report_is_shown_only_where_it_is_known(playing: Snapshot) -> None:
+    """Without it there is no section; a known 0 is shown as 0."""
+    view = playing.backends[0]
+    assert "also reported" not in backend_text(view)
+    known = backend_text(replace(view, counter_figures={"external_cache_hit_percent": 0.0}))
+    assert "also reported" in known
+    assert re.search(r"external +0% 60 s", known)

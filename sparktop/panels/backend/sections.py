@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
+from sparktop.panels.backend.counter_figures import counter_section
 from sparktop.panels.backend.node_tile import node_tile
 from sparktop.panels.parts.figures import bar_runs, figure, label, quantile_text, rate_words, share_role
 from sparktop.panels.parts.rows import Row
@@ -49,6 +50,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
         Section("throughput", _throughput(view, width), view.rate_note or rate_words(view)),
         Section("latency", _latencies(view, width), window),
         Section("cache and speculation", _cache(view, width), window),
+        *counter_section(view, width),
         Section("memory roofline", _roofline(view, width), rate_words(view)),
         Section("finished", _finished(view, width), "since its start"),
         Section("server", _server(view, nodes, width)),
