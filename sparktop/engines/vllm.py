@@ -85,6 +85,8 @@ _FIELDS: Fields = (
     ("prefix_cache_queries", _counter("prefix_cache_queries", "gpu_prefix_cache_queries"), total),
     ("external_cache_hits", _counter("external_prefix_cache_hits"), total),
     ("external_cache_queries", _counter("external_prefix_cache_queries"), total),
+    ("media_cache_hits", _counter("mm_cache_hits"), total),
+    ("media_cache_queries", _counter("mm_cache_queries"), total),
     ("prefix_cache_hit_percent", ("vllm:gpu_prefix_cache_hit_rate",), share),
     ("spec_drafts", _counter("spec_decode_num_drafts"), total),
     ("spec_draft_tokens", _counter("spec_decode_num_draft_tokens"), total),

@@ -56,6 +56,10 @@ class LaneSample:
     """Tokens found in a cache outside the server, which a KV connector shares between servers."""
     external_cache_queries: float | None = None
     """Tokens looked up there."""
+    media_cache_hits: float | None = None
+    """Images, videos and sounds of prompts that were found preprocessed."""
+    media_cache_queries: float | None = None
+    """Images, videos and sounds that were looked up."""
     prefix_cache_hit_percent: float | None = None
     """As a gauge, from versions that expose no counters (vLLM 0.8.5)."""
     spec_drafts: float | None = None
@@ -95,6 +99,8 @@ LANE_COUNTERS = (
     "prefix_cache_queries",
     "external_cache_hits",
     "external_cache_queries",
+    "media_cache_hits",
+    "media_cache_queries",
     "spec_drafts",
     "spec_draft_tokens",
     "spec_accepted_tokens",
@@ -124,6 +130,7 @@ COUNTER_FIGURES = (
     CounterFigure(
         "external_cache_hit_percent", "external", "external_cache_hits", of="external_cache_queries"
     ),
+    CounterFigure("media_cache_hit_percent", "media", "media_cache_hits", of="media_cache_queries"),
 )
 """Figures that only some servers report, in the order in which they are shown."""
 

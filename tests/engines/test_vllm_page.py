@@ -89,6 +89,12 @@ def test_every_field_of_a_real_page_is_what_prometheus_client_reads(
         assert lane.prompt_tokens_computed == one(
             samples, "prompt_tokens_by_source_total", lane.lane, source="local_compute"
         )
+        for field, name in (
+            ("media_cache_hits", "mm_cache_hits"),
+            ("media_cache_queries", "mm_cache_queries"),
+        ):
+            value = next(iter(picked(samples, f"{name}_total", lane.lane)), None)  # the modes' pages lack it
+            assert getattr(lane, field) == value, field
         assert lane.read_bytes_per_gpu == (
             one(samples, "estimated_read_bytes_per_gpu_total", lane.lane) or None
         )

@@ -39,6 +39,14 @@ def test_the_share_of_an_outer_cache_is_known_once_something_was_looked_up(
     assert view.counter_figures["external_cache_hit_percent"] == 25.0
 
 
+def test_the_share_of_preprocessed_media_counts_items(world: World, make_page: MakePage) -> None:
+    """Of 8 images and videos looked up within the window 6 were found: 75 %."""
+    lane = LaneSample("0", media_cache_hits=1.0, media_cache_queries=20.0)
+    world.feed(make_page(1000, lane))
+    view = world.feed(make_page(1004, replace(lane, media_cache_hits=7.0, media_cache_queries=28.0)))
+    assert view.counter_figures["media_cache_hit_percent"] == 75.0
+
+
 def test_prompt_tokens_from_the_cache_have_a_rate_of_their_own(world: World, make_page: MakePage) -> None:
     """Computed and cached prompt tokens are told apart where the server does, else neither is guessed."""
     lane = LaneSample("0", prompt_tokens=0.0, prompt_tokens_computed=0.0, prompt_tokens_cached=0.0)

@@ -186,10 +186,8 @@ def _counters(page: _Page, engine: Engine, ledger: Ledger) -> None:
     shared = "from KV connector cross-instance cache sharing,"
     page.counter("external_prefix_cache_queries", f"External prefix cache queries {shared} {tokens}", 0)
     page.counter("external_prefix_cache_hits", f"External prefix cache hits {shared} {hits}", 0)
-    page.more_counter(
-        "mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", 0
-    )
-    page.more_counter("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", 0)
+    page.counter("mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", 0)
+    page.counter("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", 0)
     page.counter("num_preemptions", "Cumulative number of preemption from the engine.", tally.preemptions)
     page.counter("prompt_tokens", "Number of prefill tokens processed.", tally.prompt_tokens)
     sources = {
