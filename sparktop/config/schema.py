@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from sparktop.colors.palette import palettes, theme_problems
 from sparktop.config.checks import CHECKS, config_error, from_pydantic
 from sparktop.config.watch import MOST_BYTES, read_config, unset_variables, watch_of
+from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
 from sparktop.model.targets import (
@@ -38,6 +39,11 @@ __all__ = [
     "load",
     "usual_places",
 ]
+
+if TYPE_CHECKING:
+    EngineName = str  # a literal of names that are computed is none to a type checker
+else:
+    EngineName = Literal["auto", *ENGINES]
 
 _DEFAULTS = StateThresholds()
 _NODE_DEFAULTS = NodeThresholds()
@@ -136,7 +142,7 @@ class BackendTable(Strict):
 
     name: Name
     url: Url
-    engine: Literal["auto", "vllm", "sglang", "llamacpp", "trtllm", "tgi", "ollama", "openai"] = "auto"
+    engine: EngineName = "auto"
     nodes: list[str] = Field(default_factory=list)
     slots: Count | None = None
     cudagraph_capture_sizes: list[Count] | None = None

@@ -39,16 +39,15 @@ _SAMPLE_PATH = "/v1/sample"
 _HEALTH_PATH = "/healthz"
 _LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
 
-_ENGINE_BY_PREFIX = {
-    b"vllm:": "vllm",
-    b"sglang:": "sglang",
-    b"llamacpp:": "llamacpp",
-    b"tgi_": "tgi",
-    b"trtllm_": "trtllm",
-}
-_ENGINE_LINE = re.compile(
-    rb"^(?:# (?:HELP|TYPE) )?(" + b"|".join(map(re.escape, _ENGINE_BY_PREFIX)) + rb")", re.MULTILINE
-)
+
+def _engine_of(page: bytes) -> str | None:
+    """Return the engine whose names are on a metrics page; None without any."""
+    from sparktop.engines import ENGINES  # late: arguments are parsed before the first picture
+
+    names = {engine.prefix.encode(): name for name, engine in ENGINES.items() if engine.prefix}
+    line = rb"^(?:# (?:HELP|TYPE) )?(" + b"|".join(map(re.escape, names)) + rb")"
+    found = re.search(line, page, re.MULTILINE)
+    return names[found[1]] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +311,8 @@ class _HostSearch:
         status, page = await self._get(f"{url}/metrics")
         if status == 0:  # no answer: another request would only wait as long again
             return None
-        if match := _ENGINE_LINE.search(page):
-            return _ENGINE_BY_PREFIX[match[1]]
+        if (engine := _engine_of(page)) is not None:
+            return engine
         status, body = await self._get(f"{url}{LIVELINESS}")
         if status == _HTTP_OK and is_litellm(body):
             return "litellm"
