@@ -72,6 +72,7 @@ class LevelFigures:
     peak_tps: RateFigure | None
     output_tps: RateFigure | None
     total_tps: RateFigure | None
+    requests_per_s: RateFigure | None
     ttfr_ms: Distribution | None
     ttft_ms: Distribution | None
     first_answer_ms: Distribution | None
@@ -140,6 +141,7 @@ def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
         peak_tps=rate(peak_tps),
         output_tps=rate(output_tps),
         total_tps=rate(total_tps),
+        requests_per_s=rate(requests_per_s),
         ttfr_ms=_latency_ms(trace.ttfr_s for trace in finished),
         ttft_ms=_latency_ms(trace.ttft_s for trace in finished),
         first_answer_ms=_latency_ms(trace.first_answer_s for trace in finished),
@@ -279,6 +281,11 @@ def total_tps(run: Sequence[RequestTrace]) -> float | None:
     return _per_second(prompts + sum(trace.tokens for trace in run), run_duration_s(run))
 
 
+def requests_per_s(run: Sequence[RequestTrace]) -> float | None:
+    """Completed requests / duration of the run."""
+    return _per_second(sum(trace.ok for trace in run), run_duration_s(run))
+
+
 def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
     """Return the intervals in which at least `least` of the spans overlap, in order."""
     # Where a span ends as another begins, the end is counted first: fewer overlap at that moment.
@@ -352,8 +359,8 @@ def _by_run(traces: Iterable[RequestTrace]) -> list[list[RequestTrace]]:
     return [runs[run] for run in sorted(runs)]
 
 
-def _per_second(tokens: int, window_s: float) -> float | None:
-    return tokens / window_s if window_s > 0 else None
+def _per_second(count: int, window_s: float) -> float | None:
+    return count / window_s if window_s > 0 else None
 
 
 def _latency_ms(values: Iterable[float | None]) -> Distribution | None:

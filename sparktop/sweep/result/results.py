@@ -175,6 +175,8 @@ class LevelResult(Part):
     peak_tps: Rate | None = None
     output_tps: Rate | None = None
     total_tps: Rate | None = None
+    requests_per_s: Rate | None = None
+    """None in files of older versions."""
     ttfr_ms: Latency | None = None
     ttft_ms: Latency | None = None
     first_answer_ms: Latency | None = None

@@ -13,6 +13,7 @@ RATES = (
     "peak_tps",
     "output_tps",
     "total_tps",
+    "requests_per_s",
 )
 """Figures of a level with one value per run."""
 LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms")
@@ -64,6 +65,7 @@ _ALL = (
     _rate("sustained_tps", "Sustained", "tokens / time while 95 % of the concurrency are in flight"),
     _rate("output_tps", "Output", "all generated tokens / duration"),
     _rate("total_tps", "Total", "prompt and generated tokens / duration"),
+    Metric("requests_per_s", "Completed", "req/s", "completed requests / duration", decimals=2),
     _latency("ttft_ms", "TTFT", "first token - start of the request; reasoning counts; mean over requests"),
     _latency("ttfr_ms", "TTFR", "first event of the stream - start of the request; mean over requests"),
     _latency("first_answer_ms", "First answer", "first token that is no reasoning - start of the request"),

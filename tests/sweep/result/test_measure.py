@@ -32,6 +32,7 @@ from sparktop.sweep.result.measure import (
     prefill_tps,
     prompt_tokens,
     pure_decode_tps,
+    requests_per_s,
     run_duration_s,
     spans_with,
     split_levels,
@@ -113,6 +114,13 @@ def test_output_and_total_are_over_the_whole_run() -> None:
     assert run_duration_s(pair()) == 3.25
     assert output_tps(pair()) == pytest.approx(9 / 3.25)
     assert total_tps(pair()) == pytest.approx(209 / 3.25)
+
+
+def test_only_completed_requests_count_in_their_rate() -> None:
+    """Two of three requests complete in 3.25 s; with none completed the rate is 0, which is known."""
+    failed = request("c", 0.5, (), end=0.6, reason=EndReason.ERROR)
+    assert requests_per_s([*pair(), *traces(failed)]) == pytest.approx(2 / 3.25)
+    assert requests_per_s(traces(request("c", 0.5, (), end=0.6, reason=EndReason.ERROR))) == 0.0
 
 
 def test_the_peak_is_the_fullest_second() -> None:
