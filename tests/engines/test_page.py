@@ -30,7 +30,7 @@ def error_of(body: bytes, engine: str = "auto") -> PageError:
         (b'<?xml version="1.0"?><a/>', "an XML document"),
         (b'{"detail":"Not Found"}', "a JSON document"),
         (b'[{"iter": 5}]', "a JSON document"),
-        (gzip.compress(b"vllm:num_requests_running 1"), "compressed data"),
+        (gzip.compress(b"vllm:num_requests_running 1", mtime=0), "compressed data"),
         (b"\x7fELF\x02\x01\x01\x00\x00", "binary data"),
         (b"Internal Server Error", "other text"),
         (b"error 404\n", "other text"),
