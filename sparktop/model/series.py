@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _EMPTY: array[float] = array("d")
-_LATE = 1.75
-"""Steps between two points up to which no point can be missing between them."""
+LATE = 1.75
+"""A gap is a late sample, not a missing one, while it is shorter than this multiple of the usual interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +85,8 @@ class Series:
 
         Slots lie on absolute multiples of `step`, so a point never moves to another slot as time passes, and
         two series with the same arguments share an axis. A slot without a value is None, except where two
-        values less than 1.75 steps apart fell left and right of it: then no sample is missing, only late, and
-        the slot gets the value before it.
+        values less than `LATE` steps apart fell left and right of it: then no sample is missing, only late,
+        and the slot gets the value before it.
         """
         first_slot = math.floor(end / step) - count + 1
         sums = [0.0] * count
@@ -100,7 +100,7 @@ class Series:
             if 0 <= slot < count and not math.isnan(value):
                 sums[slot] += value
                 hits[slot] += 1
-                if slot > 1 and not hits[slot - 1] and hits[slot - 2] and time - before < _LATE * step:
+                if slot > 1 and not hits[slot - 1] and hits[slot - 2] and time - before < LATE * step:
                     sums[slot - 1], hits[slot - 1] = sums[slot - 2], hits[slot - 2]
             before = -math.inf if math.isnan(value) else time
         return [total / n if n else None for total, n in zip(sums, hits, strict=True)]

@@ -365,6 +365,10 @@ class Event:
     """The figures behind the message, each with its unit in its name."""
 
 
+NODE_INTERVALS = 2.0
+"""Poll interval of nodes in backend intervals, because their figures change more slowly."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """One picture of everything at one time."""
@@ -374,6 +378,9 @@ class Snapshot:
     at: float
     """Monotonic seconds: the right edge of every graph."""
     interval_s: float
+    """Seconds between two samples of a backend."""
+    node_interval_s: float
+    """Seconds between two samples of a node."""
     nodes: tuple[NodeView, ...] = ()
     backends: tuple[BackendView, ...] = ()
     routers: tuple[RouterView, ...] = ()
@@ -385,7 +392,5 @@ class Snapshot:
     totals: Totals = NO_TOTALS
     self_cost: SelfView = NO_COST
     simulated: bool = False
-    node_interval_s: float | None = None
-    """Seconds between two samples of a node; None means twice `interval_s`."""
     searching: tuple[str, ...] = ()
     """Hosts whose usual ports are still being tried; no server was found there yet."""

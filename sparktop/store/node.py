@@ -22,7 +22,7 @@ from sparktop.analysis.speed_state import (
 )
 from sparktop.model.failure import Failure
 from sparktop.model.node import MemoryReading, NodeIdentity, NodeSample
-from sparktop.model.series import HistoryTable
+from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
 from sparktop.store.gpu_roll import GpuRoll
@@ -30,8 +30,6 @@ from sparktop.store.health import Health
 from sparktop.store.throttled import ThrottledMinute, WorstGpu
 
 GIB = 2**30
-_LATE = 1.75
-"""Steps between two samples up to which none can be missing between them."""
 _REMEMBERED = tuple(one.name for one in fields(NodeHistory))
 
 
@@ -102,7 +100,7 @@ class NodeTrack:
         samples = sorted((*sample.missed, sample), key=lambda one: one.at)
         fresh = [one for one in samples if known is None or one.at > known.at]
         step_s = median(_steps(samples)) if sample.missed else interval_s
-        self._remember(samples, _LATE * step_s)
+        self._remember(samples, LATE * step_s)
         self._measure(fresh, None if known is None else known.at, step_s)
         newest = fresh[-1] if fresh else known or sample
         self.health.good(newest.at)
@@ -139,7 +137,7 @@ class NodeTrack:
         for sample in fresh:
             span_s = None if known_at is None else sample.at - known_at
             # After a failure the time that the shares cover is unknown, unless no sample is missing.
-            if span_s is not None and not (self._failed and span_s > _LATE * step_s):
+            if span_s is not None and not (self._failed and span_s > LATE * step_s):
                 self._minute.add(sample.at, span_s, sample.gpus)
             if self._failed:
                 self._paces = {

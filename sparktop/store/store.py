@@ -15,7 +15,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.fleet import SelfView, Totals
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import BackendView, Event, Severity, Snapshot
+from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Event, Severity, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alert_book import AlertBook
@@ -202,6 +202,7 @@ class Store:
             taken_at=now,
             at=at,
             interval_s=self.interval_s,
+            node_interval_s=NODE_INTERVALS * self.interval_s,
             nodes=nodes,
             backends=backends,
             routers=tuple(
@@ -286,8 +287,7 @@ class Store:
         self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, now: datetime
     ) -> None:
         processes = track.processes
-        # Nodes are polled half as often.
-        newer = track.accept_sample(sample, took_ms, 2 * self.interval_s)
+        newer = track.accept_sample(sample, took_ms, NODE_INTERVALS * self.interval_s)
         self._placed &= track.processes == processes
         self._note_health(key, track.health, now)
         if newer:

@@ -21,6 +21,7 @@ from sparktop.analysis.machine_names import bare_host, is_same_machine
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import RouterSample
+from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch, poll_groups
 from sparktop.model.text import clean
 from sparktop.store import Reading, SourceKey, SourceKind, Store
@@ -45,8 +46,6 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-NODE_INTERVALS = 2.0
-"""Poll interval of nodes in backend intervals, because their figures change more slowly."""
 ROUTER_INTERVALS = 5.0
 """Poll interval of routers in backend intervals, because only their liveness changes often."""
 DISCOVER_AGAIN_S = 30.0

@@ -202,7 +202,7 @@ def seen(backend_points: int, node_points: int, failure: Failure | None = None) 
         "b", "", "g", failure=failure, history=BackendHistory(running=history(backend_points))
     )
     node = NodeView("n", "local", history=NodeHistory(cpu_percent=history(node_points)))
-    return Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 0.0, 1.0, nodes=(node,), backends=(backend,))
+    return Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 0.0, 1.0, 2.0, nodes=(node,), backends=(backend,))
 
 
 @pytest.mark.parametrize(

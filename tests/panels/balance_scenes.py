@@ -75,6 +75,7 @@ def snapshot_of(
         taken_at=START + timedelta(seconds=until),
         at=until + 0.1,
         interval_s=1.0,
+        node_interval_s=2.0,
         backends=backends,
         routers=() if router is None else (router,),
         balance=(balance,),

@@ -176,7 +176,7 @@ def dead_backend() -> BackendView:
 
 @pytest.fixture
 def empty_snapshot() -> Snapshot:
-    return Snapshot(taken_at=NOON, at=100.0, interval_s=1.0)
+    return Snapshot(taken_at=NOON, at=100.0, interval_s=1.0, node_interval_s=2.0)
 
 
 @pytest.fixture
@@ -185,6 +185,7 @@ def full_snapshot() -> Snapshot:
         taken_at=NOON.astimezone(timezone(timedelta(hours=2))),
         at=100.0,
         interval_s=1.0,
+        node_interval_s=2.0,
         nodes=(full_node(), NodeView("spark-b", "agent")),
         backends=(full_backend(), dead_backend()),
         alerts=(Alert("down:b", Severity.CRITICAL, "b", "no answer", NOON),),

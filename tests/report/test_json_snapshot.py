@@ -132,6 +132,7 @@ def test_what_was_never_seen_is_null() -> None:
         taken_at=datetime(2026, 1, 1, tzinfo=UTC),
         at=0.0,
         interval_s=1.0,
+        node_interval_s=2.0,
         nodes=(NodeView("n", "local"),),
         backends=(BackendView("b", "http://b:1", "g"),),
     )

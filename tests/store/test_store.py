@@ -255,3 +255,9 @@ def test_a_node_s_history_sums_what_is_drawn(make_world: MakeWorld) -> None:
 def test_simulated_is_said() -> None:
     """A picture of a simulated cluster says that it is one."""
     assert Store(Watch(), simulated=True).snapshot().simulated
+
+
+def test_a_snapshot_states_both_intervals() -> None:
+    """Nodes are polled half as often as backends, and whoever draws them reads it from the snapshot."""
+    shown = Store(Watch(interval_s=0.5)).snapshot()
+    assert (shown.interval_s, shown.node_interval_s) == (0.5, 1.0)

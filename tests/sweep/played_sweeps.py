@@ -121,9 +121,7 @@ class PlayedSweep:
             )
             for name, found in series.items()
         )
-        return Snapshot(
-            datetime.now(UTC), self.clock.now, 1.0, nodes=nodes, backends=backends, node_interval_s=1.0
-        )
+        return Snapshot(datetime.now(UTC), self.clock.now, 1.0, 1.0, nodes=nodes, backends=backends)
 
     def tell(
         self, target: str, load: Load, *events: LoadEvent, flying: int = 0, warm_up: bool = False

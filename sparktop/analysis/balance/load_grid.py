@@ -11,12 +11,10 @@ from operator import add, itemgetter, le, lt, sub
 from statistics import median
 
 from sparktop.model.balance import StepTime
-from sparktop.model.series import Series
+from sparktop.model.series import LATE, Series
 
 MISSING_IN_A_ROW = 0.25
 """Share of backends that a row may lack; they are set to their share of the others' load."""
-_LATE = 1.75
-"""Steps between two samples up to which no sample can be missing between them."""
 _SILENT_S = 5.0
 """A backend has left if its newest sample is older than this (or 4 steps, if that is more)."""
 _BREAK_S = 10.0
@@ -247,7 +245,7 @@ def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Seque
         if 0 < slot < count - 1:
             before, after = column[slot - 1], column[slot + 1]
             # One sample was late, so two share a slot: nothing is missing here.
-            if before >= 0 and after == before + 1 and times[after] - times[before] < _LATE * step:
+            if before >= 0 and after == before + 1 and times[after] - times[before] < LATE * step:
                 column[slot] = before
         slot += 1
     return column

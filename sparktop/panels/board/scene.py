@@ -127,9 +127,7 @@ class Scene:
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
         self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
-        self._node_axis = _axis(
-            snapshot, coarse * (snapshot.node_interval_s or 2 * snapshot.interval_s), nodes
-        )
+        self._node_axis = _axis(snapshot, coarse * snapshot.node_interval_s, nodes)
         self._scales = self._group_scales()
         self._detail: list[Row] | None = None
         self._processes_at: int | None = None

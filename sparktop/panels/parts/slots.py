@@ -7,10 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from sparktop.model.series import Series
+from sparktop.model.series import LATE, Series
 
-LATE = 1.75
-"""A gap is a late sample, not a missing one, while it is shorter than this multiple of the usual distance."""
 _BEFORE = 8
 """Slots read before the first one: their samples show how far apart samples usually are."""
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sparktop.model.series import Series
+from sparktop.model.series import LATE, Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.sweep_view import BackendLine, LevelKey, LevelSpan, LiveSeries, NodeLine
 from sparktop.sweep.generator.wire.messages import TokenBin
@@ -16,10 +16,6 @@ UNNAMED = "not named"
 """Stands for the server of tokens if no server was named."""
 TOLD_LATE_S = 0.15
 """Delay in seconds with which slots are shown: tokens are reported up to a bin and a batch late."""
-_LATE = 1.75
-"""Two samples count as consecutive up to this multiple of the usual interval."""
-_SLOW_NODES = 2.0
-"""Interval of machines as a multiple of that of servers, if the snapshot does not contain it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +31,7 @@ class _Readings:
         if last_at is None or last_at <= self.newest:
             return
         since = max(floor, math.nextafter(self.newest, math.inf))
-        hold = max(1, math.ceil(_LATE * apart_s / grid.step_s))
+        hold = max(1, math.ceil(LATE * apart_s / grid.step_s))
         for column, history in zip(self.columns, histories, strict=True):
             times, values = history.arrays(since)
             for time, value in zip(times, values, strict=True):
@@ -121,7 +117,7 @@ class SweepCurves:
         # Older points than the grid's start would all be added to the first slot.
         floor = self.grid.start_at
         apart_s = snapshot.interval_s
-        nodes_s = snapshot.node_interval_s or _SLOW_NODES * apart_s
+        nodes_s = snapshot.node_interval_s
         self._apart_s = (apart_s, nodes_s)
         for view in snapshot.backends:
             if (known := self._backends.get(view.name)) is not None:
@@ -143,7 +139,7 @@ class SweepCurves:
         """Return all curves up to `now`, without the slot that is not over yet."""
         grid = self.grid
         count = grid.slot(now - TOLD_LATE_S)
-        held = [max(1, math.ceil(_LATE * apart / grid.step_s)) for apart in self._apart_s]
+        held = [max(1, math.ceil(LATE * apart / grid.step_s)) for apart in self._apart_s]
         return LiveSeries(
             start_at=grid.start_at,
             step_s=grid.step_s,

@@ -79,4 +79,4 @@ def snapshot(at: float, *, router: bool = False) -> Snapshot:
     history = BackendHistory(**{name: kept[name] for name in ("running", "waiting", "kv_cache_percent")})
     backend = BackendView("spark-a", "http://localhost:8000", "g", age_s=0.1, version="0.32", history=history)
     routers = (RouterView("proxy", "http://localhost:8000", backends=("spark-a",)),) if router else ()
-    return Snapshot(datetime.now(UTC), at, 1.0, backends=(backend,), routers=routers)
+    return Snapshot(datetime.now(UTC), at, 1.0, 2.0, backends=(backend,), routers=routers)

@@ -34,7 +34,7 @@ WATCH = Watch(
 
 
 def picture(*views: BackendView, routers: tuple[RouterView, ...] = ()) -> Snapshot:
-    return Snapshot(datetime(2026, 1, 15, 9, tzinfo=UTC), 100.0, 1.0, backends=views, routers=routers)
+    return Snapshot(datetime(2026, 1, 15, 9, tzinfo=UTC), 100.0, 1.0, 2.0, backends=views, routers=routers)
 
 
 SEEN = picture(
