@@ -51,6 +51,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     fastest = max((gpu.sm_clock_max_mhz or 0 for gpu in sample.gpus), default=0) or None
     margins = [left for left in map(margin_of, sample.gpus) if left is not None]
     margin = min(margins, default=None)
+    limit = 100.0 if heat is None or margin is None else heat + margin
     memory = sample.memory
     after: Row = [figure(numbers.count(heat, 5), known=heat is not None, role=margin_role(margin))]
     after.append(label(" °C" if margin is None else f" °C, {margin:.0f} left"))
@@ -61,7 +62,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     total = "" if memory.total_bytes is None else f" of {memory.total_bytes / 2**30:.1f}"
     return [
         bar_row("GPU", None if use is None else use / 100, "gpu", percent_run(use, 5), width, TAIL),
-        bar_row("heat", share(heat, heat + margin if heat and margin else 100.0), "load", after, width, TAIL),
+        bar_row("heat", share(heat, limit), "load", after, width, TAIL),
         bar_row(
             "clock",
             share(clock, fastest),
