@@ -131,7 +131,7 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
         raise RefusedError(
             f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
         )
-    if (_whole(body, "n") or 1) != 1:
+    if _whole(body, "n") not in {None, 1}:
         raise RefusedError("the simulated engine gives one choice: n must be 1", param="n")
     options = body.get("stream_options")
     return Asked(

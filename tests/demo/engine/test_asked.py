@@ -108,6 +108,7 @@ def too_long(count: str, value: int) -> str:
         ({"prompt": [1, 10**9]}, "Token id 1000000000 is out of vocabulary"),
         ({"prompt": ""}, "The decoder prompt cannot be empty"),
         ({"n": 2}, "the simulated engine gives one choice: n must be 1"),
+        ({"n": 0}, "the simulated engine gives one choice: n must be 1"),
         ({"prompt": [1] * 150}, too_long("150", 150)),
         ({"prompt": [1] * 101}, too_long("at least 101", 101)),
         ({"prompt": "a " * 200}, too_long("at least 101", 101)),
