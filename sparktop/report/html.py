@@ -58,7 +58,7 @@ tr:has(td.unreachable) .figure { color: var(--muted); }
 """
 _FOOTER = (
     "latencies over the window named. – is unknown, &lt; and &gt; are bounds: the histogram says no more. "
-    "Figures of a source that does not answer are its last ones."
+    "The tables leave out the figures of a source that does not answer."
 )
 
 

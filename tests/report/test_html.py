@@ -96,6 +96,16 @@ def test_a_real_run_has_no_badge(full_snapshot: Snapshot) -> None:
     assert "badge" not in render(replace(full_snapshot, simulated=False), SCREEN).split("</style>")[1]
 
 
+def test_the_footer_says_what_becomes_of_a_silent_source_s_figures(full_snapshot: Snapshot) -> None:
+    """The tables have none of its figures, and the footer says so."""
+    failure = Failure(FailureKind.TIMEOUT, "no answer", 90.0)
+    backend = replace(full_snapshot.backends[0], name="silent", running=777.0, failure=failure)
+    text = render(replace(full_snapshot, backends=(backend,)), SCREEN)
+    assert "silent" in Page(text).cells
+    assert "777" not in Page(text).cells
+    assert "The tables leave out the figures of a source that does not answer.</footer>" in text
+
+
 def test_the_page_needs_nothing_else(full_snapshot: Snapshot) -> None:
     """No script, no link, no picture from elsewhere, and a policy that would not load them."""
     text = render(full_snapshot, SCREEN)
