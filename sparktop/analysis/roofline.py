@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparktop.analysis.speed_state import is_gb10
 from sparktop.model.node import NodeSample
 
 GB10_BANDWIDTH_GB_PER_S = 273.0
@@ -17,13 +18,13 @@ GB10_BANDWIDTH_GB_PER_S = 273.0
 
 def bandwidth_gb_per_s(nodes: Sequence[NodeSample | None]) -> float | None:
     """Return the memory bandwidth of each GPU of a backend's nodes; None unless all are GB10s."""
-    return GB10_BANDWIDTH_GB_PER_S if nodes and all(map(_is_gb10, nodes)) else None
+    return GB10_BANDWIDTH_GB_PER_S if nodes and all(map(_has_gb10s, nodes)) else None
 
 
-def _is_gb10(node: NodeSample | None) -> bool:
+def _has_gb10s(node: NodeSample | None) -> bool:
     if node is None or not node.gpus:
         return False
-    return node.memory.unified is True or all("GB10" in (gpu.name or "") for gpu in node.gpus)
+    return all(is_gb10(gpu, unified=node.memory.unified) for gpu in node.gpus)
 
 
 def limit_tps(

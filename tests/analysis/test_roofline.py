@@ -37,6 +37,8 @@ def test_the_known_example() -> None:
         ([node()], None),
         ([node(unified=True)], None),
         ([node("NVIDIA H200", unified=False)], None),
+        ([node("NVIDIA GH200 480GB", unified=True)], None),
+        ([node("Orin (nvgpu)", unified=True)], None),
         ([GB10, node("NVIDIA H200")], None),
     ],
 )
