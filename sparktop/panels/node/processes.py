@@ -93,14 +93,18 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
 
 
 def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
-    """Return the processes that hold GPU memory, by PID, with the sum over GPUs for one that uses several."""
+    """Return the processes that hold GPU memory, by PID, with the sum over GPUs for one that uses several.
+
+    The sum is unknown if one of its parts is.
+    """
     held: dict[int, GpuProcess] = {}
     for gpu in sample.gpus:
         for one in gpu.processes or ():
             before = held.get(one.pid)
-            if before is not None and before.memory_bytes is not None:
-                more = before.memory_bytes + (one.memory_bytes or 0)
-                one = GpuProcess(one.pid, one.name, more, before.kind)  # noqa: PLW2901 - the sum replaces it
+            if before is not None:
+                first, more = before.memory_bytes, one.memory_bytes
+                both = None if first is None or more is None else first + more
+                one = GpuProcess(one.pid, one.name, both, before.kind)  # noqa: PLW2901 - the sum replaces it
             held[one.pid] = one
     return held
 

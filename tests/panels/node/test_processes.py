@@ -99,6 +99,13 @@ def test_a_process_on_two_gpus_is_one_with_both_memories() -> None:
     assert {line.pid: line.gpu_bytes for line in lines} == {10: 166 * GIB, 77: 2 * 2**20, 78: None}
 
 
+def test_a_process_with_unknown_memory_on_one_gpu_has_an_unknown_sum() -> None:
+    """The known part would be too low a total; the order of the GPUs makes no difference."""
+    known, unknown = (GpuReading(0, processes=(GpuProcess(10, "e", size),)) for size in (GIB, None))
+    for gpus in ((known, unknown), (unknown, known), (known, unknown, known)):
+        assert [line.gpu_bytes for line in process_lines(view(gpus=gpus, table=None))] == [None]
+
+
 @pytest.mark.parametrize(
     ("sort", "first"),
     [
