@@ -58,11 +58,10 @@ def judge_backend(
     """Hold or clear "KV-full", "preempting" and "restarts" after a good sample."""
     kv_id, preempting_id = f"{key.label}:kv-full", f"{key.label}:preempting"
     kv_percent, limit = track.view.kv_fullest_percent, thresholds.kv_full_percent
-    if kv_percent is not None:
-        if kv_percent >= limit:
-            book.hold(kv_id, Severity.WARNING, key.name, f"KV cache at or above {limit:g} % of its room", now)
-        elif kv_percent < limit - KV_CLEARS_BELOW:
-            book.clear(kv_id)
+    if kv_percent is None or kv_percent < limit - KV_CLEARS_BELOW:
+        book.clear(kv_id)  # what is no longer reported may no longer be full
+    elif kv_percent >= limit:
+        book.hold(kv_id, Severity.WARNING, key.name, f"KV cache at or above {limit:g} % of its room", now)
     _judge_restarts(book, key, track, now)
     at, preempted_at = track.health.good_at, track.preempted_at
     if at is None or preempted_at is None or at - preempted_at > PREEMPTING_CLEARS_AFTER_S:

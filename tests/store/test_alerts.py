@@ -92,6 +92,14 @@ def test_a_full_cache_does_not_flap(world: World) -> None:
     assert held == [False, True, True, True, True, False]
 
 
+def test_a_cache_that_is_no_longer_reported_is_no_alert(world: World) -> None:
+    """Without a reading nothing says that the cache is still full."""
+    world.feed(lane(1000, kv_cache_percent=99.0))
+    assert alerts(world) == [("backend:b:kv-full", Severity.WARNING)]
+    world.feed(lane(1001))
+    assert alerts(world) == []
+
+
 def test_preempting_holds_for_half_a_minute(world: World) -> None:
     """One preemption raises it; it clears when 30 s passed without another."""
     counts = {second: float(second >= 3) + 5 for second in range(40)}
