@@ -16,8 +16,9 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 _BREATH_S = 0.5
-"""Seconds to wait after the system lacked a descriptor or memory for another connection."""
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Seconds to wait after the system could not accept, for want of a descriptor or memory most often."""
+_OF_ONE_CLIENT = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EHOSTUNREACH, errno.ENETUNREACH})
+"""Errors of a connection that ended before it was accepted: the next one may be fine."""
 _FULL = refusal("503 Service Unavailable", "too many connections")
 
 
@@ -86,7 +87,7 @@ class Gate:
             try:
                 client, address = await loop.sock_accept(listener)
             except OSError as error:
-                if error.errno in _EXHAUSTED:
+                if error.errno not in _OF_ONE_CLIENT:
                     _log.warning("no connection can be accepted: %s", error)
                     await asyncio.sleep(_BREATH_S)
             else:

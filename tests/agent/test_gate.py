@@ -1,0 +1,50 @@
+"""The gate's listening sockets when the system refuses to accept."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+import pytest
+
+from sparktop.agent.access import bind
+from sparktop.agent.connection import Limits
+from sparktop.agent.gate import Gate
+
+
+async def failed_accepts(monkeypatch: pytest.MonkeyPatch, number: int) -> int:
+    """Return how often an open gate accepts in 20 turns of the loop while each accept fails with `number`."""
+    loop, count = asyncio.get_running_loop(), 0
+
+    async def fail(_listener: socket.socket) -> tuple[socket.socket, object]:
+        nonlocal count
+        count += 1
+        raise OSError(number, "refused by the system")
+
+    monkeypatch.setattr(loop, "sock_accept", fail)
+    gate = Gate(asyncio.Protocol, Limits(), clock=loop.time)
+    gate.open(bind("127.0.0.1", 0)[:1])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await gate.close()
+    return count
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EINVAL, errno.EBADF, errno.EPERM])
+async def test_a_socket_that_cannot_accept_is_named_and_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    """Whatever the error is: without a pause the loop would be busy with it, and nothing would say why."""
+    assert await failed_accepts(monkeypatch, number) == 1
+    assert [one.getMessage() for one in caplog.records] == [
+        f"no connection can be accepted: [Errno {number}] refused by the system"
+    ]
+
+
+async def test_a_client_that_leaves_before_it_is_accepted_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is gone, so the next is accepted at once, and no client can fill the log."""
+    assert await failed_accepts(monkeypatch, errno.ECONNABORTED) > 1
+    assert caplog.records == []
