@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,6 +10,17 @@ NO_DIFFERENCE = "no difference shown"
 NO_WINNER = "no winner shown"
 """At least one target is shown to be worse than another one, but none is the best."""
 NONE_OF_LEADERS = "no difference between them shown"
+
+
+def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
+    """Return whether levels differ in prompt length, so that their short names need it."""
+    return len(set(prompt_tokens)) > 1
+
+
+def level_name(concurrency: int, prompt_tokens: int | None, *, lengths: bool, start: str = "c") -> str:
+    """Return the short name of a level: "c64", or "c64/1024" with the prompt's tokens if `lengths`."""
+    length = "–" if prompt_tokens is None else f"{prompt_tokens}"
+    return f"{start}{concurrency}" + (f"/{length}" if lengths else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +157,7 @@ class SplitRow:
     runs: str | None = None
     """How one-sided single runs were, in words; None where that is unknown."""
     balance_word: str | None = None
+    prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +170,7 @@ class DeviationRow:
     steady_std: float
     restless: str
     restless_std: float
+    prompt_tokens: int | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -202,6 +215,12 @@ class Topologies:
     """The meaning of the figures where sources differ, one line each."""
     baseline: str | None = None
 
+    @property
+    def several_lengths(self) -> bool:
+        """Whether its levels differ in prompt length."""
+        levels = (level.prompt_tokens for metric in self.metrics for level in metric.levels)
+        return several_lengths(levels) or several_lengths(split.prompt_tokens for split in self.splits)
+
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
@@ -219,6 +238,8 @@ class DifferenceRow:
     high_percent: float | None = None
     significant: bool | None = None
     decimals: int = 1
+    prompt_tokens: int | None = None
+    """None where no concurrency has several lengths."""
 
     @property
     def better(self) -> bool | None:

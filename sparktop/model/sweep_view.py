@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from sparktop.model.balance import Balance
-from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies
+from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
 
 Slots = tuple[float | None, ...]
 """Values in equal time slots, oldest first; None is a gap."""
@@ -334,6 +334,11 @@ class SweepView:
     """Why the load generator's own figures are unreliable; empty where they are reliable."""
     verdict: tuple[str, ...] = ()
     """The findings of the sweep in sentences, with their certainty."""
+
+    @property
+    def several_lengths(self) -> bool:
+        """Whether its levels differ in prompt length; of the measured ones where the plan is not known."""
+        return several_lengths(level.key.prompt_tokens for level in self.levels or self.rows)
 
     @property
     def share(self) -> float | None:

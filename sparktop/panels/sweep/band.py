@@ -24,11 +24,11 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
     if view.live is not None and width >= _BESIDE_FROM and inside >= _LEAST_TRACKS:
         cells = max(_WORDS, int(_WORDS_SHARE * inner))
         words = _words(view, cells, inside)
-        tracks = live_rows(view.live, names, inner - cells - 2, inside)
+        tracks = live_rows(view.live, names, inner - cells - 2, inside, lengths=view.several_lengths)
         rows = [[*a, ("  ", "text"), *b] for a, b in zip(words, tracks, strict=True)]
     elif view.live is not None and inside >= _LEAST_TRACKS + 2:
         words = _words(view, inner, 2)
-        rows = [*words, *live_rows(view.live, names, inner, inside - 2)]
+        rows = [*words, *live_rows(view.live, names, inner, inside - 2, lengths=view.several_lengths)]
     else:
         rows = _words(view, inner, inside)
     return [

@@ -6,7 +6,14 @@ from itertools import groupby
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.sweep_comparison import NO_DIFFERENCE, Difference, DifferenceRow, Measured
+from sparktop.model.sweep_comparison import (
+    NO_DIFFERENCE,
+    Difference,
+    DifferenceRow,
+    Measured,
+    level_name,
+    several_lengths,
+)
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
@@ -14,7 +21,9 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows
 from sparktop.panels.sweep.topology import UNTESTED, signed_percent
 
-_LOAD, _VALUE, _CHANGE = 6, 11, 10
+_LevelKey = tuple[int, int | None]
+"""Concurrency and prompt tokens."""
+_LOAD, _VALUE, _CHANGE = 5, 11, 10
 _SPAN_FROM = 66
 """Width in cells from which on intervals are written as figures."""
 _BAR_FROM = 96
@@ -70,11 +79,15 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
         [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
     )
     most = _most(difference)
+    levels = _level_names(difference)
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
         better = "higher is better" if rows_of_metric[0].more_is_better else "lower is better"
         rows.append(heading(f"{title} in {unit}", better, inner))
-        rows += [_difference_row(row, inner, most) for row in rows_of_metric]
+        rows += [
+            _difference_row(row, inner, most, levels[row.concurrency, row.prompt_tokens])
+            for row in rows_of_metric
+        ]
     if difference.notes:
         rows.append(heading("to be known", "", inner))
         for note in difference.notes:
@@ -93,18 +106,28 @@ def _most(difference: Difference) -> float:
     return min(100.0, max(ends, default=10.0)) or 10.0
 
 
-def _difference_row(row: DifferenceRow, width: int, most: float) -> Row:
+def _level_names(difference: Difference) -> dict[_LevelKey, str]:
+    """Return the short names of the levels, all of one width, by concurrency and prompt tokens."""
+    keys = dict.fromkeys((row.concurrency, row.prompt_tokens) for row in difference.rows)
+    lengths = several_lengths(length for _, length in keys)
+    names = {key: level_name(*key, lengths=lengths) for key in keys}
+    width = max((_LOAD, *map(len, names.values()))) if lengths else _LOAD
+    return {key: fit(name, width, "right") for key, name in names.items()}
+
+
+def _difference_row(row: DifferenceRow, width: int, most: float, level: str) -> Row:
+    more = len(level) - _LOAD
     result: Row = [
-        (fit(f"c{row.concurrency}", _LOAD - 1, "right"), "title"),
+        (level, "title"),
         *_value(row, row.before),
         label(" →"),
         *_value(row, row.after),
         *_change(row),
     ]
-    if width >= _SPAN_FROM:
+    if width >= _SPAN_FROM + more:
         result += [label(fit(_span(row), 20))]
-    if width >= _BAR_FROM:
-        result += [(" ", "text"), *_bar(row, _odd(min(41, width - 82)), most), (" ", "text")]
+    if width >= _BAR_FROM + more:
+        result += [(" ", "text"), *_bar(row, _odd(min(41, width - 82 - more)), most), (" ", "text")]
     complete = [*result, *_word(row, _NONE)]
     return complete if row_width(complete) <= width else [*result, *_word(row, _SHORT_NONE)]
 

@@ -9,6 +9,7 @@ from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.cells import fit
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.balance import BalanceWord
+from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import BackendShare, LevelEvidence
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import framed
@@ -27,11 +28,18 @@ _ROLES = {word.value: role for word, role in WORD_ROLES.items()}
 
 
 def evidence_screen(
-    evidence: LevelEvidence, width: int, height: int, *, run: int | None = None, simulated: bool = False
+    evidence: LevelEvidence,
+    width: int,
+    height: int,
+    *,
+    run: int | None = None,
+    simulated: bool = False,
+    lengths: bool = False,
 ) -> list[Row]:
     """Draw a level in a frame: `height` rows of `width` cells, or more, which scroll.
 
-    `run` selects the run whose requests are drawn: the newest one where None or unknown.
+    `run` selects the run whose requests are drawn: the newest one where None or unknown. `lengths`
+    names the level with its prompt length.
     """
     inner = width - 4
     rows = _marks(evidence, inner)
@@ -48,7 +56,8 @@ def evidence_screen(
     rows += _timeline(evidence, inner, run)
     key = evidence.row.key
     title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
-    title.append((f"c = {key.concurrency} ", "title"))
+    name = level_name(key.concurrency, key.prompt_tokens, lengths=lengths, start="c = ")
+    title.append((f"{name} ", "title"))
     status: Row = [("simulated ", "warn")] if simulated else []
     note: Row = [(" tab other run ", "muted")] if len(evidence.timelines) > 1 else []
     tall = max(height, len(rows) + 2)

@@ -51,12 +51,17 @@ class _Room:
     """Number of small tracks, one row each."""
 
 
-def live_rows(live: LiveSeries, names: dict[str, str], width: int, height: int) -> list[Row]:
-    """Draw the tracks as exactly `height` rows of `width` cells; `names` maps targets to letters."""
+def live_rows(
+    live: LiveSeries, names: dict[str, str], width: int, height: int, *, lengths: bool = False
+) -> list[Row]:
+    """Draw the tracks as exactly `height` rows of `width` cells; `names` maps targets to letters.
+
+    `lengths` names levels with their prompt length.
+    """
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
     room = _share_out(height - 2, len(small), several=len(live.backends) > _PAIR)
-    strip = [[*_level_words(), *level_strip(axis, names)]]
+    strip = [[*_level_words(), *level_strip(axis, names, lengths=lengths)]]
     rows = [*strip, *_tps(axis, room.tps)]
     if room.shares:
         rows += _shares(axis, room.shares)

@@ -132,6 +132,6 @@ def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[
     live = view.live
     if live is not None and not (view.status.over and curves and view.plots):
         names = letters([target.name for target in view.targets])
-        return live_rows(live, names, width, height)
+        return live_rows(live, names, width, height, lengths=view.several_lengths)
     legend = legend_rows(view.plots, width)[: max(0, height // 4)]
     return [*plots_rows(view.plots, width, height - len(legend)), *legend]

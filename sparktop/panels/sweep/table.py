@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.sweep_comparison import Measured
+from sparktop.model.sweep_comparison import Measured, level_name
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, ResultRow, SweepView
 from sparktop.panels.parts.figures import bar_runs, label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
@@ -111,7 +111,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
 def _name_width(view: SweepView) -> int:
     """Return the width in cells of a level's name: "▶✓ a c64", and the target's name if there are several."""
-    load = max((len(_load_words(view, level.key)) for level in view.levels), default=0)
+    load = max((len(_load_words(view, level.key)) for level in all_levels(view)), default=0)
     if len(view.targets) < 2:
         return max(8, 4 + load)
     longest = max(cell_width(target.name) for target in view.targets)
@@ -119,9 +119,7 @@ def _name_width(view: SweepView) -> int:
 
 
 def _load_words(view: SweepView, key: LevelKey) -> str:
-    """Return a load as "c64", or as "c64/1024" with the prompt's tokens if the plan has several lengths."""
-    several = len({level.key.prompt_tokens for level in view.levels}) > 1
-    return f"c{key.concurrency}" + (f"/{key.prompt_tokens}" if several else "")
+    return level_name(key.concurrency, key.prompt_tokens, lengths=view.several_lengths)
 
 
 def table_heading(view: SweepView, width: int) -> Row:

@@ -14,9 +14,11 @@ from sparktop.model.sweep_comparison import (
     AdviceRow,
     ComparedLevel,
     ComparedMetric,
+    DeviationRow,
     Measured,
     SplitRow,
     Topologies,
+    level_name,
 )
 from sparktop.model.text import names_in_words
 from sparktop.panels.parts.figures import label
@@ -29,8 +31,8 @@ from sparktop.panels.sweep.table import ALIKE, BEST
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
 """Metrics on the screen; others are shown only if none of these was measured."""
-_LOAD = 6
-"""Width in cells of the load, before all columns."""
+_LOAD = 5
+"""Least width in cells of the level's name, before all columns."""
 _WINNER = 29
 """Width in cells of the winner with its percentage."""
 _LEAST_WINNER = 16
@@ -102,9 +104,12 @@ def tables_rows(compared: Topologies, width: int) -> list[Row]:
 
 def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> list[Row]:
     """Return one metric of all targets as a table with a row per concurrency."""
-    columns, winner = _widths(compared.columns, width)
+    levels = [_level_name(compared, level) for level in metric.levels]
+    # A concurrency alone always has the same place, so that most tables stand alike.
+    load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
+    columns, winner = _widths(compared.columns, width - load - 1)
     better = "higher is better" if metric.more_is_better else "lower is better"
-    head: Row = [label(fit("c", _LOAD - 1, "right"))]
+    head: Row = [label(fit("c", load, "right"))]
     for index, name in enumerate(compared.columns):
         head += [
             (" ", "text"),
@@ -112,8 +117,14 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
         ]
     head.append(label(f"  {_longest(_heads(compared, metric), winner)}"))
     rows = [heading(f"{metric.title} in {metric.unit}", better, width), fit_row(head, width)]
-    rows += [fit_row(_level_row(compared, metric, level, columns, winner), width) for level in metric.levels]
+    for name, level in zip(levels, metric.levels, strict=True):
+        start: Row = [(fit(name, load, "right"), "title")]
+        rows.append(fit_row([*start, *_level_row(compared, metric, level, columns, winner)], width))
     return rows
+
+
+def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | SplitRow) -> str:
+    return level_name(level.concurrency, level.prompt_tokens, lengths=compared.several_lengths)
 
 
 def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
@@ -133,8 +144,8 @@ def _longest(texts: Sequence[str], width: int) -> str:
 def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
     """Return (width of each column, width of the winner) in cells; names are cut before figures are."""
     count = max(1, len(names))
-    each = max(_COLUMN, min(16, (width - _LOAD - _WINNER - 2) // count - 1))
-    return [each] * len(names), max(_LEAST_WINNER, width - _LOAD - 2 - count * (each + 1))
+    each = max(_COLUMN, min(16, (width - _WINNER - 2) // count - 1))
+    return [each] * len(names), max(_LEAST_WINNER, width - 2 - count * (each + 1))
 
 
 def _short(name: str, width: int) -> str:
@@ -144,8 +155,7 @@ def _short(name: str, width: int) -> str:
 def _level_row(
     compared: Topologies, metric: ComparedMetric, level: ComparedLevel, columns: Sequence[int], winner: int
 ) -> Row:
-    length = "" if level.prompt_tokens is None else f"/{level.prompt_tokens}"
-    row: Row = [(fit(f"c{level.concurrency}{length}", _LOAD - 1, "right"), "title")]
+    row: Row = []
     for index, (name, value) in enumerate(zip(compared.columns, level.values, strict=True)):
         text = _figure(metric, value)
         first = name == level.winner
@@ -235,14 +245,16 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
     rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("who answered, and the batches that ran", "", width))
-        for split in compared.splits:
-            rows += _split_rows(split, width)
+        levels = [_level_name(compared, split) for split in compared.splits]
+        longest = max(map(len, levels))
+        for split, level in zip(compared.splits, levels, strict=True):
+            rows += _split_rows(split, fit(level, max(5, longest)), width)
     if compared.deviations:
         rows.append(heading("spread of the runs", "standard deviation", width))
         for one in compared.deviations:
             ratio = "" if one.ratio is None else f"{one.ratio:.1f}× "
             words = (
-                f"{one.metric} c{one.concurrency}: {one.restless} {one.restless_std:.2f}, "
+                f"{one.metric} {_level_name(compared, one)}: {one.restless} {one.restless_std:.2f}, "
                 f"{one.steady} {one.steady_std:.2f}"
             )
             rows.append(fit_row([(fit(ratio, 6, "right"), "title"), (words, "text")], width))
@@ -262,10 +274,10 @@ def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: s
     return rows
 
 
-def _split_rows(split: SplitRow, width: int) -> list[Row]:
+def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
     """Return a level's requests by server, batch sizes and router overhead, in several rows if needed."""
     name = max(6, min(14, cell_width(split.target)))
-    indent = name + 7
+    indent = name + cell_width(level) + 2
     pieces: list[Row] = []
     for index, (backend, count) in enumerate(sorted(split.requests.items())):
         pieces.append([(backend, part_role(index)), label(f" {count}")])
@@ -278,7 +290,7 @@ def _split_rows(split: SplitRow, width: int) -> list[Row]:
         pieces.append([label("router adds "), (split.overhead, "title")])
     if split.balance_word not in {None, BalanceWord.UNKNOWN.value}:
         pieces.append([label("balance "), (split.balance_word or "", "text")])
-    start: Row = [(f"{fit(split.target, name)} ", "text"), (fit(f"c{split.concurrency}", 6), "title")]
+    start: Row = [(f"{fit(split.target, name)} ", "text"), (f"{level} ", "title")]
     return [
         fit_row([*(start if not index else [label(" " * indent)]), *row], width)
         for index, row in enumerate(flowed(pieces, max(20, width - indent)))

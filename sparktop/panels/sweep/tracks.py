@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparktop.graphics.curve import PlotAxis, labelled
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import LevelKey, LiveSeries, Slots
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width
@@ -136,13 +137,13 @@ def letters(targets: Sequence[str]) -> dict[str, str]:
     return {name: chr(ord("a") + index % 26) for index, name in enumerate(targets)}
 
 
-def short_level(key: LevelKey, names: dict[str, str]) -> str:
-    """Return a level in few cells: "c8", with the target's letter if there are several targets."""
+def short_level(key: LevelKey, names: dict[str, str], *, lengths: bool) -> str:
+    """Return a level in few cells: its name, with the target's letter if there are several targets."""
     letter = f"{names[key.target]} " if len(names) > 1 and key.target in names else ""
-    return f"{letter}c{key.concurrency}"
+    return letter + level_name(key.concurrency, key.prompt_tokens, lengths=lengths)
 
 
-def level_strip(axis: SweepAxis, names: dict[str, str]) -> Row:
+def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row:
     """Draw the time that each level took, with its name in it where it fits."""
     row: Row = []
     used = 0
@@ -158,7 +159,7 @@ def level_strip(axis: SweepAxis, names: dict[str, str]) -> Row:
             continue
         row.append((" " * (start - used), "text"))
         room = stop - start - 1
-        word = short_level(span.key, names)
+        word = short_level(span.key, names, lengths=lengths)
         text = word if len(word) <= room else ""
         role = "accent" if ended is None else "muted"
         row += [("▏", "border"), (text, role), ("─" * (room - len(text)), "border")]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sparktop.model.sweep_comparison import NO_DIFFERENCE, Difference, DifferenceRow
+from sparktop.model.sweep_comparison import (
+    NO_DIFFERENCE,
+    Difference,
+    DifferenceRow,
+    level_name,
+    several_lengths,
+)
 from sparktop.sweep.compare.advice import signed
 from sparktop.sweep.compare.alignment import aligned, order
 from sparktop.sweep.compare.compare import compare
@@ -119,6 +125,7 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
         high_percent=None if high is None else 100 * (high - 1),
         significant=change.significant,
         decimals=metric.decimals,
+        prompt_tokens=load.pp,
     )
 
 
@@ -127,6 +134,7 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"
+    lengths = several_lengths(row.prompt_tokens for row in rows)
     titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
     chosen = next(one for title in titles if (one := [row for row in both if row.title == title]))
     if all(row.significant is None for row in chosen):
@@ -135,14 +143,16 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
     better = [row for row in chosen if row.better is True]
     worse = [row for row in chosen if row.better is False]
     parts = [
-        f"{word} at {_where(found)} ({_span([row.percent or 0.0 for row in found])})"
+        f"{word} at {_where(found, lengths=lengths)} ({_span([row.percent or 0.0 for row in found])})"
         for word, found in (("faster", better), ("slower", worse))
         if found
     ]
     rest = len(chosen) - len(better) - len(worse)
     if not parts:
         elsewhere = [row for row in both if row.better is not None]
-        also = f"; but {elsewhere[0].title} changed at {_where(elsewhere)}" if elsewhere else ""
+        also = (
+            f"; but {elsewhere[0].title} changed at {_where(elsewhere, lengths=lengths)}" if elsewhere else ""
+        )
         limit = next(
             (one for name, one in could_show.items() if METRICS[name].title == chosen[0].title), None
         )
@@ -152,8 +162,9 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
     return f"{chosen[0].title.lower()}: {', '.join(parts)}{end}"
 
 
-def _where(rows: Sequence[DifferenceRow]) -> str:
-    return ", ".join(dict.fromkeys(f"c{row.concurrency}" for row in rows))
+def _where(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
+    names = (level_name(row.concurrency, row.prompt_tokens, lengths=lengths) for row in rows)
+    return ", ".join(dict.fromkeys(names))
 
 
 def _span(percents: Sequence[float]) -> str:

@@ -24,6 +24,7 @@ from sparktop.sweep.result.run_split import split_words
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import measured
 from sparktop.sweep.view.evidence import overhead_words
+from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import balance_word
 
 LEAST_RUNS = 5
@@ -155,6 +156,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
                     runs=split_words(level),
                     batches=level.busy_batch,
                     balance_word=balance_word(level),
+                    prompt_tokens=result_key(target.name, level, result.plan.pp).prompt_tokens,
                 )
 
 
@@ -172,4 +174,6 @@ def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> 
             ]
             if len(known) >= _PAIR:
                 (low, steady), (high, restless) = min(known), max(known)
-                yield DeviationRow(metric.title, level.concurrency, steady, low, restless, high)
+                yield DeviationRow(
+                    metric.title, level.concurrency, steady, low, restless, high, level.prompt_tokens
+                )

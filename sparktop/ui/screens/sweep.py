@@ -152,8 +152,14 @@ class SweepScreen(Screen[None]):
             level = self._level(view)
             self._evidence = None if level is None else self._source.evidence(level)
             if self._evidence is not None:
-                found = self._evidence
-                return evidence_screen(found, width, room, run=self.run, simulated=view.simulated)
+                return evidence_screen(
+                    self._evidence,
+                    width,
+                    room,
+                    run=self.run,
+                    simulated=view.simulated,
+                    lengths=view.several_lengths,
+                )
         if self.page is Page.TOPOLOGIES and view.topologies is not None:
             compared = view.topologies
             return topology_screen(compared, width, room, title=view.title, simulated=view.simulated)
