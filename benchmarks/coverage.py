@@ -26,8 +26,8 @@ from searched_servers import SEARCHES, searched_range
 
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure
+from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.run.slo.judgement import quantile_interval
-from sparktop.sweep.terms.statistics import rate_figure
 from sparktop.sweep.view.interval import over_runs
 
 HERE = Path(__file__).resolve().parent
@@ -110,7 +110,7 @@ def rates(dice: Random, trials: int) -> Iterator[Coverage]:
         for spread in SPREADS:
 
             def in_file(spread: float = spread, runs: int = runs) -> Bounds:
-                figure = rate_figure(_figures(dice, 600.0, spread, runs))
+                figure = Rate.of_runs(_figures(dice, 600.0, spread, runs))
                 return None if figure is None else figure.ci95
 
             def on_screen(spread: float = spread, runs: int = runs) -> Bounds:

@@ -183,7 +183,7 @@ class Bench:
         load = await self.generator.burst(FAST_STREAMS, FAST_TOKENS, FAST_PACE)
         made = sum(len(stream.stamps) for stream in load.streams.values())
         lost = self.table.row("events that got lost at full rate", 0.0, digits=0)
-        lost.ours.append(made - load.figures.generated_tokens)
+        lost.ours.append(made - (load.figures.tokens.generated or 0))
         true_tps = decode_tps(load.streams.values())
         took = true_tps if load.whole and load.late_ms < KEEPS_UP_MS else 0.0
         name = "events/s read, token ids told"
@@ -200,7 +200,7 @@ class Bench:
         except LoadFailedError as error:
             print(f"c = {MANY}: {error}", file=sys.stderr)
             return
-        row.ours.append(load.figures.ok if load.whole else 0)
+        row.ours.append(load.figures.requests.ok if load.whole else 0)
         self.table.row(f"mean TTFT, c = {MANY}, ms off").ours.append(load.mean_ttft_error_ms)
 
     async def cancel(self) -> None:
@@ -255,7 +255,9 @@ def _mean(figure: object) -> float | None:
 
 def _must_be_whole(load: Load) -> None:
     if not load.whole:
-        raise LoadFailedError(f"{load.finished.id}: tokens or requests are missing: {load.figures.errors}")
+        raise LoadFailedError(
+            f"{load.finished.id}: tokens or requests are missing: {load.figures.requests.errors}"
+        )
 
 
 def _sweep_command(url: str) -> tuple[float, dict[str, Any]]:

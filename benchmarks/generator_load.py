@@ -26,7 +26,8 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Timeouts
-from sparktop.sweep.result.measure import LevelFigures, measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -46,7 +47,7 @@ class LoadFailedError(Exception):
 class Load:
     """One run as the client saw it and as the server did."""
 
-    figures: LevelFigures
+    figures: LevelResult
     record: RunRecord
     finished: RunFinished
     traces: dict[str, RequestTrace]
@@ -169,7 +170,7 @@ class Generator:
             "truth", load.concurrency, PROMPT_TOKENS, load.output_tokens, load.mode, 1, load.duration_s
         )
         return Load(
-            measure_level(level, events),
+            level_result(level, collect(events)),
             record,
             record.finished,
             {trace.request_id: trace for trace in collect(events)},

@@ -14,11 +14,11 @@ from statistics import NormalDist
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.slo import any_falls, any_rises, runs_needed
-from sparktop.sweep.result.results import LevelResult, Rate, Requests
+from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.results import LevelResult, Requests
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.slo.judgement import judge_level
 from sparktop.sweep.run.slo.search import SloSearch
-from sparktop.sweep.terms.statistics import rate_figure
 
 MOST_CONCURRENCY = 512
 _LEVELS = (1, 4, 16, 64)
@@ -112,12 +112,12 @@ def _level(
         for _ in range(concurrency):
             ttft_s = slow * _STEP_MS / 1000 * concurrency * math.exp(dice.gauss(0, _WITHIN))
             traces.append(_trace(run, ttft_s))
-    figure = rate_figure(values)
+    figure = Rate.of_runs(values)
     level = LevelResult(
         concurrency=concurrency,
         runs=runs,
         requests=Requests(ok=len(traces)),
-        output_tps=Rate.model_validate(figure),
+        output_tps=figure,
     )
     return level, traces
 

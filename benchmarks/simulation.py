@@ -39,7 +39,9 @@ from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.result.measure import LevelFigures, measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.trace import collect
 
 WITHIN = {"decode_tps": 0.10, "prefill_tps": 0.15, "ttft_ms": 0.15}
 """How far a figure may be from its table's."""
@@ -121,7 +123,7 @@ def simulate(topology: Topology, concurrency: int, *, runs: int, seed: int) -> d
     loop = ClosedLoop(virtual, topology.way(virtual, seed), level, seed=seed)
     loop.start()
     virtual.run()
-    figures = measure_level(level, loop.events)
+    figures = level_result(level, collect(loop.events))
     if figures.decode_tps is None or figures.prefill_tps is None or figures.ttft_ms is None:
         raise SystemExit(f"{topology.name}: no figures at c = {concurrency}")
     prefill_tps = figures.prefill_tps.mean
@@ -201,13 +203,13 @@ def long_context() -> int:
     """Print the long-context server against its two tables; return how many figures are too far off."""
     missed = 0
 
-    def figures(concurrency: int, prompt_tokens: int, output_tokens: int) -> LevelFigures:
+    def figures(concurrency: int, prompt_tokens: int, output_tokens: int) -> LevelResult:
         virtual = VirtualTime([Engine(LONG_CONTEXT)])
         level = Level(LONG_CONTEXT.name, concurrency, prompt_tokens, output_tokens)
         loop = ClosedLoop(virtual, DirectWay(virtual), level)
         loop.start()
         virtual.run()
-        return measure_level(level, loop.events)
+        return level_result(level, collect(loop.events))
 
     def cell(simulated: float, table: float, within: float) -> str:
         nonlocal missed

@@ -23,6 +23,7 @@ from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.run_split import largest_run_share
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
@@ -154,6 +155,7 @@ def measure(
         record.spans.append((began, now))
         record.run_s.append(now - began)
         now += rest_s
+    record.traces = collect(record.events)
     log = ServerLog()
     watch(servers, log, now, skew_s, offset_s, counts_steps=counts_steps)
     before = {name: server_point(look(server, 0.0, counts_steps)) for name, server in servers.items()}

@@ -29,6 +29,7 @@ from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.plan.plan import Plan, Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.terms.doubts import HIDDEN_TOKENS
@@ -174,7 +175,7 @@ def _play_one(
 
 def _level(record: RunRecord) -> LevelResult:
     level = Level("truth", STREAMS, 64, TOKENS)
-    made = level_result(level, record.events())
+    made = level_result(level, collect(record.events()))
     plan = Plan((), concurrency=(STREAMS,), pp=64, tg=TOKENS, runs=1)
     return made.model_copy(update={"validity": judge(plan, made, LevelFacts())})
 

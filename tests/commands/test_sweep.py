@@ -17,7 +17,8 @@ from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
+from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.results import LevelResult, Requests, Validity
 from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
 
 WATCH = Watch(

@@ -20,22 +20,24 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.result.measure import LevelFigures, measure_level
-from sparktop.sweep.terms.statistics import RateFigure
+from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.trace import collect
 
 
 def burst(
     profile: EngineProfile, concurrency: int, prompt_tokens: int = 1024, output_tokens: int = 128
-) -> LevelFigures:
+) -> LevelResult:
     time = VirtualTime([Engine(profile)])
     level = Level(profile.name, concurrency, prompt_tokens, output_tokens)
     loop = ClosedLoop(time, DirectWay(time), level)
     loop.start()
     time.run()
-    return measure_level(level, loop.events)
+    return level_result(level, collect(loop.events))
 
 
-def mean(figure: RateFigure | None) -> float:
+def mean(figure: Rate | None) -> float:
     assert figure is not None
     return figure.mean
 

@@ -11,19 +11,21 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.result.measure import LevelFigures, measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.trace import collect
 
 Maker = Callable[..., EngineProfile]
 TRUE_STEP_S = 0.010 * 2 + 0.0001 * 4
 """A decode step of four rows: 10 ms x 4 ^ 0.5 for weights, 0.1 ms a row."""
 
 
-def measured(profile: EngineProfile, level: Level) -> tuple[LevelFigures, Engine]:
+def measured(profile: EngineProfile, level: Level) -> tuple[LevelResult, Engine]:
     time = VirtualTime([Engine(profile)])
     loop = ClosedLoop(time, DirectWay(time), level, stagger_s=1.0)
     loop.start()
     time.run()
-    return measure_level(level, loop.events), time.engines[0]
+    return level_result(level, collect(loop.events)), time.engines[0]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_the_windows_of_one_burst_differ_as_they_must(profile: Maker) -> None:
     ttft_s = 0.02 + 0.040 + 0.0001 * 32
     assert figures.ttft_ms.mean == pytest.approx(1000 * ttft_s)
     assert figures.output_tps.mean == pytest.approx(160 / (ttft_s + 39 * TRUE_STEP_S))
-    assert figures.generated_tokens == engine.tally.generation_tokens == 160
+    assert figures.tokens.generated == engine.tally.generation_tokens == 160
 
 
 def test_sustained_is_what_the_engine_made_in_that_time(profile: Maker) -> None:
@@ -61,4 +63,4 @@ def test_sustained_is_what_the_engine_made_in_that_time(profile: Maker) -> None:
     figures, engine = measured(profile(), level)
     assert figures.sustained_tps is not None
     assert figures.sustained_tps.mean == pytest.approx(engine.tally.generation_tokens / 60.0, rel=0.02)
-    assert figures.generated_tokens == engine.tally.generation_tokens
+    assert figures.tokens.generated == engine.tally.generation_tokens

@@ -16,22 +16,24 @@ from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.result.measure import LevelFigures, measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.trace import collect
 
 Maker = Callable[..., EngineProfile]
 
 
-def burst(strategy: str, settings: RouterSettings, concurrency: int) -> tuple[LevelFigures, RoutedWay]:
+def burst(strategy: str, settings: RouterSettings, concurrency: int) -> tuple[LevelResult, RoutedWay]:
     virtual = VirtualTime([Engine(SOLO, seed=at) for at in range(2)])
     way = RoutedWay(virtual, make_router(strategy, 2, settings, seed=1), BURST, seed=1)
     level = Level("x", concurrency, 1024, 128, runs=30)
     loop = ClosedLoop(virtual, way, level)
     loop.start()
     virtual.run()
-    return measure_level(level, loop.events), way
+    return level_result(level, collect(loop.events)), way
 
 
-def decode_tps(figures: LevelFigures) -> float:
+def decode_tps(figures: LevelResult) -> float:
     assert figures.decode_tps is not None
     return figures.decode_tps.mean
 

@@ -19,7 +19,8 @@ from sparktop.sweep.generator.endpoint import resolve
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import Calibrate, Calibrated, RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
-from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.record import RunRecord
 from tests.sweep.stream_server import Behave, StreamServer
 from tests.sweep.trouble_bench import Bench, bench_on
@@ -112,8 +113,8 @@ GOOD = {"ok": 4, "tokens": 32}
 
 def figures(loaded: Loaded) -> dict[str, object]:
     """Return the counts of a level of four requests with 8 tokens each."""
-    found = measure_level(Level("server", 4, 40, 8), loaded.events)
-    return {"ok": found.ok, "tokens": found.generated_tokens}
+    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
+    return {"ok": found.requests.ok, "tokens": found.tokens.generated}
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.result.trace import collect
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)
 
@@ -62,7 +63,7 @@ def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25) -> Le
         for number in range(concurrency)
         for event in request(f"{run}-{number}", 10.0 * run, run=run, step=step * (1 + run / 100))
     ]
-    return level_result(Level("a", concurrency, 100, 4, runs=runs), events)
+    return level_result(Level("a", concurrency, 100, 4, runs=runs), collect(events))
 
 
 def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None = None) -> SweepResult:
@@ -108,7 +109,7 @@ def simulated_level(concurrency: int, pp: int, tg: int, runs: int) -> LevelResul
     loop = ClosedLoop(time, DirectWay(time), level, stagger_s=1.0)
     loop.start()
     time.run()
-    return level_result(level, loop.events)
+    return level_result(level, collect(loop.events))
 
 
 def simulated_sweep(

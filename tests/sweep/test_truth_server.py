@@ -203,7 +203,7 @@ async def test_a_load_is_laid_beside_its_truth(server: TruthProcess) -> None:
     async with generator_on(server, core) as generator:
         load = await generator.burst(8, 10, FixedPace(0.05, 0.01))
         assert load.whole
-        assert load.figures.ok == 8
+        assert load.figures.requests.ok == 8
         assert set(load.streams) == set(load.traces)
         # Sent before it arrived, written before it was read: the client can only see more than the truth.
         for key, trace in load.traces.items():

@@ -23,6 +23,7 @@ from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.terms.request_errors import TRUNCATED, RequestFailure, request_failure
 
@@ -160,7 +161,7 @@ class FollowedLevel:
     def result(self, plan: Plan, cut_short: str | None) -> LevelResult:
         """Return the figures by sparktop's definitions, without those that need the generator or servers."""
         events = [event for request in self.measured() for event in request.events()]
-        made = level_result(self.level, events)
+        made = level_result(self.level, collect(events))
         return made.model_copy(update={"validity": judge(plan, made, LevelFacts(cut_short=cut_short))})
 
 

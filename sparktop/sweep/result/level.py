@@ -1,27 +1,40 @@
-"""Conversion of a level's events to its entry in the result file."""
+"""Computation of a level's entry in the result file from the traces of its requests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from sparktop.model.load import Level, LoadEvent
-from sparktop.sweep.result.measure import LevelFigures, gaps_s, measure_level, timed
+from sparktop.model.load import EndReason, Level, LoadMode, TokenSource
+from sparktop.sweep.result.figures import Latency, Rate, StreamRates
+from sparktop.sweep.result.measure import (
+    by_run,
+    decode_tps,
+    gaps_s,
+    output_tps,
+    peak_tps,
+    prefill_tps,
+    prompt_tokens,
+    pure_decode_tps,
+    requests_per_s,
+    run_duration_s,
+    sustained_tps,
+    timed,
+    total_tps,
+)
 from sparktop.sweep.result.results import (
     EachRequest,
-    Latency,
     LevelResult,
-    Rate,
     Requests,
-    StreamRates,
     TokenCounts,
     UncountedRequests,
 )
 from sparktop.sweep.result.run_split import split_by_run
-from sparktop.sweep.result.trace import RequestTrace, collect
-from sparktop.sweep.terms.definitions import LATENCIES, RATES
+from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.terms.definitions import LATENCIES
 from sparktop.sweep.terms.request_errors import count_errors
-from sparktop.sweep.terms.statistics import Distribution
+from sparktop.sweep.terms.statistics import quantile
 
 MOST_EACH = 5000
 """Maximum requests of a level that are stored individually: half a megabyte."""
@@ -35,60 +48,91 @@ _ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
 }
 
 
-def level_result(level: Level, events: Iterable[LoadEvent]) -> LevelResult:
-    """Return a level's result from the events of its requests, without server, hardware and validity.
+def level_result(level: Level, traces: Sequence[RequestTrace]) -> LevelResult:
+    """Return a level's result from the traces of its requests, without server, hardware and validity.
 
     Those are added with `model_copy(update={"server": …, "hardware": …, "validity": …})`.
     """
-    collected = list(events)
-    return from_figures(measure_level(level, collected), collected)
-
-
-def from_figures(figures: LevelFigures, events: Sequence[LoadEvent]) -> LevelResult:
-    """Return a level's result from `figures` and the events that they were computed from."""
-    collected = collect(events)
-    traces = [trace for trace in collected if trace.ok]
-    level = figures.level
+    runs = by_run(traces)
+    finished = [trace for trace in traces if trace.ok]
+    ends = [trace.ended for trace in traces if trace.ended is not None]
+    added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
+    starts = run_starts(traces)
     result = LevelResult(
         concurrency=level.concurrency,
         pp=level.prompt_tokens,
         tg=level.output_tokens,
-        runs=figures.runs,
-        duration_s=figures.duration_s,
+        runs=len(runs),
+        duration_s=sum(run_duration_s(run) for run in runs),
         requests=Requests(
-            ok=figures.ok,
-            failed=figures.failed,
-            cancelled=figures.cancelled,
-            errors=dict(count_errors(events)),
+            ok=len(finished),
+            failed=sum(end.reason is EndReason.ERROR for end in ends),
+            cancelled=sum(end.reason is EndReason.ABORT for end in ends),
+            errors=dict(count_errors(ends)),
         ),
-        tokens=TokenCounts(
-            prompt=figures.prompt_tokens,
-            generated=figures.generated_tokens,
-            hidden=figures.hidden_tokens,
-            hidden_requests=figures.hidden_requests,
-        ),
-        tokens_from=figures.token_source,
-        router_overhead_ms=figures.router_ms,
-        router_overhead_from=None if figures.router_ms is None else "router",
-        stream_tps=StreamRates.model_validate(figures.stream_tps) if figures.stream_tps else None,
-        served_by=dict(figures.served_by),
-        runs_split=split_by_run(collected),
-        each=_each(traces, run_starts(collected)) if len(traces) <= MOST_EACH else None,
-        uncounted=uncounted([trace for trace in collected if not trace.ok], run_starts(collected)),
+        tokens=_tokens(traces, finished),
+        tokens_from=_worst_source(finished or traces),
+        router_overhead_ms=quantile(added, 0.5) if added else None,
+        router_overhead_from="router" if added else None,
+        stream_tps=_stream_rates(finished),
+        served_by=Counter(end.served_by for end in ends if end.served_by is not None),
+        runs_split=split_by_run(traces),
+        each=_each(finished, starts) if len(finished) <= MOST_EACH else None,
+        uncounted=uncounted([trace for trace in traces if not trace.ok], starts),
     )
-    rates = {name: _rate(getattr(figures, name)) for name in RATES}
-    latencies = {name: _latency(name, getattr(figures, name), traces) for name in LATENCIES}
-    return result.model_copy(update={**rates, **latencies})
+    latencies = {name: _latency(name, finished) for name in LATENCIES}
+    return result.model_copy(update={**_rates(level, runs), **latencies})
 
 
-def _rate(figure: object) -> Rate | None:
-    return None if figure is None else Rate.model_validate(figure)
+def _tokens(traces: Sequence[RequestTrace], finished: Sequence[RequestTrace]) -> TokenCounts:
+    hidden = [trace for trace in finished if trace.hides_tokens]
+    return TokenCounts(
+        prompt=prompt_tokens(traces),
+        generated=sum(trace.tokens for trace in traces),
+        hidden=sum(trace.unplaced + trace.hidden_before for trace in hidden),
+        hidden_requests=len(hidden),
+    )
 
 
-def _latency(name: str, figure: Distribution | None, traces: Sequence[RequestTrace]) -> Latency | None:
-    if figure is None:
-        return None
-    return Latency.model_validate(figure).model_copy(update={"run_means": _run_means(name, traces)})
+def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
+    sources = [trace.ended.token_source for trace in traces if trace.ended is not None]
+    known = [source for source in sources if source is not None]
+    return max(known, key=list(TokenSource).index, default=None)
+
+
+def _stream_rates(finished: Sequence[RequestTrace]) -> StreamRates | None:
+    streams = sorted(tps for trace in timed(finished) if (tps := trace.stream_tps) is not None)
+    return StreamRates(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None
+
+
+def _rates(level: Level, runs: Sequence[Sequence[RequestTrace]]) -> dict[str, Rate | None]:
+    """Return the rates by name; a closed loop has no prefill and decode, a burst is never sustained."""
+    rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
+        "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
+        "peak_tps": peak_tps,
+        "output_tps": output_tps,
+        "total_tps": total_tps,
+        "requests_per_s": requests_per_s,
+    }
+    if level.mode is LoadMode.BURST:
+        rules |= {"prefill_tps": prefill_tps, "decode_tps": decode_tps}
+    else:
+        rules["sustained_tps"] = lambda run: sustained_tps(run, level.concurrency)
+    return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rules.items()}
+
+
+def _latency(name: str, finished: Sequence[RequestTrace]) -> Latency | None:
+    values = [1000 * value for value in _values_s(name, finished)]
+    return Latency.of_values(values, _run_means(name, finished)) if values else None
+
+
+def _values_s(name: str, finished: Sequence[RequestTrace]) -> Iterator[float]:
+    """Yield the values of a latency in seconds: one for each request that has it, for ITL all gaps."""
+    if name == "itl_ms":
+        yield from gaps_s(finished)
+        return
+    chosen = timed(finished) if name == "tpot_ms" else finished
+    yield from (value for trace in chosen if (value := _ONE_VALUE[name](trace)) is not None)
 
 
 def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:

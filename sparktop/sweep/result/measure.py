@@ -1,4 +1,4 @@
-"""Computation of every figure of a level from its load events.
+"""Computation of every rate of a level from the traces of its requests.
 
 Each rate is defined over its own time window: the same server gives different numbers through different
 windows, all of them correct. Rates have one value per run. Tokens count whenever they arrived, including
@@ -10,16 +10,12 @@ were generated within it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
 
-from sparktop.model.failure import FailureKind
-from sparktop.model.load import EndReason, Level, LevelEnded, LevelStarted, LoadEvent, LoadMode, TokenSource
-from sparktop.sweep.result.trace import CERTAIN_SHARE, RequestTrace, collect
-from sparktop.sweep.terms.statistics import Distribution, RateFigure, distribution, quantile, rate_figure
+from sparktop.model.load import Level, LevelEnded, LevelStarted, LoadEvent
+from sparktop.sweep.result.trace import CERTAIN_SHARE, RequestTrace
 
 FULL_SHARE = 0.95
 """Share of the concurrency that must be in flight in the window of `sustained_tps`."""
@@ -30,61 +26,6 @@ of a closed loop."""
 
 Span = tuple[float, float]
 """(beginning, end) in seconds; excludes its beginning, includes its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRate:
-    """Tokens per second of single streams, as quantiles over the requests of a level."""
-
-    p10: float
-    p50: float
-
-
-@dataclass(frozen=True, slots=True)
-class LevelFigures:
-    """All figures of a level; None where a figure cannot be determined."""
-
-    level: Level
-    runs: int
-    """Number of runs with at least one request."""
-    duration_s: float
-    """Sum over runs of the time from the earliest start to the latest end."""
-    ok: int
-    failed: int
-    cancelled: int
-    errors: Mapping[FailureKind, int]
-    prompt_tokens: int | None
-    """Sum over all requests that delivered a token; None if any of them lacks a count."""
-    generated_tokens: int
-    hidden_tokens: int
-    """Over completed requests: generated tokens of unknown time that cause a figure to be withheld."""
-    hidden_requests: int
-    """Completed requests with such tokens."""
-    token_source: TokenSource | None
-    """The least exact source among completed requests (all requests, if none completed); None without tokens.
-    """
-    served_by: Mapping[str, int]
-    """Requests by the backend that the router named."""
-    prefill_tps: RateFigure | None
-    decode_tps: RateFigure | None
-    pure_decode_tps: RateFigure | None
-    sustained_tps: RateFigure | None
-    peak_tps: RateFigure | None
-    output_tps: RateFigure | None
-    total_tps: RateFigure | None
-    requests_per_s: RateFigure | None
-    ttfr_ms: Distribution | None
-    ttft_ms: Distribution | None
-    first_answer_ms: Distribution | None
-    itl_ms: Distribution | None
-    """Over all gaps between tokens; if the server counts the tokens of no completed request, over the gaps
-    between reads that brought tokens."""
-    tpot_ms: Distribution | None
-    e2e_ms: Distribution | None
-    stream_tps: StreamRate | None
-    router_ms: float | None
-    """Median of the milliseconds that a router reports to have added before each answer; None without
-    reports."""
 
 
 def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[LoadEvent]]]:
@@ -106,53 +47,6 @@ def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[Load
         yield level, inside
 
 
-def measure_level(level: Level, events: Iterable[LoadEvent]) -> LevelFigures:
-    """Return the figures of one level, computed from the events of its requests."""
-    traces = collect(events)
-    runs = _by_run(traces)
-    ends = [trace.ended for trace in traces if trace.ended is not None]
-    finished = [trace for trace in traces if trace.ok]
-    hidden = [trace for trace in finished if trace.hides_tokens]
-    streams = sorted(tps for trace in timed(finished) if (tps := trace.stream_tps) is not None)
-    added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
-
-    def rate(of: Callable[[Sequence[RequestTrace]], float | None]) -> RateFigure | None:
-        return rate_figure([of(run) for run in runs])
-
-    burst = level.mode is LoadMode.BURST
-    return LevelFigures(
-        level=level,
-        runs=len(runs),
-        duration_s=sum(run_duration_s(run) for run in runs),
-        ok=len(finished),
-        failed=sum(end.reason is EndReason.ERROR for end in ends),
-        cancelled=sum(end.reason is EndReason.ABORT for end in ends),
-        errors=Counter(end.error.kind for end in ends if end.error is not None),
-        prompt_tokens=prompt_tokens(traces),
-        generated_tokens=sum(trace.tokens for trace in traces),
-        hidden_tokens=sum(trace.unplaced + trace.hidden_before for trace in hidden),
-        hidden_requests=len(hidden),
-        token_source=_worst_source(finished or traces),
-        served_by=Counter(end.served_by for end in ends if end.served_by is not None),
-        prefill_tps=rate(prefill_tps) if burst else None,
-        decode_tps=rate(decode_tps) if burst else None,
-        pure_decode_tps=rate(lambda run: pure_decode_tps(run, level.concurrency)),
-        sustained_tps=None if burst else rate(lambda run: sustained_tps(run, level.concurrency)),
-        peak_tps=rate(peak_tps),
-        output_tps=rate(output_tps),
-        total_tps=rate(total_tps),
-        requests_per_s=rate(requests_per_s),
-        ttfr_ms=_latency_ms(trace.ttfr_s for trace in finished),
-        ttft_ms=_latency_ms(trace.ttft_s for trace in finished),
-        first_answer_ms=_latency_ms(trace.first_answer_s for trace in finished),
-        itl_ms=_latency_ms(gaps_s(finished)),
-        tpot_ms=_latency_ms(trace.tpot_s for trace in timed(finished)),
-        e2e_ms=_latency_ms(trace.e2e_s for trace in finished),
-        stream_tps=StreamRate(quantile(streams, 0.1), quantile(streams, 0.5)) if streams else None,
-        router_ms=quantile(added, 0.5) if added else None,
-    )
-
-
 def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
     """Return the requests whose token gaps are used: those counted by the server, or all if there are none.
 
@@ -166,12 +60,6 @@ def gaps_s(finished: Sequence[RequestTrace]) -> Iterator[float]:
     for trace in timed(finished):
         if trace.is_placed:
             yield from trace.gaps_s(chunks=not trace.is_counted)
-
-
-def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
-    sources = [trace.ended.token_source for trace in traces if trace.ended is not None]
-    known = [source for source in sources if source is not None]
-    return max(known, key=list(TokenSource).index, default=None)
 
 
 def run_duration_s(run: Sequence[RequestTrace]) -> float:
@@ -352,16 +240,13 @@ def _arrivals(run: Sequence[RequestTrace]) -> tuple[list[float], list[int]]:
     return [at for at, _ in arrivals], list(accumulate(count for _, count in arrivals))
 
 
-def _by_run(traces: Iterable[RequestTrace]) -> list[list[RequestTrace]]:
+def by_run(traces: Iterable[RequestTrace]) -> list[list[RequestTrace]]:
+    """Return the requests of each run, in the order of the runs."""
     runs: dict[int, list[RequestTrace]] = {}
     for trace in traces:
         runs.setdefault(trace.run, []).append(trace)
     return [runs[run] for run in sorted(runs)]
 
 
-def _per_second(count: int, window_s: float) -> float | None:
-    return count / window_s if window_s > 0 else None
-
-
-def _latency_ms(values: Iterable[float | None]) -> Distribution | None:
-    return distribution([1000 * value for value in values if value is not None])
+def _per_second(tokens: int, window_s: float) -> float | None:
+    return tokens / window_s if window_s > 0 else None

@@ -14,34 +14,11 @@ from pydantic import ConfigDict, Field
 from sparktop.model.load import LoadMode, TokenSource
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
 from sparktop.sweep.result.comparison import ComparisonResult
+from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.parts import MOST_CONCURRENCY, Count, Number, Part, Text, Time, Tree, Value
 from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 SCHEMA: Final = "sparktop.sweep/1"
-
-
-class Rate(Part):
-    """A rate with one value per run."""
-
-    mean: Value
-    std: Number = None
-    values: tuple[Value, ...] = ()
-    ci95: tuple[Value, Value] | None = None
-
-
-class Latency(Part):
-    """A latency in milliseconds, over the requests of a level."""
-
-    mean: Value
-    std: Number = None
-    p50: Number = None
-    p90: Number = None
-    p95: Number = None
-    p99: Number = None
-    max: Number = None
-    count: Count | None = None
-    run_means: tuple[Value, ...] = ()
-    """Mean of each run: a comparison uses runs as replicates, because requests are not independent."""
 
 
 class Requests(Part):
@@ -63,13 +40,6 @@ class TokenCounts(Part):
     """Generated tokens that no chunk shows and whose times are unknown; None in files of older versions."""
     hidden_requests: Count | None = None
     """Completed requests with such tokens."""
-
-
-class StreamRates(Part):
-    """Tokens per second of single streams."""
-
-    p10: Number = None
-    p50: Number = None
 
 
 class EachRequest(Part):

@@ -272,7 +272,7 @@ class SweepRunner:
                 return
             if self._brake.pulled or level is None:
                 return
-            found = judge_level(plan.slo, level, record.traces(), plan.max_error_share)
+            found = judge_level(plan.slo, level, record.traces, plan.max_error_share)
             search.add(concurrency, found)
             self._book.slo(name, search)
             word = _VERDICT_WORDS[found.both]
@@ -286,7 +286,7 @@ class SweepRunner:
             self._brake.pull("failed", str(error))
         if self._brake.pulled:
             record.cut_short = f"the sweep ended within this level: {self._brake.reason}"
-        if not (record.runs or record.partial):
+        if not (record.runs or record.cut):
             return None
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         made = await asyncio.to_thread(record.result, self._log, self._models)

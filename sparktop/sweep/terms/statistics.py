@@ -1,11 +1,9 @@
-"""Statistics of small samples: mean and spread, quantiles, and Student's t without a numerical library."""
+"""Statistics of small samples: quantiles, and Student's t without a numerical library."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 CONFIDENCE = 0.95
@@ -16,64 +14,6 @@ _THIRD = 1 / 3
 _LEAST_OF_A_MEDIAN = 4
 _FRACTION_STEPS = 300
 _TINY = 1e-300
-
-
-@dataclass(frozen=True, slots=True)
-class RateFigure:
-    """A rate with one value per run."""
-
-    mean: float
-    std: float | None
-    """Sample standard deviation (n - 1); None for a single run."""
-    values: tuple[float, ...]
-    ci95: tuple[float, float] | None
-    """95 % confidence interval of the mean (Student's t, runs as replicates); None for a single run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """Figures of values that are not independent replicates, so without a confidence interval."""
-
-    mean: float
-    std: float | None
-    p50: float
-    p90: float | None
-    """None for fewer than 36 values (p95: 72, p99: 368)."""
-    p95: float | None
-    p99: float | None
-    max: float
-    count: int
-
-
-def rate_figure(values: Sequence[float | None]) -> RateFigure | None:
-    """Return mean, spread and interval of one value per run, ignoring None; None without any value."""
-    known = tuple(value for value in values if value is not None)
-    if not known:
-        return None
-    mean = statistics.fmean(known)
-    if len(known) == 1:
-        return RateFigure(mean, None, known, None)
-    std = statistics.stdev(known)
-    half = student_t((1 + CONFIDENCE) / 2, len(known) - 1) * std / math.sqrt(len(known))
-    return RateFigure(mean, std, known, (mean - half, mean + half))
-
-
-def distribution(values: Sequence[float]) -> Distribution | None:
-    """Return mean, spread and quantiles of values; None without values. Quantiles need enough values."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    count = len(ordered)
-    return Distribution(
-        mean=statistics.fmean(ordered),
-        std=statistics.stdev(ordered) if count > 1 else None,
-        p50=quantile(ordered, 0.5),
-        p90=quantile(ordered, 0.9) if count >= P90_FROM else None,
-        p95=quantile(ordered, 0.95) if count >= P95_FROM else None,
-        p99=quantile(ordered, 0.99) if count >= P99_FROM else None,
-        max=ordered[-1],
-        count=count,
-    )
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

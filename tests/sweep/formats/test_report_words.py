@@ -15,8 +15,9 @@ from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.comparison import to_json, to_markdown
 from sparktop.sweep.formats.report_tables import mark_words
+from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.parts import Tree
-from sparktop.sweep.result.results import LevelResult, Rate, Validity
+from sparktop.sweep.result.results import LevelResult, Validity
 from sparktop.sweep.terms.definitions import TERMS
 from sparktop.sweep.terms.doubts import WORDS
 from sparktop.sweep.view.marks import marks_of

@@ -8,7 +8,8 @@ import pytest
 
 from sparktop.model.load import Level, TokenSource
 from sparktop.sweep.generator.wire.messages import WorkerTarget
-from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import GOOD, InProcess, figures
 from tests.sweep.stream_server import Asked
@@ -110,11 +111,11 @@ async def test_a_server_whose_first_event_comes_with_its_first_token_is_known_by
     in_process.server.behave = behave
     loaded = await in_process.load()
     assert {(end.token_source, end.spans_all) for end in loaded.ends} == {(TokenSource.USAGE, True)}
-    found = measure_level(Level("server", 4, 40, 8), loaded.events)
-    assert found.generated_tokens == 32
+    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
+    assert found.tokens.generated == 32
     assert found.ttft_ms is not None
     assert found.itl_ms is None
-    assert found.hidden_requests == 4
+    assert found.tokens.hidden_requests == 4
 
 
 async def test_an_answer_without_a_shown_token_is_an_answer(in_process: InProcess) -> None:
@@ -131,8 +132,8 @@ async def test_an_answer_without_a_shown_token_is_an_answer(in_process: InProces
     in_process.server.behave = behave
     loaded = await in_process.load()
     assert figures(loaded) == GOOD
-    found = measure_level(Level("server", 4, 40, 8), loaded.events)
-    assert (found.ttft_ms, found.decode_tps, found.hidden_requests) == (None, None, 4)
+    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
+    assert (found.ttft_ms, found.decode_tps, found.tokens.hidden_requests) == (None, None, 4)
     assert found.e2e_ms is not None
 
 
@@ -153,9 +154,9 @@ async def test_a_broken_stream_with_running_totals_keeps_its_count(in_process: I
     loaded = await in_process.load(behave)
     (broken,) = [end for end in loaded.ends if end.error is not None]
     assert (broken.token_source, broken.generated_tokens) == (TokenSource.CHUNK_USAGE, 5)
-    found = measure_level(Level("server", 4, 40, 8), loaded.events)
-    assert found.token_source is TokenSource.CHUNK_USAGE
-    assert found.generated_tokens == 3 * 8 + 5
+    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
+    assert found.tokens_from is TokenSource.CHUNK_USAGE
+    assert found.tokens.generated == 3 * 8 + 5
 
 
 @pytest.mark.parametrize(
@@ -169,4 +170,4 @@ async def test_what_a_router_says_that_it_added(
         lambda asked: asked.stream(headers=f"x-litellm-overhead-duration-ms: {header}\r\n")
     )
     assert {end.router_ms for end in loaded.ends} == {router_ms}
-    assert measure_level(Level("server", 4, 40, 8), loaded.events).router_ms == router_ms
+    assert level_result(Level("server", 4, 40, 8), collect(loaded.events)).router_overhead_ms == router_ms

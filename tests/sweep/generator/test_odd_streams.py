@@ -11,7 +11,8 @@ import pytest
 from sparktop.model.load import EndReason, FirstToken, Level, LoadMode, ResponseStarted, Tokens, TokenSource
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.plan import Api
-from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.trace import collect
 from tests.sweep.conftest import GOOD, InProcess, figures
 from tests.sweep.stream_server import Asked, Behave
 
@@ -137,8 +138,8 @@ async def test_reasoning_comes_first(in_process: InProcess) -> None:
     assert [event.reasoning for event in loaded.events if isinstance(event, FirstToken)] == [True]
     # Reads may hold several events, so the answer's tokens are looked at from the end.
     assert [event for event in loaded.events if isinstance(event, Tokens)][-1].reasoning is False
-    found = measure_level(Level("server", 1, 40, 8), loaded.events)
-    assert found.generated_tokens == 8
+    found = level_result(Level("server", 1, 40, 8), collect(loaded.events))
+    assert found.tokens.generated == 8
     assert found.first_answer_ms is not None
     assert found.ttft_ms is not None
     assert found.first_answer_ms.mean >= found.ttft_ms.mean

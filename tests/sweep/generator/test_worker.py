@@ -26,7 +26,8 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Timeouts
-from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import count_errors
@@ -101,8 +102,8 @@ async def test_a_run_is_told_whole(worker: SweepWorker, server: StreamServer) ->
     assert kinds[0] is Calibrated
     assert kinds[-2:] == [TokenTimes, RunFinished]
     assert set(kinds[1:-2]) == {Batch}
-    found = measure_level(Level("server", 16, 40, 50), record.events())
-    assert (found.ok, found.generated_tokens, found.prompt_tokens) == (16, 800, 640)
+    found = level_result(Level("server", 16, 40, 50), collect(record.events()))
+    assert (found.requests.ok, found.tokens.generated, found.tokens.prompt) == (16, 800, 640)
     assert sum(record.bins.values()) == 800
     assert record.finished is not None
     assert (record.finished.started, record.finished.ended, record.finished.tokens) == (16, 16, 800)

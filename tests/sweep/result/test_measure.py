@@ -24,9 +24,9 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
+from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import (
     decode_tps,
-    measure_level,
     output_tps,
     peak_tps,
     prefill_tps,
@@ -219,7 +219,7 @@ def test_a_level_has_one_value_a_run() -> None:
     """Two runs: two values of each rate with their mean and sample deviation; latencies over all requests."""
     level = Level("x", 1, 100, 3, runs=2)
     events = [*request("a", 0.0, (1.0, 2.0, 3.0)), *request("b", 10.0, (11.0, 11.5, 12.0), run=1)]
-    figures = measure_level(level, events)
+    figures = level_result(level, collect(events))
     assert figures.decode_tps is not None
     assert (figures.decode_tps.mean, figures.decode_tps.values) == (1.5, (1.0, 2.0))
     assert figures.decode_tps.std == pytest.approx(0.5**0.5)
@@ -235,8 +235,8 @@ def test_a_level_has_one_value_a_run() -> None:
     assert figures.stream_tps is not None
     assert figures.stream_tps.p50 == pytest.approx(1.5)
     assert figures.stream_tps.p10 == pytest.approx(1.1)
-    assert (figures.ok, figures.failed, figures.cancelled) == (2, 0, 0)
-    assert (figures.prompt_tokens, figures.generated_tokens) == (200, 6)
+    assert (figures.requests.ok, figures.requests.failed, figures.requests.cancelled) == (2, 0, 0)
+    assert (figures.tokens.prompt, figures.tokens.generated) == (200, 6)
     assert figures.sustained_tps is None
 
 
@@ -248,18 +248,18 @@ def test_failed_and_cancelled_requests_give_no_latency() -> None:
         *request("b", 0.0, (9.0, 10.0), reason=EndReason.ERROR),
         *request("c", 0.0, (9.0,), reason=EndReason.ABORT),
     ]
-    figures = measure_level(level, events)
-    assert (figures.ok, figures.failed, figures.cancelled) == (1, 1, 1)
-    assert figures.errors == {FailureKind.HTTP: 1}
+    figures = level_result(level, collect(events))
+    assert (figures.requests.ok, figures.requests.failed, figures.requests.cancelled) == (1, 1, 1)
+    assert figures.requests.errors == {"http": 1}
     assert figures.ttft_ms is not None
     assert (figures.ttft_ms.count, figures.ttft_ms.max) == (1, 1000.0)
-    assert figures.generated_tokens == 5
+    assert figures.tokens.generated == 5
 
 
 def test_a_steady_level_has_no_burst_figures() -> None:
     """Prefill and decode over a whole closed loop would mix its requests: None; sustained is told instead."""
     level = Level("x", 1, 100, 3, mode=LoadMode.STEADY, duration_s=5.0)
-    figures = measure_level(level, request("a", 0.0, (1.0, 2.0, 3.0)))
+    figures = level_result(level, collect(request("a", 0.0, (1.0, 2.0, 3.0))))
     assert figures.prefill_tps is None
     assert figures.decode_tps is None
     assert figures.sustained_tps is not None
@@ -279,14 +279,14 @@ def test_a_request_without_counts_does_not_turn_token_gaps_into_chunk_gaps() -> 
         RequestEnded("b", 3.0, EndReason.STOP, token_source=TokenSource.CHUNKS, served_by="left"),
     ]
     level = Level("x", 2, 100, 3)
-    exact, rough = measure_level(level, events), measure_level(level, events + more)
-    assert (exact.token_source, rough.token_source) == (TokenSource.TOKEN_IDS, TokenSource.CHUNKS)
+    exact, rough = level_result(level, collect(events)), level_result(level, collect(events + more))
+    assert (exact.tokens_from, rough.tokens_from) == (TokenSource.TOKEN_IDS, TokenSource.CHUNKS)
     assert exact.itl_ms is not None
     assert rough.itl_ms is not None
     assert (exact.itl_ms.mean, exact.itl_ms.count) == (1000.0, 2)
     assert (rough.itl_ms.mean, rough.itl_ms.count) == (1000.0, 2)
     uncounted = RequestEnded("a", 3.0, EndReason.STOP, token_source=TokenSource.CHUNKS)
-    chunks = measure_level(level, [*events[:3], uncounted])
+    chunks = level_result(level, collect([*events[:3], uncounted]))
     assert chunks.itl_ms is not None
     assert (chunks.itl_ms.mean, chunks.itl_ms.count) == (2000.0, 1)
     assert rough.served_by == {"left": 2}

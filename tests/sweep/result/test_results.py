@@ -22,6 +22,7 @@ from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.file import read_json
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.request_errors import RequestFailure
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, request
 
@@ -158,7 +159,7 @@ def test_a_level_counts_errors_by_their_words_and_keeps_run_means() -> None:
         RequestEnded("b", 1.0, EndReason.ERROR, error=failure),
         *request("c", 20.0, run=1, step=0.5),
     ]
-    level = level_result(Level("t", 2, 100, 4, runs=2), events)
+    level = level_result(Level("t", 2, 100, 4, runs=2), collect(events))
     assert level.requests.errors == {"http:500": 1}
     assert level.requests.ok == 2
     assert level.served_by == {"x": 1}

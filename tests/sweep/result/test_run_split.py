@@ -16,6 +16,7 @@ from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import BackendSide, LevelResult
 from sparktop.sweep.result.run_split import largest_run_share, level_split, run_shares, split_words
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.view.evidence import stored_evidence
 from sparktop.sweep.view.topologies import topologies
 from tests.sweep.made_results import made_sweep, request
@@ -31,7 +32,7 @@ def herded(*runs: str, concurrency: int = 4) -> LevelResult:
         for number, letter in enumerate(letters)
         for event in request(f"{run}-{number}", 10.0 * run, run=run, served_by=f"spark-{letter}")
     ]
-    made = level_result(Level("proxy", concurrency, 100, 4, runs=len(runs)), events)
+    made = level_result(Level("proxy", concurrency, 100, 4, runs=len(runs)), collect(events))
     return made.model_copy(update={"backends": SERVERS, "busy_batch": {"spark-a": 4.0, "spark-b": 3.9}})
 
 

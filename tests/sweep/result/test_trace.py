@@ -16,7 +16,6 @@ from sparktop.model.load import (
     TokenSource,
 )
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import measure_level
 from sparktop.sweep.result.trace import RequestTrace, collect
 
 
@@ -127,12 +126,12 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
     trace = one(*chunks, RequestEnded("a", 21.0, EndReason.STOP, generated_tokens=11, spans_all=True))
     assert (trace.ttft_s, trace.tpot_s, trace.is_placed) == (1.0, 1.0, False)
     assert trace.hides_tokens
-    found = measure_level(
-        Level("x", 1, 7, 11), [RequestStarted("a", 10.0), *chunks, trace.ended or chunks[0]]
+    found = level_result(
+        Level("x", 1, 7, 11), collect([RequestStarted("a", 10.0), *chunks, trace.ended or chunks[0]])
     )
     assert found.decode_tps is not None
     assert found.decode_tps.mean == pytest.approx(1.0)
-    assert (found.pure_decode_tps, found.itl_ms, found.hidden_tokens) == (None, None, 8)
+    assert (found.pure_decode_tps, found.itl_ms, found.tokens.hidden) == (None, None, 8)
 
 
 def test_several_tokens_in_the_first_read_are_no_part_of_the_pace() -> None:
@@ -166,7 +165,7 @@ def test_the_means_of_runs_are_over_the_same_gaps_as_the_mean_beside_them() -> N
         *(FirstToken("b", 11.0), Tokens("b", 14.0), Tokens("b", 17.0)),
         RequestEnded("b", 17.0, EndReason.STOP, token_source=TokenSource.CHUNKS),
     ]
-    found = level_result(Level("x", 2, 7, 3), events)
+    found = level_result(Level("x", 2, 7, 3), collect(events))
     for latency in (found.itl_ms, found.tpot_ms):
         assert latency is not None
         assert (latency.mean, latency.run_means) == (1000.0, (1000.0,))

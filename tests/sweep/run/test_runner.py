@@ -15,8 +15,9 @@ from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.generator.wire.messages import RunLoad, WorkerMessage
 from sparktop.sweep.plan.order import Stint
 from sparktop.sweep.plan.plan import Order, SloCondition
-from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.level.maker import LevelMaker
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.progress import (
@@ -109,7 +110,7 @@ async def test_the_events_tell_the_whole_sweep() -> None:
     assert [type(one) for one in ends] == [LevelStarted, LevelEnded]
     (measured,) = [told for told in servers.events if isinstance(told, LevelMeasured)]
     events = [one for told in runs if not told.warm_up for one in told.events]
-    figures = measure_level(ends[0].level, events)
+    figures = level_result(ends[0].level, collect(events))
     assert figures.decode_tps is not None
     assert measured.level.decode_tps is not None
     assert measured.level.decode_tps.values == figures.decode_tps.values

@@ -27,6 +27,7 @@ from sparktop.sweep.result import level as level_results
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
 from sparktop.sweep.result.store import load, save
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import LevelMeasured, LoadTold
@@ -67,7 +68,7 @@ def sweep(level: LevelResult, mode: LoadMode = LoadMode.BURST) -> SweepResult:
 def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) -> None:
     """Starts, first tokens, ends, who served and what failed: bar by bar the same, in both modes."""
     sides = {"spark-a": BackendSide(prefill_ms=400.0), "spark-b": BackendSide(prefill_ms=900.0)}
-    result = sweep(level_result(LEVEL, events()).model_copy(update={"backends": sides}), mode)
+    result = sweep(level_result(LEVEL, collect(events())).model_copy(update={"backends": sides}), mode)
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
     live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
     load_put = Load(100, 3)
@@ -115,7 +116,7 @@ def older(level: LevelResult) -> LevelResult:
 
 def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
     """Its file keeps no starts: that is no secret."""
-    evidence = stored_evidence(sweep(older(level_result(LEVEL, events()))), KEY)
+    evidence = stored_evidence(sweep(older(level_result(LEVEL, collect(events())))), KEY)
     assert evidence is not None
     assert [len(one.bars) for one in evidence.timelines] == [3, 2]
     assert "keeps no starts" in evidence.timelines[0].notes[0]
@@ -123,7 +124,7 @@ def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
 
 def test_an_older_steady_level_says_why_it_has_no_timeline() -> None:
     """Without starts nothing can be drawn of it."""
-    evidence = stored_evidence(sweep(older(level_result(LEVEL, events())), LoadMode.STEADY), KEY)
+    evidence = stored_evidence(sweep(older(level_result(LEVEL, collect(events()))), LoadMode.STEADY), KEY)
     assert evidence is not None
     assert evidence.timelines == ()
     assert "older" in (evidence.why_no_timeline or "")
@@ -132,12 +133,12 @@ def test_an_older_steady_level_says_why_it_has_no_timeline() -> None:
 def test_very_many_requests_that_count_nowhere_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A level in which all is refused does not fill the file."""
     monkeypatch.setattr(level_results, "MOST_EACH", 0)
-    assert level_result(LEVEL, events()).uncounted is None
+    assert level_result(LEVEL, collect(events())).uncounted is None
 
 
 def test_places_beyond_the_names_are_nobody() -> None:
     """A file that somebody changed by hand breaks no picture."""
-    level = level_result(LEVEL, events())
+    level = level_result(LEVEL, collect(events()))
     assert level.each is not None
     odd = level.each.model_copy(update={"served_by": (7, -1, None), "start_ms": (0.0, None)})
     evidence = stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), KEY)
@@ -149,7 +150,7 @@ def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     """The batch that each one ran stands in the evidence and beside the comparison."""
     side = BackendSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
     known = {"backends": {"spark-a": side}, "busy_batch": {"spark-a": 3.5}}
-    level = level_result(LEVEL, events()).model_copy(update=known)
+    level = level_result(LEVEL, collect(events())).model_copy(update=known)
     evidence = stored_evidence(sweep(level), KEY)
     assert evidence is not None
     shares = {one.name: one for one in evidence.shares}
@@ -170,7 +171,7 @@ def test_a_file_grows_by_a_few_bytes_a_request() -> None:
             str(number), number * 0.0123, run=number // 64, served_by=f"spark-{number % 2}", step=0.0213
         )
     ]
-    each = level_result(Level("t", 64, 100, 4, runs=3), events_).each
+    each = level_result(Level("t", 64, 100, 4, runs=3), collect(events_)).each
     assert each is not None
     whole = each.model_dump(mode="json")
     added = {name: whole.pop(name) for name in ("start_ms", "served_by", "backends")}
@@ -200,7 +201,8 @@ def recorded() -> tuple[LevelRecord, ServerLog]:
     plan = Plan((router,), (3,), pp=100, tg=4, runs=2)
     prepared = PreparedTarget(router, WorkerTarget(router.url), backends=tuple(urls))
     record, log = LevelRecord(plan, prepared, plan.level(router, 3)), ServerLog()
-    record.events, record.spans, record.run_s = events(), [(0.0, 40.0)], [20.0, 20.0]
+    record.events, record.traces = events(), collect(events())
+    record.spans, record.run_s = [(0.0, 40.0)], [20.0, 20.0]
     for at in range(41):
         for name, mean in (("spark-a", 3.0), ("spark-b", 1.0)):
             look = looked_at(name, float(at), mean + at % 2 - 0.5, prefill_s=5.0, prefills=10.0)
@@ -241,6 +243,7 @@ def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
     record, log = recorded()
     record.partial = [*request("x", 30.0, run=2), RequestStarted("y", 30.5, 2, 100)]
     record.partial.append(RequestEnded("y", 31.0, EndReason.ABORT))
+    record.cut = collect(record.partial)
     level = record.result(log, {})
     assert level.each is not None
     assert set(level.each.run) == {0, 1}

@@ -14,9 +14,9 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.history.rows import found_rows, history_rows
-from sparktop.sweep.result.results import Holds, LevelResult, Rate, ServerSide, SloResult, Validity
+from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.results import Holds, LevelResult, ServerSide, SloResult, Validity
 from sparktop.sweep.result.store import StoredSweep
-from sparktop.sweep.terms.statistics import rate_figure
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.evidence import stored_evidence
@@ -288,7 +288,7 @@ def test_all_words_of_a_search_must_occur() -> None:
 @settings(max_examples=40)
 def test_the_interval_on_the_screen_is_that_of_the_file(values: list[float]) -> None:
     """Both come from the same t: a screen never shows another interval than its result has."""
-    shown, kept = over_runs(values), rate_figure(values)
+    shown, kept = over_runs(values), Rate.of_runs(values)
     if shown is None or kept is None:
         assert shown is None
         assert kept is None

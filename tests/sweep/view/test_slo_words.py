@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.result.results import Holds, LevelResult, Rate, SloResult
+from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.results import Holds, LevelResult, SloResult
 from sparktop.sweep.view.slo_words import slo_sentences
 from tests.sweep.made_results import made_sweep
 

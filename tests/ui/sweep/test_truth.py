@@ -23,7 +23,8 @@ from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.routers import make_router
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.store import Store
-from sparktop.sweep.result.measure import measure_level
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.svg import screen_svg
@@ -62,7 +63,7 @@ def true_decode_tps() -> Mapping[tuple[str, int], float]:
             loop = ClosedLoop(time, way, level)
             loop.start()
             time.run()
-            rate = measure_level(level, loop.events).decode_tps
+            rate = level_result(level, collect(loop.events)).decode_tps
             assert rate is not None
             found[name, concurrency] = rate.mean
     return found

@@ -38,6 +38,7 @@ from sparktop.sweep.compare.imports.reading import (
 )
 from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 _FIGURES = {
@@ -132,7 +133,7 @@ def _detailed(result: object) -> SeriesLevel | None:
     load = _load(result)
     mode = LoadMode.BURST if _bursts([result]) else LoadMode.STEADY
     level = Level("", load.concurrency, load.pp or 0, load.tg or 0, mode)
-    made = level_result(level, events)
+    made = level_result(level, collect(events))
     rates = {name: Figure(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
     latencies = {name: Figure(one.mean, one.run_means) for name in LATENCIES if (one := made.latency(name))}
     return SeriesLevel(load, {**rates, **latencies}, runs=1, validity=_validity(result))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
@@ -42,6 +42,10 @@ class LevelRecord:
     """Events of completed measured runs, with the time of every token."""
     partial: list[LoadEvent] = field(default_factory=list)
     """Events of a measured run that was cancelled or interrupted."""
+    traces: list[RequestTrace] = field(default_factory=list)
+    """Requests of completed measured runs, folded from `events`."""
+    cut: list[RequestTrace] = field(default_factory=list)
+    """Requests of an interrupted run, folded from `partial`."""
     spans: list[Span] = field(default_factory=list)
     """Times of measured runs, complete or not."""
     run_s: list[float] = field(default_factory=list)
@@ -67,7 +71,8 @@ class LevelRecord:
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
         """Add a run, complete or not; `events` are its events with the backends' watched names."""
-        self.asked = self.asked.plus(asked_of(events, self.level.output_tokens))
+        traces = collect(events)
+        self.asked = self.asked.plus(asked_of(traces, self.level.output_tokens))
         if warm_up:
             return
         end = record.finished
@@ -76,9 +81,11 @@ class LevelRecord:
             self.health.append(end.health)
         if end is not None and not end.cancelled:
             self.events += events
+            self.traces += traces
             self.run_s.append(end.ended_at - end.started_at)
         else:
             self.partial += events
+            self.cut += traces
 
     def add_growth(
         self,
@@ -113,9 +120,9 @@ class LevelRecord:
         """Return the level's figures together with what servers and machines reported."""
         # An interrupted run is used only if there is no complete one: its time windows are cut short.
         events = self.events if self.runs else self.partial
-        made = level_result(self.level, events)
-        if self.runs and self.partial:
-            made = _with_partial(made, level_result(self.level, self.partial))
+        made = level_result(self.level, self.traces if self.runs else self.cut)
+        if self.runs and self.cut:
+            made = _with_partial(made, level_result(self.level, self.cut))
             made = made.model_copy(update={"uncounted": self._uncounted()})
         facts = self.facts(log)
         served = dict(made.served_by)
@@ -138,10 +145,6 @@ class LevelRecord:
         )
         return made.model_copy(update={"validity": judge(self.plan, made, facts)})
 
-    def traces(self) -> list[RequestTrace]:
-        """Return the requests of completed runs."""
-        return collect(self.events)
-
     def facts(self, log: ServerLog) -> LevelFacts:
         """Return what is known beside the figures, for the judgement of validity."""
         loaded = in_flight((one.start, one.end) for one in self._requests())
@@ -162,7 +165,7 @@ class LevelRecord:
 
     def _requests(self) -> list[RequestTrace]:
         """Return every measured request, including those of interrupted runs."""
-        return collect([*self.events, *self.partial])
+        return [*self.traces, *self.cut]
 
     def _queues(self, log: ServerLog) -> tuple[BackendQueue, ...]:
         """Return for each server the evidence whether requests queued there."""
@@ -236,8 +239,8 @@ class LevelRecord:
 
     def _uncounted(self) -> UncountedRequests | None:
         """Return the requests outside the latencies: failures of completed runs, all of interrupted ones."""
-        whole, cut = collect(self.events), collect(self.partial)
-        return uncounted([*(one for one in whole if not one.ok), *cut], run_starts([*whole, *cut]))
+        failed = [one for one in self.traces if not one.ok]
+        return uncounted([*failed, *self.cut], run_starts(self._requests()))
 
     def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
         """Return the padding of a batch of c in percent; None where the captured graphs are unknown.
@@ -296,9 +299,8 @@ class LevelRecord:
         return counts
 
 
-def asked_of(events: list[LoadEvent], output_tokens: int) -> Asked:
+def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
     """Return the tokens that the requests of a run asked for and received."""
-    traces = collect(events)
     whole = [trace for trace in traces if trace.ok]
     broken = [trace for trace in traces if not trace.ok]
     prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]

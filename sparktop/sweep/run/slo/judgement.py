@@ -16,10 +16,11 @@ from enum import IntEnum
 
 from sparktop.sweep.plan.plan import SloCondition
 from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of
+from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.definitions import RATES
-from sparktop.sweep.terms.statistics import least_values, rate_figure, unbiased_quantile
+from sparktop.sweep.terms.statistics import least_values, unbiased_quantile
 
 _BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
     "ttfr": lambda trace: _ms(trace.ttfr_s),
@@ -130,7 +131,7 @@ def condition_interval(
         if sum(map(len, runs)) < requests_needed([condition]):
             return None
         return quantile_interval(runs, SHARES[word])
-    figure = rate_figure([math.fsum(run) / len(run) for run in runs])
+    figure = Rate.of_runs([math.fsum(run) / len(run) for run in runs])
     return None if figure is None else figure.ci95
 
 
@@ -151,7 +152,7 @@ def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[fl
         groups[-1] = sorted([*groups[-1], *group])
     if len(groups) < LEAST_RUNS or min(one[0] for one in groups) <= 0:
         return None
-    figure = rate_figure([math.log(unbiased_quantile(one, share)) for one in groups])
+    figure = Rate.of_runs([math.log(unbiased_quantile(one, share)) for one in groups])
     if figure is None or figure.ci95 is None:
         return None
     return math.exp(figure.ci95[0]), math.exp(min(figure.ci95[1], _LARGEST_LOG))

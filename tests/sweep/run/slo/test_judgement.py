@@ -81,7 +81,7 @@ def events(requests: int, ttft_s: float, tps: float, runs: int = 4) -> list[Load
 
 
 def judged(text: str, made: list[LoadEvent]) -> Judgement:
-    level = level_result(PLAN.level(PLAN.targets[0], 1), made)
+    level = level_result(PLAN.level(PLAN.targets[0], 1), collect(made))
     return judge_level(parse_slo(text), level, collect(made), 0.01)
 
 

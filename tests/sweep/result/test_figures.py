@@ -1,0 +1,53 @@
+"""Figures of a level from values made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.sweep.result.figures import Latency, Rate
+
+
+def test_a_rate_has_its_interval_from_two_runs_on() -> None:
+    """Three values of mean 10 and deviation 1: 4.303 / sqrt(3) on each side."""
+    figure = Rate.of_runs([9.0, None, 10.0, 11.0])
+    assert figure is not None
+    assert (figure.mean, figure.std, figure.values) == (10.0, 1.0, (9.0, 10.0, 11.0))
+    assert figure.ci95 == pytest.approx((10 - 2.48414, 10 + 2.48414), abs=1e-4)
+
+
+def test_a_single_run_has_neither_spread_nor_interval() -> None:
+    """One value is no sample; no value is no figure."""
+    figure = Rate.of_runs([5.0])
+    assert figure is not None
+    assert (figure.std, figure.ci95) == (None, None)
+    assert Rate.of_runs([None]) is None
+    assert Rate.of_runs([]) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "known"),
+    [
+        (1, (False, False, False)),
+        (35, (False, False, False)),
+        (36, (True, False, False)),
+        (71, (True, False, False)),
+        (72, (True, True, False)),
+        (367, (True, True, False)),
+        (368, (True, True, True)),
+    ],
+)
+def test_high_quantiles_need_enough_values(count: int, known: tuple[bool, bool, bool]) -> None:
+    """p90 from 36, p95 from 72, p99 from 368 values; p50 always."""
+    figures = Latency.of_values([float(value) for value in range(count)])
+    assert figures is not None
+    assert tuple(value is not None for value in (figures.p90, figures.p95, figures.p99)) == known
+    assert figures.p50 == (count - 1) / 2
+    assert (figures.max, figures.count) == (count - 1, count)
+
+
+def test_nothing_has_no_distribution() -> None:
+    """No value, no figure; one value has no spread."""
+    assert Latency.of_values([]) is None
+    single = Latency.of_values([3.0])
+    assert single is not None
+    assert (single.mean, single.std) == (3.0, None)
