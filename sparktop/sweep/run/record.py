@@ -1,4 +1,4 @@
-"""Everything that the worker reported of a run, collected: the input of `measure_level`."""
+"""Everything that the worker reported of a run, collected: the input of `level_result`."""
 
 from __future__ import annotations
 
