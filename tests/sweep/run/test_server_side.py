@@ -16,6 +16,7 @@ from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
@@ -200,6 +201,7 @@ def test_only_looks_with_requests_in_flight_count_for_a_machine() -> None:
     for name, start, end in (("a", 10.0, 14.0), ("b", 13.0, 16.0), ("c", 20.0, 24.0)):
         made.events += [RequestStarted(name, start), FirstToken(name, start + 1.0)]
         made.events.append(RequestEnded(name, end, EndReason.LENGTH))
+    made.traces = collect(made.events)
     log = ServerLog()
     for at, clock in ((9.0, 208), (12.0, 2400), (15.0, 2200), (18.0, 208), (22.0, 2300), (29.0, 208)):
         log.accept(SourceKey.node("n1"), NodeSample(at, gpus=(GpuReading(0, sm_clock_mhz=clock),)))
