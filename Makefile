@@ -3,7 +3,9 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 TYPED := sparktop stage tests scripts benchmarks
-UNIT := $(addprefix tests/,graphics engines store analysis hardware report config model rates)
+PARALLEL := -n auto --maxprocesses 4
+# Python files are compiled once, not by every worker and every program that a test starts.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test unit all-tests lint wheel aarch64 live prometheus soak bench truth screenshots readme clean FORCE
@@ -29,11 +31,11 @@ test: ## everything a change must pass (about eight minutes on two cores)
 	@$(MAKE) --no-print-directory aarch64
 	@$(MAKE) --no-print-directory all-tests
 
-unit: $(VENV)/.dev ## the quick part: pure code, no screens, servers or processes (under ten seconds)
-	timeout 120 $(BIN)/pytest $(UNIT)
+unit: $(VENV)/.dev ## every pure test: no screens, servers, processes or real time (under 30 seconds on two cores)
+	timeout 200 $(BIN)/pytest -m "not outside and not process and not live and not prometheus" $(PARALLEL) --dist worksteal
 
 all-tests: $(VENV)/.dev ## every test that needs no outside server
-	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" -n auto --maxprocesses 4 --dist loadfile
+	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" $(PARALLEL) --dist loadfile
 	timeout 900 $(BIN)/pytest -m "process and not live and not prometheus"
 
 lint: $(VENV)/.dev ## rules, format, plain words, types, layers

@@ -21,15 +21,30 @@ from stage.rehearsal import Rehearsal
 Loads = tuple[float, ...]
 
 
-@cache
+class Played:
+    """A scenario played once, as far as any test looks: its load and its picture second by second."""
+
+    def __init__(self, name: str) -> None:
+        """Begin at its start."""
+        self._rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS[name])
+        self._loads: list[Loads] = []
+        self._pictures: list[Snapshot] = []
+
+    def until(self, seconds: int) -> tuple[tuple[Loads, ...], Snapshot]:
+        """Return the loads until then, and the picture of that second."""
+        while len(self._loads) < seconds:
+            snapshot = self._rehearsal.play(1.0).snapshot()
+            self._loads.append(tuple((one.running or 0) + (one.waiting or 0) for one in snapshot.backends))
+            self._pictures.append(snapshot)
+        return tuple(self._loads[:seconds]), self._pictures[seconds - 1]
+
+
+played = cache(Played)
+
+
 def watched(name: str, seconds: int = 90) -> tuple[tuple[Loads, ...], Snapshot]:
-    """Return the loads of both servers second by second, and the last snapshot."""
-    rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS[name])
-    loads: list[Loads] = []
-    for _ in range(seconds):
-        snapshot = rehearsal.play(1.0).snapshot()
-        loads.append(tuple((one.running or 0) + (one.waiting or 0) for one in snapshot.backends))
-    return tuple(loads), snapshot
+    """Return the loads of both servers second by second, and the last picture."""
+    return played(name).until(seconds)
 
 
 def leads(loads: tuple[Loads, ...]) -> list[int]:

@@ -27,11 +27,6 @@ AXIS = TimeAxis(130.0, 1.0)
 
 
 @pytest.fixture(scope="module")
-def playing() -> Snapshot:
-    return Rehearsal().play(130).snapshot()
-
-
-@pytest.fixture(scope="module")
 def parallel() -> Snapshot:
     """Two lanes a backend, speculative, and a backend that died."""
     return Rehearsal(lanes=2, speculative=True, outage=Outage(1, 50)).play(75).snapshot()

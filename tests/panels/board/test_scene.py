@@ -27,11 +27,6 @@ SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
 
 @pytest.fixture(scope="module")
-def playing() -> Snapshot:
-    return Rehearsal().play(130).snapshot()
-
-
-@pytest.fixture(scope="module")
 def broken() -> Snapshot:
     return Rehearsal(outage=Outage(1, 100)).play(130).snapshot()
 

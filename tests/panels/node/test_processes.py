@@ -23,7 +23,6 @@ from sparktop.panels.node.processes import (
     process_panel,
 )
 from sparktop.panels.parts.rows import Row, row_text, row_width
-from stage.rehearsal import Rehearsal
 from tests.panels.machines import many_gpus
 
 GIB = 2**30
@@ -66,11 +65,6 @@ def names(order: ProcessOrder) -> list[str]:
 
 def text_of(rows: list[Row]) -> str:
     return "\n".join(row_text(row) for row in rows)
-
-
-@pytest.fixture(scope="module")
-def playing() -> Snapshot:
-    return Rehearsal().play(60).snapshot()
 
 
 def test_every_process_is_one_line() -> None:
