@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.outside
+
 PAGE = b"""\
 vllm:num_requests_running{engine="0",model_name="tiny"} 2.0
 vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0

@@ -100,6 +100,7 @@ def test_a_terminal_that_cannot_be_put_back_stops_nothing() -> None:
     assert left.codes == [129]
 
 
+@pytest.mark.outside
 def test_a_clock_that_is_called_off_ends_nothing() -> None:
     """After `call_off` neither our clock nor the kernel's runs, and a new one can begin."""
     left = Left()

@@ -19,6 +19,8 @@ url = "http://127.0.0.1:9"
 """
 START = f"""
 import argparse, os, sys
+import pytest
+
 from sparktop.watch.monitor import Monitor
 
 async def start(self):
@@ -33,6 +35,7 @@ run(choose(argparse.Namespace(targets=[], config=sys.argv[1]), os.environ))
 """
 
 
+@pytest.mark.outside
 def test_until_the_first_picture_nothing_is_loaded_that_only_reading_needs(tmp_path: Path) -> None:
     """The first start checks the file with pydantic; the second loads neither it, nor a client or psutil."""
     path = tmp_path / "sparktop.toml"

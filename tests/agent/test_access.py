@@ -52,6 +52,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_listen(text)
 
 
+@pytest.mark.outside
 def test_a_socket_of_loopback_is_local() -> None:
     """127.0.0.1 and localhost are reached by this machine alone, 0.0.0.0 is not."""
     for host, local in (("127.0.0.1", True), ("localhost", True), ("127.8.9.10", True), ("0.0.0.0", False)):
@@ -63,11 +64,13 @@ def test_a_socket_of_loopback_is_local() -> None:
             one.close()
 
 
+@pytest.mark.outside
 def test_a_name_that_nobody_knows_might_be_reached_from_outside() -> None:
     """A name without an address is taken for one that others reach."""
     assert reachable_from_outside("no-such-host.invalid")
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("insecure", [False, True])
 def test_loopback_needs_no_token(*, insecure: bool) -> None:
     """On 127.0.0.1 an agent does without token and TLS, and nobody has to be warned."""
@@ -160,6 +163,7 @@ def test_a_key_of_another_certificate_is_refused(certificate: tuple[Path, Path],
         open_tls(str(certificate[0]), str(other))
 
 
+@pytest.mark.outside
 def test_a_port_in_use_leaves_no_socket_behind() -> None:
     """A port that somebody listens on is one line; nothing stays bound."""
     with socket.socket() as taken:

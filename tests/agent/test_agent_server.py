@@ -158,6 +158,7 @@ async def test_a_machine_that_hangs_is_503_with_a_line(
     assert (await ask(agent.port, "/metrics")).status == 503
 
 
+@pytest.mark.outside
 async def test_a_driver_that_hangs_holds_no_request_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

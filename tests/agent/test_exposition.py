@@ -282,6 +282,7 @@ def test_hostile_names_stay_labels(names: list[str], cpu: str) -> None:
         assert len([name for name, _ in found if name == "sensor_temperature_celsius"]) == len(names)
 
 
+@pytest.mark.outside
 async def test_promtool_finds_nothing_to_say() -> None:
     """Debian's promtool has no complaint about a GB10, eight GPUs or this machine."""
     promtool = installed("promtool", "prometheus")

@@ -175,6 +175,7 @@ async def test_it_ends_when_nobody_asks() -> None:
     await talk.close()
 
 
+@pytest.mark.outside
 async def test_it_ends_when_its_answers_are_not_read() -> None:
     """A reader that stands still, with its pipe full, does not keep it for ever."""
     talk = Talk(FakeMachine(asyncio.get_running_loop().time), 0.2)

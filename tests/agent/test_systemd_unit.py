@@ -12,6 +12,8 @@ import pytest
 from sparktop.agent.unit import UnitFlags, unit
 from tests.agent.agent_process import ran
 
+pytestmark = pytest.mark.outside
+
 PROGRAM = Path("/bin/true")
 """Stands for sparktop: systemd checks that the program exists."""
 HARDENED = {

@@ -59,6 +59,7 @@ def ran(words: list[str], tmp_path: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.outside
 def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
     """A server that does not answer: one FAIL line with advice, exit code 1, silence on standard error."""
     code, out, err = ran(["doctor", closed], tmp_path)
@@ -70,6 +71,7 @@ def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
     assert all(line[:6] in {"ok    ", "warn  ", "FAIL  ", "skip  "} for line in out.splitlines())
 
 
+@pytest.mark.outside
 def test_without_a_failure_it_is_exit_code_0(tmp_path: Path) -> None:
     """A configuration that watches this machine alone has nothing that fails; JSON is all that is printed."""
     (tmp_path / "sparktop.toml").write_text('[[nodes]]\nname = "n"\n', encoding="utf-8")
@@ -81,6 +83,7 @@ def test_without_a_failure_it_is_exit_code_0(tmp_path: Path) -> None:
     assert {"terminal", "open files", "memory"} <= set(names)
 
 
+@pytest.mark.outside
 def test_a_wrong_file_is_a_failed_check(
     tmp_path: Path, closed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

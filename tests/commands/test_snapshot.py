@@ -122,6 +122,7 @@ def test_a_report_goes_to_a_file(
     assert "backend" in (tmp_path / "x.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("form", "start"), [("md", "## sparktop snapshot\n"), ("svg", "<svg "), ("html", "<!DOCTYPE html>\n")]
 )
@@ -138,6 +139,7 @@ def test_each_format_is_all_there_is_on_stdout(
     assert err == ""
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("form", ["svg", "html"])
 def test_the_screen_has_its_size_and_theme(
     form: str, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]

@@ -32,6 +32,7 @@ WATCH = Watch(
 )
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -57,6 +58,7 @@ def test_what_cannot_be_used_is_exit_2(
     assert told.out == ""
 
 
+@pytest.mark.outside
 def test_a_stranger_is_not_loaded_without_a_word(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +76,7 @@ class Typed(io.StringIO):
         return True
 
 
+@pytest.mark.outside
 def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
     """The question names the target; anything but yes sends nothing."""
     monkeypatch.setattr(sweep_targets, "own_hosts", frozenset)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
+
 from sparktop.demo.driver import Driver
 from sparktop.demo.scenario import SCENARIOS
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
@@ -55,6 +57,7 @@ async def test_it_keeps_so_many_in_flight_and_asks_for_what_the_scenario_says(
     assert live.ledger.generation_tokens.sum == 7 * done
 
 
+@pytest.mark.outside
 async def test_nobody_to_ask_is_counted_and_tried_again() -> None:
     """A refused connection is a failure, and the client goes on."""
     driver = Driver("http://127.0.0.1:1", SCENARIO, seed=1)

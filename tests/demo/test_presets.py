@@ -67,6 +67,7 @@ def test_what_a_scenario_compares(
     )
 
 
+@pytest.mark.outside
 def test_the_help_says_that_the_load_makes_way() -> None:
     """`sparktop demo --help` names it, with the keys."""
     command = [sys.executable, "-m", "sparktop", "demo", "--help"]

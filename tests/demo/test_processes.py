@@ -30,6 +30,8 @@ from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch
 from sparktop.sources.wire import decode
 
+pytestmark = pytest.mark.outside
+
 PATIENCE_S = 20.0
 MODEL = "openai/gpt-oss-120b"
 

@@ -23,6 +23,8 @@ from sparktop.model.load import EndReason
 from sparktop.simulation.routers import make_router
 from tests.demo.quick_engines import QUICK, live_engine
 
+pytestmark = pytest.mark.outside
+
 PATIENCE_S = 20.0
 LONG_S = 1e6
 MODEL = "openai/gpt-oss-120b"

@@ -78,6 +78,7 @@ def test_local_is_the_last_label(host: str, *, expected: bool) -> None:
     assert not is_address(host)
 
 
+@pytest.mark.outside
 async def test_the_system_resolver_knows_localhost(network: RealNetwork) -> None:
     """Through the real resolver: localhost has a loopback address, a label too long has no address."""
     assert {"127.0.0.1", "::1"} & set((await network.resolve("localhost")).addresses)

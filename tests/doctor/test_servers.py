@@ -53,6 +53,7 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm:
     assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health", "/health/liveliness"}
 
 
+@pytest.mark.outside
 async def test_a_port_that_nobody_listens_on_fails(network: RealNetwork) -> None:
     """One failed line with what to do; nothing more is asked."""
     with socket.socket() as free:

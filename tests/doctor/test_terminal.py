@@ -111,6 +111,7 @@ def answering(ours: int, reply: bytes) -> tuple[threading.Thread, list[bytes]]:
     return thread, seen
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(("reply", "column"), [(b"\x1b[1;2R", 2), (b"q\x1b[40;3R", 3)])
 def test_a_terminal_is_asked_for_its_cursor(pty: tuple[int, int], reply: bytes, column: int) -> None:
     """One braille cell is printed from the left edge, its end is asked for, and it is erased again."""
@@ -123,6 +124,7 @@ def test_a_terminal_is_asked_for_its_cursor(pty: tuple[int, int], reply: bytes, 
     assert os.read(ours, 64) == b"\r\x1b[K"
 
 
+@pytest.mark.outside
 def test_a_terminal_that_does_not_answer_is_not_waited_for(pty: tuple[int, int]) -> None:
     """Silence ends at the timeout, and the terminal is as it was."""
     before = termios.tcgetattr(pty[1])

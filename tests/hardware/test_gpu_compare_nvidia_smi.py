@@ -13,6 +13,8 @@ import pytest
 from scripts import compare_nvidia_smi as script
 from sparktop.model.node import GpuProcess, GpuReading, MigInstance
 
+pytestmark = pytest.mark.outside
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MIB = 2**20

@@ -134,6 +134,7 @@ def test_a_command_line_is_read_once(tree: Path) -> None:
     assert reader.read(10.0).processes[1].name == "VLLM::Worker_PP"
 
 
+@pytest.mark.outside
 def test_real_processes_are_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was just started is there under its name, and gone when it has ended."""
     monkeypatch.setattr("sparktop.hardware.process_table._MOST", 100_000)  # however many run beside it

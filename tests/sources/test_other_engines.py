@@ -21,6 +21,8 @@ from sparktop.sources.engine_probe import RouteFinder
 from sparktop.sources.http_failure import AnswerError
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock
 
+pytestmark = pytest.mark.outside
+
 DATA = Path(__file__).parent.parent / "data"
 Routes = dict[str, object]
 """What a server answers by path: bytes as they are, anything else as JSON, a number as a bare status."""

@@ -19,6 +19,8 @@ from tests.sources.agent_sources import Make, Waits, agent_sources, failure_of, 
 from tests.sources.conftest import FakeClock
 from tests.sources.installed import installed
 
+pytestmark = pytest.mark.outside
+
 TOKEN = "0123456789abcdef-token"  # noqa: S105 - of this test
 OTHER_TOKEN = "another-0123456789abcdef"  # noqa: S105 - as above
 NODE_AHEAD_S = 5000.0

@@ -218,6 +218,7 @@ async def test_another_server_is_a_router_of_unknown_kind(serve: Serve, words: b
     assert set(server.paths) == {"/health/liveliness"}
 
 
+@pytest.mark.outside
 async def test_nobody_there_is_a_failure() -> None:
     """A closed port is told as for any server."""
     source = RouterSource(RouterTarget("proxy", "http://127.0.0.1:1"))

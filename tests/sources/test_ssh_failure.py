@@ -101,6 +101,7 @@ def test_the_command_reaches_the_shell_as_one_word(command: str) -> None:
     assert exec_sh[4:] == [command]
 
 
+@pytest.mark.outside
 def test_the_script_runs_what_it_is_given(tmp_path: Path) -> None:
     """A path with blanks and quotes is started with the agent's arguments, and nothing else is."""
     folder = tmp_path / "a 'b' $(touch bad)"
@@ -148,6 +149,7 @@ async def failed(source: SshSource) -> Failure:
     return reading
 
 
+@pytest.mark.outside
 async def test_attempts_become_seldom_and_are_told(tmp_path: Path) -> None:
     """Pauses grow to 30 s and stay there; the line says how long the present one still is."""
     pauses = Pauses(len(BACKOFF_S) + 2)

@@ -23,6 +23,7 @@ print(json.dumps(to_json(Rehearsal(nodes=2, scenario=scenario).play(40).snapshot
 """
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("name", ["none", "oscillation", "cooldown"])
 def test_another_process_draws_the_same(name: str) -> None:
     """The whole picture of 40 s is byte for byte that of another process with other hashes."""

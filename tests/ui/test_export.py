@@ -56,6 +56,7 @@ async def test_themes_differ(snapshot: Snapshot) -> None:
         await screen_of(snapshot, size=(80, 24), theme="spark-drak")
 
 
+@pytest.mark.outside
 def test_drawing_leaves_no_trace(
     snapshot: Snapshot,
     tmp_path: Path,

@@ -320,6 +320,7 @@ async def test_a_host_named_twice_is_looked_at_once(serve: Serve) -> None:
     assert len(found.backends) == 1
 
 
+@pytest.mark.outside
 def test_reading_a_target_loads_no_http_library() -> None:
     """Arguments are read before anything heavy is imported."""
     code = (

@@ -148,6 +148,7 @@ async def test_stop_before_start_is_done_leaves_nothing_running() -> None:
     assert ways.groups == []
 
 
+@pytest.mark.outside
 def test_importing_the_monitor_loads_nothing_heavy() -> None:
     """The first paint need not wait for HTTP clients, psutil or pydantic."""
     heavy = ["aiohttp", "httpx", "psutil", "pynvml", "pydantic", "textual", "rich", "plotext"]

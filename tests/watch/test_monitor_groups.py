@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
@@ -154,6 +156,7 @@ LISTED = (
 )
 
 
+@pytest.mark.outside
 async def test_servers_that_a_router_names_are_watched_where_they_answer() -> None:
     """Without backends in the config: who answers is watched and judged, who does not is told and retried."""
     watch = Watch(routers=(RouterTarget("proxy", "http://10.0.0.9:4000"),))

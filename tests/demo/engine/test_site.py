@@ -14,6 +14,8 @@ from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.scenario import SCENARIOS, Restarts
 from sparktop.engines import read_page
 
+pytestmark = pytest.mark.outside
+
 PATIENCE_S = 20.0
 STEADY = SCENARIOS["steady"]
 

@@ -59,6 +59,7 @@ async def test_a_finished_run_is_played_at_once(tmp_path: Path) -> None:
     assert any("one offset" in one for one in view.notices)
 
 
+@pytest.mark.outside
 async def test_a_real_writer_is_followed_as_it_writes(tmp_path: Path) -> None:
     """Another process writes line by line: each run is seen before the next one begins."""
     path, stream = tmp_path / "p", Stream()

@@ -12,6 +12,8 @@ import pytest
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.endpoint import resolve
 
+pytestmark = pytest.mark.outside
+
 
 class Noting:
     """A reader that keeps what it hears."""

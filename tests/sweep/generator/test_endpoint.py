@@ -7,6 +7,7 @@ import pytest
 from sparktop.sweep.generator.endpoint import Endpoint, EndpointError, resolve
 
 
+@pytest.mark.outside
 async def test_an_address_in_its_parts() -> None:
     """Scheme, port and path come from the URL; a trailing /v1 and slashes are none of the path."""
     found = await resolve("http://127.0.0.1:8000/some path/v1/", None, 0.0)
@@ -15,6 +16,7 @@ async def test_an_address_in_its_parts() -> None:
     assert (await resolve("https://127.0.0.1", None, 0.0)).addresses[0][2] == 443
 
 
+@pytest.mark.outside
 async def test_a_head_holds_what_a_server_needs() -> None:
     """A head names host, key and length, and asks for nothing packed."""
     found = await resolve("http://[::1]:8000", "key-1", 0.0)
