@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 HEAVY = ("pydantic", "httpx", "aiohttp", "psutil", "plotext", "pynvml")
 CONFIG = """
@@ -19,8 +21,6 @@ url = "http://127.0.0.1:9"
 """
 START = f"""
 import argparse, os, sys
-import pytest
-
 from sparktop.watch.monitor import Monitor
 
 async def start(self):
