@@ -93,15 +93,25 @@ def _watch_events(event: str, _: tuple[object, ...]) -> None:
         guard.forbid(event)
 
 
-def _guarded(function: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Return `function`, forbidden to pure tests."""
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-    @functools.wraps(function)
-    def call(*args: object, **named: object) -> object:
-        guard.forbid(what)
-        return function(*args, **named)
 
-    return call
+def _wrap(owner: object, name: str, wrapper: Wrapper) -> None:
+    setattr(owner, name, wrapper(getattr(owner, name)))
+
+
+def _forbidden_as(what: str) -> Wrapper:
+    """Return what makes a function forbidden to pure tests."""
+
+    def wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: object, **named: object) -> object:
+            guard.forbid(what)
+            return function(*args, **named)
+
+        return call
+
+    return wrapper
 
 
 def _counted_sleep(sleep: Callable[..., None]) -> Callable[..., None]:
@@ -129,10 +139,9 @@ def _counted_select(select: Callable[..., list[Any]]) -> Callable[..., list[Any]
 def pytest_configure() -> None:
     """Put the guard in place, once a process."""
     sys.addaudithook(_watch_events)
-    time.sleep = _counted_sleep(time.sleep)
-    os.openpty = _guarded(os.openpty, "os.openpty")
-    loop_waits = selectors.DefaultSelector
-    loop_waits.select = _counted_select(loop_waits.select)  # type: ignore[method-assign]  # the one place to see it
+    _wrap(time, "sleep", _counted_sleep)
+    _wrap(os, "openpty", _forbidden_as("os.openpty"))
+    _wrap(selectors.DefaultSelector, "select", _counted_select)
 
 
 def _asks_for_a_server(item: pytest.Function) -> bool:
@@ -158,7 +167,7 @@ def pytest_collection_finish() -> None:
     """Guard the screens, where a collected test has imported them."""
     if (screens := sys.modules.get("textual.app")) is not None:
         for name in ("run_async", "run_test"):
-            setattr(screens.App, name, _guarded(getattr(screens.App, name), "a screen"))
+            _wrap(screens.App, name, _forbidden_as("a screen"))
 
 
 def is_pure(item: pytest.Item) -> bool:
