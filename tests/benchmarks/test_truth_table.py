@@ -13,6 +13,7 @@ import truth_table
 from truths.figure import Figure, relative, withheld
 
 
+@pytest.mark.outside
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("area", truth_table.areas())
 def test_every_figure_of_the_short_table_holds(area: str) -> None:

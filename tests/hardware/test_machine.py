@@ -142,6 +142,7 @@ def test_this_machine_is_read() -> None:
     assert sample.cost_ms >= 0
 
 
+@pytest.mark.outside
 def test_reading_a_machine_loads_the_standard_library_only() -> None:
     """Importing it brings neither NVML nor anything else that is slow to load."""
     code = (

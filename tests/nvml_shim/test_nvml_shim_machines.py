@@ -211,6 +211,7 @@ def test_an_old_driver_is_read_by_the_calls_that_it_has(old_shim: Shim, spark_ro
     assert found["gb10"][-1]["gpus"][0]["throttle_reasons"] == ["software power cap"]
 
 
+@pytest.mark.outside
 def test_a_library_that_is_none_is_no_driver(tmp_path: Path, spark_root: Path) -> None:
     """An empty file of that name is what is left of some installations."""
     (tmp_path / "libnvidia-ml.so.1").touch()

@@ -45,6 +45,7 @@ def test_two_programs_keep_each_others_remarks(tmp_path: Path) -> None:
     assert one.all() == other.all() == {"1.json": Remark((), "first"), "2.json": Remark((), "second")}
 
 
+@pytest.mark.outside
 def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     """Eight writers of ten remarks each leave eighty: the lock lets one at a time read and write."""
     together = Barrier(8)
