@@ -25,14 +25,14 @@ demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and 
 
 # The tests run last: their count is the last line of a log. Tests of whole programs follow the others, one at a
 # time: they hold processes to what an idle machine would let them do.
-test: ## everything a change must pass (about eight minutes on two cores)
+test: ## everything a change must pass (about ten minutes on two cores)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory wheel
 	@$(MAKE) --no-print-directory aarch64
 	@$(MAKE) --no-print-directory all-tests
 
-unit: $(VENV)/.dev ## every pure test: no screens, servers, processes or real time (under 30 seconds on two cores)
-	timeout 200 $(BIN)/pytest -m "not outside and not process and not live and not prometheus" $(PARALLEL) --dist worksteal
+unit: $(VENV)/.dev ## every short pure test: no screens, servers, processes, real time or long simulations (half a minute on two cores)
+	timeout 200 $(BIN)/pytest -m "not outside and not process and not long and not live and not prometheus" $(PARALLEL) --dist loadfile --hypothesis-profile=quick
 
 all-tests: $(VENV)/.dev ## every test that needs no outside server
 	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" $(PARALLEL) --dist loadfile

@@ -1,8 +1,9 @@
 """Pure tests, and what holds them to it.
 
 A test is pure where no mark says what it needs beyond this interpreter: `outside`, `process`, `live` or
-`prometheus`. `make unit` runs the pure tests. One that opens a connection, starts a process, draws a screen
-or lets real time pass fails wherever it runs, with the mark that it lacks: so the choice cannot go stale.
+`prometheus`. `make unit` runs the pure tests except those marked `long`. A pure test that opens a connection,
+starts a process, draws a screen or lets real time pass fails wherever it runs, with the mark that it lacks: so
+the choice cannot go stale.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import settings
 
 IMPURE = ("outside", "process", "live", "prometheus")
 FORBIDDEN_EVENTS = frozenset(
@@ -41,6 +43,10 @@ LONGEST_WAIT_S = 0.1
 SERVING = frozenset({"bench", "certificate", "make_shim", "serve", "server", "start_agent", "start_server"})
 """Fixtures that serve or start a helper: a test that asks for one is marked by that."""
 SCREENS = Path(__file__).parent / "ui"
+
+
+settings.register_profile("quick", max_examples=10)
+"""For `make unit`; `make test` draws the full number of examples."""
 
 
 class NotPureError(AssertionError):

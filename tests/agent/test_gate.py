@@ -12,6 +12,8 @@ from sparktop.agent.access import bind
 from sparktop.agent.connection import Limits
 from sparktop.agent.gate import Gate
 
+pytestmark = pytest.mark.outside
+
 
 async def failed_accepts(monkeypatch: pytest.MonkeyPatch, number: int) -> int:
     """Return how often an open gate accepts in 20 turns of the loop while each accept fails with `number`."""

@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import headroom as headroom_study
 
+pytestmark = pytest.mark.long
+
 START = 5000.0
 GIB = 2**30
 

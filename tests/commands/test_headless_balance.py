@@ -23,6 +23,8 @@ from sparktop.sources.source import Reading, Source
 from tests.virtual_loop import VirtualLoop
 from tests.watch.monitor_fakes import FakeSource, FakeWays
 
+pytestmark = pytest.mark.long
+
 NAMES = ("spark-a", "spark-b")
 ANSWERS_MS = {4: 2.0, 2: 6.0, 1: 13.0}
 """What an answer costs decides how often a loaded group is looked at."""

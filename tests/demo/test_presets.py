@@ -14,6 +14,8 @@ from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sweep.plan.presets import make_plan
 from stage.sweep import RehearsedSweep
 
+pytestmark = pytest.mark.long
+
 BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
 ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
 RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle"),)

@@ -18,6 +18,8 @@ from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANI
 from sparktop.simulation.routers import STRATEGIES
 from stage.rehearsal import Rehearsal
 
+pytestmark = pytest.mark.long
+
 Loads = tuple[float, ...]
 
 

@@ -21,6 +21,8 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from stage.rehearsal import Outage, Rehearsal
 
+pytestmark = pytest.mark.long
+
 SIZES = [(60, 14), (80, 22), (100, 30), (118, 34), (200, 48)]
 GIB = 2**30
 AXIS = TimeAxis(130.0, 1.0)

@@ -13,6 +13,8 @@ from sparktop.model.snapshot import Event, Severity, Snapshot
 from sparktop.report.html import render
 from stage.rehearsal import Rehearsal, RouterPart
 
+pytestmark = pytest.mark.long
+
 SCREEN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><text>screen</text></svg>'
 VOID = {"meta", "link", "img", "br"}
 HOSTILE = (

@@ -11,6 +11,8 @@ from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from stage.rehearsal import Rehearsal, RouterPart
 
+pytestmark = pytest.mark.long
+
 
 def snapshot(**part: object) -> Snapshot:
     return Rehearsal(router=RouterPart(**part)).play(30).snapshot()  # type: ignore[arg-type]  # a test's own words

@@ -16,6 +16,8 @@ from sparktop.simulation.engine import Engine, EngineEvent
 from sparktop.simulation.profile import EngineProfile, StepCost
 from sparktop.simulation.request import Phase, RequestTimeline, SimulatedRequest
 
+pytestmark = pytest.mark.long
+
 COST = StepCost(0.010, 0.5, 0.040, 0.0001, 1e-6, 1e-9)
 SMALL = EngineProfile("small", "m", COST, 200, 6, 32, 30, block_tokens=4, jitter=0.05)
 """120 tokens of KV cache for six requests of up to 90: it preempts."""

@@ -20,6 +20,8 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
 
+pytestmark = pytest.mark.long
+
 Maker = Callable[..., EngineProfile]
 
 

@@ -15,6 +15,8 @@ from sparktop.simulation.routers import LeastBusy, RouterSettings
 from sparktop.simulation.virtual_time import VirtualTime
 from tests.simulation.routed_scene import ROOMY, Scene, Seen, one_sided, play, skew
 
+pytestmark = pytest.mark.long
+
 BREAKING = ProxyHabits(arrival_spread_s=0.002, faults=Faults(share=1.0, after_tokens=100))
 """Every answer breaks off after 100 tokens with a 500."""
 LATE = RouterSettings(increment_lag_s=0.02, decrement_lag_s=0.02)

@@ -13,6 +13,8 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal
 
+pytestmark = pytest.mark.long
+
 SCRIPT = """
 import json, sys
 from stage.rehearsal import Rehearsal

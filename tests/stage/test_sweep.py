@@ -16,6 +16,8 @@ from sparktop.sweep.plan.plan import Guard, Plan
 from sparktop.sweep.view.levels import result_key
 from stage.sweep import Halt, RehearsedSweep
 
+pytestmark = pytest.mark.long
+
 SHUFFLE = "simple-shuffle"
 
 

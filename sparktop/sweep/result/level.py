@@ -6,22 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from sparktop.model.load import EndReason, Level, LoadMode, TokenSource
+from sparktop.model.load import EndReason, Level, TokenSource
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.measure import (
     by_run,
-    decode_tps,
     gaps_s,
-    output_tps,
-    peak_tps,
-    prefill_tps,
     prompt_tokens,
-    pure_decode_tps,
-    requests_per_s,
+    rate_rules,
     run_duration_s,
-    sustained_tps,
     timed,
-    total_tps,
 )
 from sparktop.sweep.result.results import (
     EachRequest,
@@ -106,19 +99,8 @@ def _stream_rates(finished: Sequence[RequestTrace]) -> StreamRates | None:
 
 
 def _rates(level: Level, runs: Sequence[Sequence[RequestTrace]]) -> dict[str, Rate | None]:
-    """Return the rates by name; a closed loop has no prefill and decode, a burst is never sustained."""
-    rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
-        "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
-        "peak_tps": peak_tps,
-        "output_tps": output_tps,
-        "total_tps": total_tps,
-        "requests_per_s": requests_per_s,
-    }
-    if level.mode is LoadMode.BURST:
-        rules |= {"prefill_tps": prefill_tps, "decode_tps": decode_tps}
-    else:
-        rules["sustained_tps"] = lambda run: sustained_tps(run, level.concurrency)
-    return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rules.items()}
+    """Return the rates by name, each with one value per run."""
+    return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
 
 
 def _latency(name: str, finished: Sequence[RequestTrace]) -> Latency | None:

@@ -10,11 +10,11 @@ were generated within it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
 
-from sparktop.model.load import Level, LevelEnded, LevelStarted, LoadEvent
+from sparktop.model.load import Level, LevelEnded, LevelStarted, LoadEvent, LoadMode
 from sparktop.sweep.result.trace import CERTAIN_SHARE, RequestTrace
 
 FULL_SHARE = 0.95
@@ -72,6 +72,23 @@ def prompt_tokens(run: Sequence[RequestTrace]) -> int | None:
     counts = [trace.prompt_tokens for trace in run if trace.arrivals]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
+
+
+def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], float | None]]:
+    """Return the function of each rate by name, from a run's traces to tokens or requests per second.
+
+    A closed loop has no `prefill_tps` and `decode_tps`, a burst no `sustained_tps`.
+    """
+    rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
+        "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
+        "peak_tps": peak_tps,
+        "output_tps": output_tps,
+        "total_tps": total_tps,
+        "requests_per_s": requests_per_s,
+    }
+    if level.mode is LoadMode.BURST:
+        return rules | {"prefill_tps": prefill_tps, "decode_tps": decode_tps}
+    return rules | {"sustained_tps": lambda run: sustained_tps(run, level.concurrency)}
 
 
 def prefill_tps(run: Sequence[RequestTrace]) -> float | None:

@@ -18,6 +18,8 @@ from sparktop.model.balance import Arrivals, Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import Scene, simulate
 
+pytestmark = pytest.mark.long
+
 LIFE_S = 8.0
 SECONDS = 120
 Choose = Callable[[float], int]

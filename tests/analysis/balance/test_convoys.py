@@ -16,6 +16,8 @@ from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, 
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.balance import Convoys
 
+pytestmark = pytest.mark.long
+
 LIFE_S = 4.0
 SECONDS = 60
 

@@ -18,6 +18,8 @@ from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.balance_traces import LIFE_S, trace
 
+pytestmark = pytest.mark.long
+
 HZ = 4.0
 SECONDS = 120.0
 STEPS = range(int(SECONDS * HZ))

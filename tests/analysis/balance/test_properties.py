@@ -19,6 +19,8 @@ from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.balance_traces import LIFE_S, trace
 from tests.analysis.balance.routed_load import Scene, cut, simulate
 
+pytestmark = pytest.mark.long
+
 
 @cache
 def windows(*, busy: bool = True) -> list[tuple[tuple[LoadTrack, ...], float, float]]:

@@ -9,6 +9,8 @@ from sparktop.analysis.balance.load_grid import GroupLoad
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import Scene, follow, simulate
 
+pytestmark = pytest.mark.long
+
 ALARMS = {Is.OSCILLATING, Is.STARVED}
 
 

@@ -10,6 +10,8 @@ from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.balance_traces import LIFE_S, trace
 from tests.analysis.balance.routed_load import Seen, follow
 
+pytestmark = pytest.mark.long
+
 SEEN: dict[tuple[str, bool], list[Seen]] = {}
 
 

@@ -18,6 +18,8 @@ from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import row_text, row_width
 from stage.rehearsal import Outage, Rehearsal, RouterPart
 
+pytestmark = pytest.mark.long
+
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
 

@@ -23,6 +23,8 @@ from sparktop.panels.board.view import (
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from stage.rehearsal import Outage, Rehearsal
 
+pytestmark = pytest.mark.long
+
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
 

@@ -17,6 +17,8 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import row_text, row_width
 from stage.rehearsal import Rehearsal
 
+pytestmark = pytest.mark.long
+
 PORT = NetworkReading(
     "rocep1s0f0",
     "rdma",

@@ -25,6 +25,8 @@ from sparktop.panels.node.processes import (
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from tests.panels.machines import many_gpus
 
+pytestmark = pytest.mark.long
+
 GIB = 2**30
 TABLE = ProcessTable(
     (

@@ -19,6 +19,8 @@ from sparktop.store import SourceKey, Store
 from sparktop.store.balance import LOOKED_AT_S, MOST_AT_ONCE
 from tests.store.fed_traces import EPOCH, START, Look, Pair, lane, looks
 
+pytestmark = pytest.mark.long
+
 PROXY = SourceKey.router("proxy")
 
 

@@ -12,6 +12,8 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.balance.lines import balance_axis, group_lines, line_slots
 from tests.store.fed_traces import START, Pair, lane
 
+pytestmark = pytest.mark.long
+
 PERIOD_S = 5.0
 TOP = 32.0
 

@@ -17,6 +17,8 @@ from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
 from tests.store.fed_traces import NAMES, START, Pair, lives, looks
 
+pytestmark = pytest.mark.long
+
 WORKERS = ("p1", "p2", "d1", "d2")
 LIFE_S, PROMPT, ANSWER = 4.0, 2048.0, 200.0
 

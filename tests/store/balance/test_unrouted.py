@@ -17,6 +17,8 @@ from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from tests.store.fed_traces import Look, Pair, looks
 
+pytestmark = pytest.mark.long
+
 TURN_S, LOAD, LIFE_S = 30.0, 8.0, 12.0
 UNROUTED = "no router is known to distribute their requests; if one does, list it with its backends under"
 

@@ -20,6 +20,8 @@ from sparktop.sweep.view.topologies import topologies
 from sparktop.sweep.view.verdict import advised
 from tests.sweep.made_results import made_series
 
+pytestmark = pytest.mark.long
+
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 METRICS = ("decode_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
 CLOSE = (100.0, 104.0, 99.0), (103.0, 98.0, 102.0)

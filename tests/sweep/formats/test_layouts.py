@@ -14,6 +14,8 @@ from sparktop.sweep.formats.grid import Grid, escaped
 from sparktop.sweep.plan.presets import BUILT_IN
 from tests.sweep.made_results import made_series, simulated_sweep
 
+pytestmark = pytest.mark.long
+
 PRESETS = {preset.name: preset for preset in BUILT_IN}
 MOST_SIMULATED = 256
 """A burst of a thousand takes seconds even in virtual time, and changes no layout."""

@@ -19,6 +19,8 @@ from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
 
+pytestmark = pytest.mark.long
+
 GROUP = Balance(
     "proxy",
     BACKENDS,
