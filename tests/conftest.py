@@ -2,8 +2,8 @@
 
 A test is pure where no mark says what it needs beyond this interpreter: `outside`, `process`, `live` or
 `prometheus`. `make unit` runs the pure tests except those marked `long`. A pure test that opens a connection,
-starts a process, draws a screen or lets real time pass fails wherever it runs, with the mark that it lacks: so
-the choice cannot go stale.
+starts a process, draws a screen or lets real time pass fails wherever it runs, with the mark that it lacks:
+so the choice cannot go stale.
 """
 
 from __future__ import annotations
