@@ -1,4 +1,5 @@
-"""Data sources: each turns I/O into samples, and the scheduler polls a group of them at the same instants.
+"""Data sources: each polls a server, a router or a machine and returns a sample or a failure.
 
-Import from the modules (`source`, `engine_http`, `local`, `scheduler`) so that only what is needed is loaded.
+Import from the modules (`source`, `engine_http`, `local`), not from this package, so that only what is needed
+is loaded.
 """

@@ -31,7 +31,7 @@ _SHORTEST_S = 0.01
 
 
 class AgentSource:
-    """Polls one agent; each sample also carries the samples missed since the previous poll."""
+    """Polls one agent over HTTP; each sample carries in `missed` those taken since the previous poll."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class AgentSource:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Watch `target` over `session`, which several sources may share; open a private one when None."""
+        """Watch `target` over `session`, which several sources may share; None opens a private session."""
         self.name = target.name
         self.show_processes = False
         """Whether to request the process table too."""
@@ -63,7 +63,10 @@ class AgentSource:
         return self._replies.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Return the newest sample with the older unseen ones in `missed`, or the `Failure` of this poll."""
+        """Return the newest sample, with older unseen ones in `missed`.
+
+        Return a `Failure` if no new sample arrives within `deadline_s` seconds.
+        """
         end = asyncio.get_running_loop().time() + deadline_s
 
         async def ask() -> tuple[Reply, float]:
@@ -81,9 +84,9 @@ class AgentSource:
             await self._session.leave()
 
     async def _ask(self, end: float) -> tuple[Reply, float]:
-        """Request once.
+        """Request the new samples; return the reply and the time its headers arrived, on this source's clock.
 
-        Reload a refused token and retry if it changed, since its file may have been replaced.
+        If the agent refuses the token, read the token file again, and retry once if the token has changed.
         """
         used = self._credentials.token(self._where)
         try:
@@ -101,10 +104,10 @@ class AgentSource:
             return decode(body), at
 
     async def _get(self, token: str | None, end: float) -> tuple[bytes, float]:
-        """Return the response body and the time its headers arrived, on this source's clock.
+        """Send one GET; return the response body and the time its headers arrived, on this source's clock.
 
         Raises:
-            AnswerError: on any outside trouble or a status other than 200.
+            AnswerError: a network error, a status other than 200, an unusable body, or `end` has passed.
         """
         left_s = max(_SHORTEST_S, end - asyncio.get_running_loop().time())
         status: int | None = None
@@ -147,7 +150,7 @@ class AgentSource:
         return asked
 
     def _no_answer(self, error: Exception) -> AnswerError:
-        """Convert a transport exception into an error that names the remedy."""
+        """Return the `AnswerError`, with a remedy, for an exception of aiohttp or the operating system."""
         found = transport_error(error, self._where)
         if found.kind is FailureKind.REFUSED:
             message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
@@ -182,7 +185,13 @@ class _Credentials:
         raise AnswerError(FailureKind.UNAUTHORIZED, message)
 
     def trust(self, where: str) -> ssl.SSLContext | None:
-        """Return a TLS context for the certificates in `tls_ca`; None means the system's certificates."""
+        """Return a TLS context that trusts the certificates in the file `tls_ca`; None without such a file.
+
+        None means the system's certificates.
+
+        Raises:
+            AnswerError: the file cannot be read or holds no certificate.
+        """
         if self._ca is None:
             return None
         if self._trust is None:
@@ -195,7 +204,7 @@ class _Credentials:
         return self._trust
 
     def about_trust(self) -> str:
-        """Return the advice for a certificate that was refused."""
+        """Return advice for the user about a refused certificate, as the end of a message."""
         if self._ca is None:
             return "name the file that signs it with tls_ca in the config"
         return "is it signed by what tls_ca names?"
@@ -217,7 +226,7 @@ def _first_line(file: str, where: str) -> str | None:
 
 
 async def _error_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read the first bytes of an error's body; return b"" on any trouble: the status matters more."""
+    """Return up to `_ERROR_BODY_BYTES` of the body of an error response; b"" if none can be read."""
     try:
         async with asyncio.timeout(_ERROR_BODY_S):
             return await response.content.read(_ERROR_BODY_BYTES)
@@ -226,7 +235,11 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _refusal(response: aiohttp.ClientResponse, body: bytes, where: str, token: str | None) -> AnswerError:
-    """Convert an agent's HTTP status other than 200 into an `AnswerError`."""
+    """Return the `AnswerError` for an agent's HTTP status other than 200.
+
+    `body` is the start of the response's body, `where` the agent's host and port, `token` the token that was
+    sent.
+    """
     words = server_words(body, token)
     quoted = f": {words}" if words else ""
     match response.status:

@@ -1,4 +1,4 @@
-"""Source of an inference server: polls its metrics page, and occasionally its identity and health."""
+"""Source of an inference server: polls its metrics page, and at times requests its identity and health."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GONE = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.UNREACHABLE
 
 
 class EngineSource:
-    """Polls one inference server on its engine's read-only routes (see `engines.registry`)."""
+    """Polls one inference server, on the read-only routes of its engine (see `engines.registry`)."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class EngineSource:
         session: SharedSession | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch `target` over `session`, which several sources may share; open a private one when None."""
+        """Watch `target` over `session`, which several sources may share; None opens a private session."""
         self.name = target.name
         self.identity: EngineIdentity | None = None
         """Identity from the server's last answers; None before the first."""
@@ -80,7 +80,11 @@ class EngineSource:
         self._closed = False
 
     async def poll(self, deadline_s: float) -> EngineSample | Failure:
-        """Read the metrics page once; return outside trouble as a `Failure`."""
+        """Read the metrics page once and return a sample, or a `Failure` for any network or server error.
+
+        A router and a dead engine are failures too. May start a background request for the server's identity
+        and health.
+        """
         self._reap_identity()
         try:
             sample = await self._finder.read(self._read, deadline_s)
@@ -101,7 +105,7 @@ class EngineSource:
         return sample if self._dead is None else self._engine_dead(self._dead)
 
     async def close(self) -> None:
-        """Cancel the background request and release the session."""
+        """Cancel the background request for identity or health, and release the session."""
         if self._closed:
             return
         self._closed = True
@@ -111,7 +115,10 @@ class EngineSource:
         await self._session.leave()
 
     async def _read(self, engine: str, deadline_s: float) -> EngineSample:
-        """Read the metrics page of `engine`; "auto" reads the usual path and detects the engine."""
+        """Return a sample read from the metrics page of `engine`.
+
+        "auto" reads `METRICS_PATH` and detects the engine.
+        """
         path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
         answer = await self._get(path, deadline_s)
         async with self._session.turn:
@@ -131,15 +138,18 @@ class EngineSource:
         return await fetcher.fetch(deadline_s)
 
     def _reap_identity(self) -> None:
-        """Re-raise a programming error of the finished background task, so that the scheduler catches it."""
+        """Forget a background task that has ended.
+
+        Re-raise its programming error, if any, here where the scheduler catches it.
+        """
         if self._asking is not None and self._asking.done():
             done, self._asking = self._asking, None
             done.result()
 
     async def _is_router(self, deadline_s: float) -> bool:
-        """Return True if LiteLLM answers at an address configured without an engine.
+        """Return True if LiteLLM answers at this address and the target has no configured engine.
 
-        Probes at most every `_ROUTER_AGAIN_S`, and returns False in between.
+        Sends a request at most every `_ROUTER_AGAIN_S` seconds, and returns False in between.
         """
         now = self._clock()
         if self._target.engine != "auto" or now - self._router_at < _ROUTER_AGAIN_S:
@@ -159,7 +169,7 @@ class EngineSource:
 
     @property
     def _has_health(self) -> bool:
-        """True for an engine that reports its own death by status 503."""
+        """Whether the engine has a health route, whose status 503 means that the engine has died."""
         return self._known_engine in ENGINES and ENGINES[self._known_engine].health is not None
 
     def _engine_dead(self, reported: str) -> Failure:
@@ -171,9 +181,10 @@ class EngineSource:
         )
 
     def _ask_in_background(self, sample: EngineSample) -> None:
-        """Start a background task for the identity and health requests that are due.
+        """Start a background task for the identity and health requests that are due, unless one still runs.
 
-        The identity is due where it is unknown, incomplete or possibly outdated.
+        `sample` is the newest sample. The identity is due where it is unknown, incomplete or possibly
+        outdated.
         """
         same_server = sample.engine == self._engine
         same_process = same_server and sample.start_time is not None and sample.start_time == self._start_time
@@ -198,14 +209,21 @@ class EngineSource:
         )
 
     async def _ask(self, engine: str, known: EngineIdentity | None, *, health: bool) -> None:
-        """Request what is due, in sequence; `known` is None where no identity is due."""
+        """Request the identity of the server, then its health, and store the answers.
+
+        `known` is the identity so far, or None to skip the identity; `health` is whether to request the
+        health.
+        """
         if known is not None:
             await self._ask_identity(engine, known)
         if health:
             await self._ask_health(engine)
 
     async def _ask_health(self, engine: str) -> None:
-        """Update whether the engine is dead: only a 503 means so, any other outcome means alive."""
+        """Request the health route and update `_dead`.
+
+        Status 503 means that the engine is dead, any other outcome that it lives.
+        """
         self._health_at = self._clock()
         try:
             await self._get(ENGINES[engine].health or "", _IDENTITY_DEADLINE_S)
@@ -215,7 +233,10 @@ class EngineSource:
             self._dead = None
 
     async def _ask_identity(self, engine: str, known: EngineIdentity) -> None:
-        """Request the identity routes of `engine`; fields without an answer keep their value from `known`."""
+        """Request the identity routes of `engine` and store the result in `identity`.
+
+        A field that no route answers keeps its value from `known`.
+        """
         answers: dict[str, object] = {}
         for path in ENGINES[engine].facts:
             try:

@@ -1,4 +1,4 @@
-"""Route detection for a server of unknown engine: tries the routes and keeps the one that answers."""
+"""Route detection for a server of unknown engine: tries HTTP routes and keeps the one that answers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,15 @@ _OTHER_ROUTE = {
 
 
 class RouteFinder:
-    """Polls a server on the best route that it answers; a named engine only on that engine's route."""
+    """Polls a server on its most informative HTTP route.
+
+    That is an engine's metrics page or, without any, the list of models.
+
+    With a named engine, only the route of this engine is requested.
+    """
 
     def __init__(self, engine: str, clock: Callable[[], float]) -> None:
-        """Serve `engine`, detecting the route where it is "auto"; `clock` returns seconds."""
+        """Request the route of `engine`, or detect the route for "auto"; `clock` returns seconds."""
         self._engine = engine
         self._clock = clock
         self._route: str | None = None
@@ -42,14 +47,14 @@ class RouteFinder:
         self._models: tuple[str, ...] = ()
         self._note: str | None = None
         self._looked_at = _NEVER
-        """When all routes were last tried and at best the last one answered."""
+        """Clock time when all routes were last tried and at most the list of models answered."""
 
     async def read(self, ask: Ask, deadline_s: float) -> EngineSample:
-        """Return a sample from the best route that answers; all requests together take `deadline_s` at most.
+        """Return a sample from the best route that answers, within `deadline_s` seconds for all requests.
 
         Raises:
-            AnswerError: no route answers; the first error, which is that of the metrics page, is raised.
-            PageError: as above.
+            AnswerError: no route answers. It is the error of the first route tried, usually the metrics page.
+            PageError: the same, where the first route answered with an unreadable page.
         """
         if self._engine != "auto":
             return await ask(self._engine, deadline_s)
@@ -67,7 +72,11 @@ class RouteFinder:
         return self._looked_at > _NEVER and self._clock() - self._looked_at < _AGAIN_S
 
     async def _try(self, ask: Ask, routes: tuple[str, ...], deadline: float) -> EngineSample:
-        """Try the routes in order; remember the first that answers, or forget the route if none does."""
+        """Return a sample from the first of `routes` that answers, and remember this route for later polls.
+
+        If none answers before `deadline` (event-loop time), forget the remembered route and raise the first
+        error.
+        """
         reason: AnswerError | PageError | None = None
         for route in routes:
             left_s = round(deadline - asyncio.get_running_loop().time(), 2)  # it may appear in a message
@@ -89,9 +98,10 @@ class RouteFinder:
         raise reason
 
     def _forget(self, *, nothing_here: bool) -> None:
-        """Forget the route, so that the next poll tries all.
+        """Forget the remembered route, so that a later poll tries all routes again.
 
-        Wait `_AGAIN_S` first if that was just done in vain.
+        With `nothing_here` (all routes have just failed), that happens `_AGAIN_S` seconds later; else at the
+        next poll.
         """
         self._route = None
         if not nothing_here:

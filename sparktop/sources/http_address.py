@@ -1,4 +1,4 @@
-"""Checks of a server's address and key that need no request."""
+"""The host and port of a server's URL for messages, and a check of its API key; neither sends a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from sparktop.model.text import clean
 
 
 def host_and_port(url: str) -> str:
-    """Return the host and port of `url`, which name the server in messages; omits user name and password."""
+    """Return the host and port of `url` as messages name the server, without user name and password.
+
+    Return all of `url`, cleaned, where it cannot be parsed or has no host.
+    """
     try:
         return clean(urlsplit(url).netloc.rpartition("@")[2] or url, 80)
     except ValueError:
@@ -16,7 +19,7 @@ def host_and_port(url: str) -> str:
 
 
 def key_problem(api_key: str | None) -> str | None:
-    """Return why a key cannot be sent; None for a usable key or no key."""
+    """Return a message if an HTTP header cannot hold `api_key`; None for a usable key or no key."""
     if api_key is None or (api_key.isascii() and api_key.isprintable()):
         return None
     return "the key holds characters that no HTTP header may hold: look at api_key_env in the config"

@@ -1,4 +1,4 @@
-"""Collection of a response body by chunks, with a size limit on the raw and on the decompressed bytes."""
+"""Collects the chunks of a response body, with one size limit for the raw and for the decompressed bytes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ _ZLIB_OR_GZIP_HEADER = 32 + zlib.MAX_WBITS
 
 
 class BodyCollector:
-    """Collects one body; raises `AnswerError` as soon as the body proves unusable."""
+    """Collects the body of one response.
+
+    Raises `AnswerError` as soon as the body is too large or cannot be decompressed.
+    """
 
     def __init__(self, encoding: str = "", cap_bytes: int = BODY_CAP_BYTES) -> None:
-        """Prepare for a body with the Content-Encoding `encoding`.
+        """Prepare for a body with the Content-Encoding `encoding` and at most `cap_bytes` bytes.
 
         Raises:
             AnswerError: the encoding is not supported.
@@ -37,7 +40,7 @@ class BodyCollector:
         self._unpacker = zlib.decompressobj(_ZLIB_OR_GZIP_HEADER) if word in _ZLIB else None
 
     def feed(self, chunk: bytes) -> None:
-        """Append a chunk of the body.
+        """Decompress a chunk of the body where needed, and append it.
 
         Raises:
             AnswerError: the body is over the limit or cannot be decompressed.
@@ -53,7 +56,7 @@ class BodyCollector:
         self._chunks.append(chunk)
 
     def finish(self) -> bytes:
-        """Return the complete body, decompressed.
+        """Return the complete, decompressed body.
 
         Raises:
             AnswerError: a compressed body ended early.
@@ -75,7 +78,7 @@ class BodyCollector:
         return unpacked
 
     def too_large(self) -> AnswerError:
-        """Return the error for a body over the size limit."""
+        """Return, without raising it, the error for a body over the size limit."""
         cap_mib = self._cap_bytes / 1024 / 1024
         message = f"the answer is larger than {cap_mib:g} MiB: no metrics page is; is the port right?"
         return AnswerError(FailureKind.TOO_LARGE, message)

@@ -1,4 +1,4 @@
-"""HTTP trouble, classified as a failure kind with a one-line message for the user."""
+"""Errors of an HTTP request, classified as a `FailureKind` with a one-line message for the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNREACHABLE_WORDS = {
 
 
 class AnswerError(Exception):
-    """An unusable or missing HTTP answer: the failure kind and a one-line reason."""
+    """Raised where an HTTP answer is missing or unusable; has the failure kind and a one-line message."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,10 @@ class AnswerError(Exception):
 
 
 def status_error(status: int, where: str, *, location: str, words: str, has_key: bool) -> AnswerError:
-    """Convert an HTTP status other than 200 into an error.
+    """Return, without raising it, the error for an HTTP status other than 200.
+
+    `where` is the server's host and port, `location` its Location header, and `words` the message quoted from
+    its body by `server_words` ("" for none). `has_key` is whether the request carried an API key.
 
     `where` is the server's host and port, `location` its Location header and `words` the result of
     `server_words` for its body ("" for none).
@@ -58,7 +61,10 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
 
 
 def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes: int) -> AnswerError:
-    """Return the error for a missed deadline: no answer, or a body of which `body_bytes` arrived."""
+    """Return the error for a missed deadline of `deadline_s` seconds.
+
+    `answering` is whether the response headers had arrived, and `body_bytes` how much of the body had.
+    """
     if answering:
         message = f"{where} is too slow: only {body_bytes} B of its answer came within {deadline_s:g} s"
     else:
@@ -67,7 +73,10 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
 
 
 def transport_error(error: Exception, where: str) -> AnswerError:
-    """Convert an exception of aiohttp or the operating system into an error."""
+    """Return, without raising it, the `AnswerError` for an exception of aiohttp or the operating system.
+
+    `where` (host and port) names the server in the message.
+    """
     match error:
         case aiohttp.ClientConnectorDNSError() | socket.gaierror() | UnicodeError():
             kind, message = FailureKind.DNS, f"the host name of {where} does not resolve: is it right?"

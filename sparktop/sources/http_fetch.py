@@ -1,4 +1,7 @@
-"""One HTTP GET with a deadline and a size limit: an answer, or an `AnswerError` with the reason."""
+"""One HTTP GET over aiohttp with a deadline and a size limit.
+
+The result is an `Answer`, or an `AnswerError` with the reason.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ class Answer:
 
 
 class Fetcher:
-    """One GET; records its progress, so that a missed deadline can be described."""
+    """One HTTP GET, which keeps the status and the number of bytes received.
+
+    A message about a missed deadline can then say how far the answer got.
+    """
 
     def __init__(
         self,
@@ -51,7 +57,11 @@ class Fetcher:
         self._body_bytes = 0
 
     async def fetch(self, deadline_s: float) -> Answer:
-        """Send the request and return the answer; raise `AnswerError` on any outside trouble."""
+        """Send the request and return the answer with status 200.
+
+        Raises:
+            AnswerError: a network error, another status, a missed deadline, or an unusable body.
+        """
         began = self._clock()
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else None
         try:
@@ -86,7 +96,11 @@ class Fetcher:
         return collector.finish()
 
     async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read the first bytes of an error's body; return b"" on any trouble: the status matters more."""
+        """Return up to `_ERROR_BODY_BYTES` of the body of an error response.
+
+        Return b"" where the body is compressed or cannot be read: the caller's message then has the status
+        only.
+        """
         body = b""
         try:
             while len(body) < _ERROR_BODY_BYTES and (chunk := await response.content.read(_ERROR_BODY_BYTES)):

@@ -1,7 +1,7 @@
-"""Single GETs over httpx, for whatever is not polled: finding out what listens on a port, and the doctor.
+"""Single GETs over httpx, used by the doctor and to find out what listens on a port.
 
-One way to open a client, one way to send a GET, and one table of its failures. What is polled goes over
-aiohttp (see `http_fetch`), where a kept-alive request costs a quarter.
+Sources that poll use aiohttp instead (see `http_fetch`), where a request on a kept-alive connection costs a
+quarter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class Reply:
 
 
 class UnreadReplyError(AnswerError):
-    """The headers of an answer arrived, but its body could not be read; `status` is its HTTP status."""
+    """Raised where the headers of an answer arrived, but its body could not be read.
+
+    `status` is the HTTP status.
+    """
 
     def __init__(self, error: AnswerError, status: int) -> None:
         super().__init__(error.kind, error.message)
@@ -47,7 +50,10 @@ class UnreadReplyError(AnswerError):
 
 
 def open_client(*, secure: bool) -> httpx.AsyncClient:
-    """Open a client for single GETs; `secure` loads the system's certificates for https."""
+    """Return a new HTTP client for single GETs, without keep-alive; the caller closes it.
+
+    `secure` loads the system's certificates, which only https:// URLs need.
+    """
     # Loading certificates is slow, and needless if only http:// URLs are requested.
     verify = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.AsyncClient(
@@ -64,12 +70,14 @@ def open_client(*, secure: bool) -> httpx.AsyncClient:
 async def get(
     client: httpx.AsyncClient, url: str, *, where: str, deadline_s: float, api_key: str | None = None
 ) -> Reply:
-    """Send one GET with a deadline and a limit on the answer's size; return the answer of any status.
+    """Send one GET and return the answer, whatever its HTTP status.
 
-    `where` (host and port) names the server in messages.
+    The exchange must end within `deadline_s` seconds, and the body's size is limited. `where` (host and port)
+    names the server in messages.
 
     Raises:
-        AnswerError: no complete answer came; an `UnreadReplyError` where its headers did.
+        UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
+        AnswerError: no headers arrived, or `api_key` cannot be sent.
     """
     problem = key_problem(api_key)
     if problem is not None:
@@ -88,7 +96,7 @@ async def get(
 
 
 class _Exchange:
-    """One GET; keeps the status for the case that the body cannot be read."""
+    """One HTTP GET, which keeps the status for the case that the body cannot be read."""
 
     def __init__(self, client: httpx.AsyncClient, url: str, api_key: str | None) -> None:
         self.status: int | None = None
@@ -116,7 +124,10 @@ class _Exchange:
 
 
 def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerError:
-    """Convert an exception of httpx or the operating system into an error, by the OSError beneath if any."""
+    """Return the `AnswerError` for an exception of httpx or the operating system.
+
+    If an OSError is in the exception's chain of causes, that OSError decides the kind and message.
+    """
     if isinstance(error, TimeoutError | httpx.TimeoutException):
         return timeout_error(where, deadline_s, answering=False, body_bytes=0)
     cause: BaseException | None = error

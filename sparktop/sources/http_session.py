@@ -13,7 +13,10 @@ _KEPT_ALIVE_S = 120.0
 
 
 class SharedSession:
-    """A kept-alive HTTP session with a user count: opened at first use, closed when the last user leaves."""
+    """An HTTP session with keep-alive and a count of its users.
+
+    The session opens at the first `get()` and closes when the last user calls `leave()`.
+    """
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
@@ -23,18 +26,18 @@ class SharedSession:
         self._users = 0
 
     def join(self) -> None:
-        """Add a user."""
+        """Add one to the count of users; each caller of `join()` must call `leave()` later."""
         self._users += 1
 
     async def leave(self) -> None:
-        """Remove a user; the last one closes the session."""
+        """Subtract one from the count of users; close the session when no user is left."""
         self._users -= 1
         if self._users <= 0 and self._session is not None:
             session, self._session = self._session, None
             await session.close()
 
     def get(self) -> aiohttp.ClientSession:
-        """Return the session, opening it if needed; requires a running event loop."""
+        """Return the session; open it first if needed. Requires a running event loop."""
         if self._session is None:
             self._session = _open()
         return self._session

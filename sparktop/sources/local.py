@@ -1,4 +1,4 @@
-"""Source of this machine's samples: a thread reads them, so that a slow driver never blocks the screen."""
+"""Source of this machine's samples, read in a thread so that a slow driver never blocks the screen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _Job = tuple[Callable[[], NodeSample | None], "Future[NodeSample | None]"]
 
 
 class LocalSource:
-    """Samples of this machine, read by one thread; a poll waits for it until its deadline."""
+    """Polls this machine.
+
+    A thread of its own reads each sample; a poll waits for it until the poll's deadline.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,10 @@ class LocalSource:
         return self._machine.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Return one sample; a `Failure` if it is late or the previous read still hangs."""
+        """Return one sample.
+
+        Return a `Failure` if reading takes longer than `deadline_s` seconds or the previous read still hangs.
+        """
         if self._closed:
             raise RuntimeError(_NEVER_CLOSED)
         if self._running is not None and not self._running.done():
@@ -70,7 +76,10 @@ class LocalSource:
         return sample or self._late(f"reading this machine took longer than {deadline_s:g} s")
 
     async def close(self) -> None:
-        """Unload the driver library and end the thread, unless it hangs."""
+        """Unload the NVIDIA driver's library and end the thread.
+
+        Abandon a thread that hangs for over `_CLOSING_S`.
+        """
         if self._closed:
             return
         self._closed = True
@@ -84,7 +93,7 @@ class LocalSource:
             ended.cancel()
 
     def _late(self, message: str) -> Failure:
-        """Return the failure of a poll without a sample."""
+        """Return a `Failure` of kind TIMEOUT with `message`, dated now."""
         return Failure(FailureKind.TIMEOUT, message, self._clock())
 
     def _submit(self, call: Callable[[], NodeSample | None]) -> Future[NodeSample | None]:
@@ -103,7 +112,10 @@ class LocalSource:
 
 
 def _work(jobs: SimpleQueue[_Job | None]) -> None:
-    """Run queued jobs until None arrives."""
+    """Run the jobs of the queue until None is taken from it.
+
+    Put each result or exception into the job's future.
+    """
     while (job := jobs.get()) is not None:
         call, future = job
         try:

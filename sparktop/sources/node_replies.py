@@ -24,10 +24,13 @@ clock."""
 
 
 class NodeReplies:
-    """Converts one node's replies into samples on the viewer's clock: each sample once, in time order."""
+    """Converts the replies of one node's agent into samples with times on the viewer's clock.
+
+    Each sample is returned once, in time order.
+    """
 
     def __init__(self) -> None:
-        """Start before the first reply."""
+        """Create the state before the first reply."""
         self.identity: NodeIdentity | None = None
         """Identity of the node; replaced by a new object only when a field changed."""
         self.since: float | None = None
@@ -37,9 +40,9 @@ class NodeReplies:
         self._placed_at: float | None = None
 
     def take(self, reply: Reply, received_at: float) -> NodeSample | None:
-        """Return the new samples of a reply, the older ones in `missed`; None without any.
+        """Return the newest sample of `reply`, with other new samples in `missed`; None if no sample is new.
 
-        `received_at` is the viewer's clock in seconds when the reply arrived.
+        `received_at` is the viewer's clock in seconds when the reply arrived. Updates `identity` and `since`.
         """
         self._notice(reply)
         since = self.since
@@ -56,7 +59,9 @@ class NodeReplies:
         return replace(last, missed=tuple(missed))
 
     async def poll(self, ask: Ask, end: float, sleep: Callable[[float], Awaitable[None]]) -> NodeSample:
-        """Request until a new sample arrives, or until `end` (event-loop time in seconds).
+        """Call `ask` repeatedly until a new sample arrives, and return it as `take` does.
+
+        `end` is the deadline in seconds of the event loop's clock; `sleep` waits between two requests.
 
         Raises:
             WireError: no new sample arrived in time. Exceptions of `ask` pass through.
@@ -75,7 +80,10 @@ class NodeReplies:
             await sleep(wait_s)
 
     def _notice(self, reply: Reply) -> None:
-        """Update identity and boot id; after a reboot or a clock reset, request all samples again."""
+        """Update the identity and the boot id from `reply`.
+
+        After a reboot or a clock reset, request all samples again.
+        """
         other_boot = None not in {reply.boot_id, self._boot_id} and reply.boot_id != self._boot_id
         if other_boot or (self.since is not None and reply.monotonic_s < self.since):
             self.since = None
@@ -92,7 +100,7 @@ class NodeReplies:
         return sample
 
     def _wait_s(self, reply: Reply) -> float:
-        """Return the seconds until the node has its next sample, from its reported interval and clock."""
+        """Return the seconds until the node's next sample is due, by the interval and clock in `reply`."""
         if self.since is None:
             return _SHORTEST_WAIT_S
         due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s

@@ -53,7 +53,7 @@ Trouble = AnswerError | PageError
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """A router's description of itself, requested rarely."""
+    """What a router reports about itself: requested once a minute and at first contact."""
 
     version: str | None = None
     strategy: str | None = None
@@ -73,7 +73,7 @@ class RouterSource:
         session: SharedSession | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch `target` over `session`, which all routers may share; open a private one when None."""
+        """Watch `target` over `session`, which all routers may share; None opens a private session."""
         self.name = target.name
         self._target = target
         self._session = session or SharedSession()
@@ -88,7 +88,11 @@ class RouterSource:
         self._closed = False
 
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
-        """Check liveness, and refresh facts and counters where due; return outside trouble as a `Failure`."""
+        """Check that the router is alive and return a sample, or a `Failure` for any network or server error.
+
+        Also requests the router's facts (deployments, strategy) and failure counters where they are due. A
+        server that answers unlike LiteLLM gives a sample with a note.
+        """
         end = asyncio.get_running_loop().time() + deadline_s
         try:
             answer = await self._get(LIVELINESS, deadline_s)
@@ -142,7 +146,10 @@ class RouterSource:
         return await fetcher.fetch(round(deadline_s, 2))
 
     def _forget(self) -> None:
-        """Reset facts and counters: a different process may answer next."""
+        """Forget the facts and counters, so that the next poll requests them.
+
+        A different process may answer then.
+        """
         self._facts = _Facts()
         self._facts_at = float("-inf")
         self._counts: RouterCounts | None = None
@@ -150,7 +157,10 @@ class RouterSource:
         """When the counters are due, in seconds of the clock; None where the router has none."""
 
     async def _refresh_counts(self, deadline_s: float) -> None:
-        """Refresh the failure counters where due; stop requesting them after any error but a timeout."""
+        """Request the failure counters if they are due.
+
+        After any error but a timeout they are not requested again until contact with the router is lost.
+        """
         if self._counts_at is None or self._clock() < self._counts_at:
             return
         self._counts_at = self._clock() + _COUNTS_AGAIN_S
@@ -163,7 +173,7 @@ class RouterSource:
                 self._counts_at = None
 
     async def _refresh_facts(self, deadline_s: float) -> None:
-        """Refresh the facts; a fact that could not be read for a passing reason keeps its value."""
+        """Request the router's facts; a fact whose request failed for a passing reason keeps its value."""
         answers, troubles = await self._ask(deadline_s)
         known = self._facts
         version = _version(answers) or known.version
@@ -187,9 +197,9 @@ class RouterSource:
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 
     async def _ask(self, deadline_s: float) -> tuple[dict[str, object], dict[str, Trouble]]:
-        """Request the fact routes in sequence; return the answers and the errors, each by path.
+        """Request the routes with facts in sequence; return (parsed answers by path, errors by path).
 
-        Stop after a failed list of deployments, because the later routes need the same key.
+        Stop after an error on `MODELS`, because the later routes need the same key.
         """
         end = asyncio.get_running_loop().time() + deadline_s
         answers: dict[str, object] = {}
@@ -208,13 +218,13 @@ class RouterSource:
         return answers, troubles
 
     def _is_refusal(self, trouble: Trouble) -> bool:
-        """Return True for an error that a retry would not change."""
+        """Return True for an error that a retry would not change, such as a refused key."""
         if trouble.kind is FailureKind.HTTP:
             return self._target.api_key is None or _NO_DATABASE in trouble.message
         return trouble.kind in {FailureKind.UNAUTHORIZED, FailureKind.NOT_FOUND}
 
     def _refusal(self, trouble: Trouble) -> str:
-        """Return the note to show for a refused list of deployments, with the remedy."""
+        """Return a note for the user about a refused list of deployments, with the remedy."""
         if self._key_problem is not None:
             return self._key_problem
         if self._target.api_key is None and trouble.kind is not FailureKind.NOT_FOUND:
@@ -234,9 +244,9 @@ def _version(answers: dict[str, object]) -> str | None:
 
 
 def _cooldown(settings: object) -> tuple[float | None, bool | None]:
-    """Return a failing deployment's cooldown in seconds and whether cooldowns are disabled.
+    """Return (cooldown of a failed deployment in seconds, whether cooldowns are disabled) from the settings.
 
-    None for unknown.
+    None stands for an unknown value.
     """
     seconds = field(settings, "current_values", "cooldown_time")
     off = field(settings, "current_values", "disable_cooldowns")
@@ -246,9 +256,10 @@ def _cooldown(settings: object) -> tuple[float | None, bool | None]:
 
 
 def _deployments(found: object) -> tuple[Deployment, ...] | None:
-    """Parse `/model/info`: `data[]` with `model_name`, `litellm_params.api_base` and `model_info.id`.
+    """Parse the list of deployments in the answer of `/model/info`.
 
-    None for another shape of answer. Of equal ids the first counts.
+    Each entry of `data[]` has `model_name`, `litellm_params.api_base` and `model_info.id`. Return None if the
+    answer has another shape. Of deployments with equal ids the first is kept.
     """
     listed = entries(found, "data")
     if listed is None:
@@ -263,9 +274,9 @@ def _deployments(found: object) -> tuple[Deployment, ...] | None:
 
 
 def _address(found: object) -> str | None:
-    """Return a URL without the parts that may hold secrets; None for unusable text.
+    """Return a URL without its user name, password, query and fragment, which may hold secrets.
 
-    These are user name, password, query and fragment.
+    Return None for anything but a usable URL.
     """
     text = words(found, _ADDRESS_LIMIT)
     if text is None:

@@ -34,11 +34,7 @@ class RouterCounts:
 
 
 def read_counts(body: bytes) -> RouterCounts | None:
-    """Parse a metrics page; None if it is not LiteLLM's.
-
-    Raises:
-        PageError: the page has absurdly many samples.
-    """
+    """Parse the failure counters of a LiteLLM metrics page; return None for a page of anything else."""
     if _OURS not in body:
         return None
     families = _READER.read(body)

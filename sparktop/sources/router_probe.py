@@ -1,11 +1,11 @@
-"""Router detection: the LiteLLM route that needs neither work nor a key."""
+"""Detection of a LiteLLM router by a route that needs no key and starts no work."""
 
 from __future__ import annotations
 
 LIVELINESS = "/health/liveliness"
-"""Never `/health`, which sends completions to every deployment."""
+"""The route to request. Never `/health`, which sends completions to every deployment."""
 
 
 def is_litellm(body: bytes) -> bool:
-    """Return True for LiteLLM's answer on that route, "I'm alive!"."""
+    """Return whether `body` is LiteLLM's answer on the route `LIVELINESS`, "I'm alive!"."""
     return b"alive" in body.lower()

@@ -1,4 +1,4 @@
-"""Short quotes from the error body of an HTTP server."""
+"""Quotes, of limited length, from the error body of an HTTP server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ WORDS_LIMIT = 90
 
 
 def server_words(body: bytes, secret: str | None, limit: int = WORDS_LIMIT) -> str:
-    """Return the message of an error body, cleaned and cut to `limit` characters; "" for HTML or nothing.
+    """Return the server's message from an error body, cleaned and cut to `limit` characters.
 
-    JSON as inference servers write it (`{"error": {"message": …}}`, `{"detail": …}`) is reduced to its
-    message. `secret` is replaced by "…" should the server repeat it.
+    Return "" for HTML or an empty body. From JSON as inference servers write it (`{"error": {"message": …}}`,
+    `{"detail": …}`) only the message is returned. Where the server repeats `secret`, "…" replaces it.
     """
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("<"):

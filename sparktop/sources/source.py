@@ -1,4 +1,4 @@
-"""The interface of all sources."""
+"""The `Source` protocol: what the scheduler polls."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
 
 Reading: TypeAlias = EngineSample | NodeSample | RouterSample | Failure
-"""Result of one poll; identities are kept on the source."""
+"""Result of one poll. The identity of the polled machine or server is an attribute of its source instead."""
 
 
 class Source(Protocol):
-    """Something watched: each poll returns a sample or a `Failure`."""
+    """A watched server, router or machine: each poll returns a sample or a `Failure`."""
 
     name: str
 
     async def poll(self, deadline_s: float) -> Reading:
-        """Return one sample within `deadline_s` seconds.
+        """Return one sample, or a `Failure`, within `deadline_s` seconds.
 
-        Outside trouble is returned as a `Failure`; only programming errors and `CancelledError` are raised.
+        Network errors, server errors and timeouts are returned as a `Failure`; only programming errors and
+        `CancelledError` are raised.
         """
         ...
 

@@ -26,7 +26,7 @@ _NEVER_CLOSED = "a source that is closed cannot be polled"
 
 
 class SshSource:
-    """Polls one machine over a persistent ssh connection, which is reopened when it ends."""
+    """Polls one machine through a persistent ssh connection, and reconnects when the connection ends."""
 
     def __init__(
         self,
@@ -39,7 +39,8 @@ class SshSource:
     ) -> None:
         """Watch `target` with the program `ssh`.
 
-        `ssh_options` precede ours, because ssh uses the first value.
+        `ssh_options` come before sparktop's own options on the command line, because ssh uses the first value
+        given.
         """
         self.name = target.name
         self.show_processes = False
@@ -57,7 +58,7 @@ class SshSource:
         self._keeper: asyncio.Task[None] | None = None
         self._link: SshLink | None = None
         self._settled = asyncio.Event()
-        """Set while a connection exists, or during a pause before the next attempt."""
+        """Set while a connection exists or the next attempt is being waited for; cleared while connecting."""
         self._lost = asyncio.Event()
         """Set when the current connection is no longer usable."""
         self._problem: LinkError | None = None
@@ -74,7 +75,10 @@ class SshSource:
         return self._replies.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Return the newest sample with those missed before it, or a `Failure` about the connection."""
+        """Return the newest sample, with earlier unseen ones in `missed`.
+
+        Return a `Failure` if no new sample arrives within `deadline_s` seconds.
+        """
         if self._closed:
             raise RuntimeError(_NEVER_CLOSED)
         self._watch_keeper()
@@ -101,9 +105,9 @@ class SshSource:
             self._keeper = None
 
     def _watch_keeper(self) -> None:
-        """Start the connection task if needed.
+        """Start the task that keeps the connection open, if it does not run.
 
-        Re-raise its programming errors here, where polls catch them.
+        A programming error that ended the task is re-raised here, where callers of `poll` catch it.
         """
         if self._keeper is not None and self._keeper.done():
             ended, self._keeper = self._keeper, None
@@ -114,7 +118,7 @@ class SshSource:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Keep a connection open until cancelled, pausing before each reconnect."""
+        """Keep a connection open until cancelled; pause before each reconnect (`BACKOFF_S`)."""
         try:
             while True:
                 await self._have_link()
@@ -127,7 +131,10 @@ class SshSource:
             self._settled.set()
 
     async def _have_link(self) -> None:
-        """Connect, and return when the connection is lost or could not be made."""
+        """Connect, and wait until the connection is lost.
+
+        Return then, or when it could not be made, with the reason in `_problem`.
+        """
         self._settled.clear()
         self._lost.clear()
         self._began_at, self._retry_at, self._silent_since = self._clock(), None, None
@@ -166,7 +173,7 @@ class SshSource:
         return await self._replies.poll(ask, end, self._sleep)
 
     def _lose(self, problem: LinkError) -> None:
-        """Drop the connection; the connection task cleans up and reconnects."""
+        """Mark the connection as lost because of `problem`; the connection task closes it and reconnects."""
         self._problem = problem
         self._link = None
         self._retry_at = self._clock() + BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
@@ -174,7 +181,10 @@ class SshSource:
         self._lost.set()
 
     def _late(self, deadline_s: float) -> Failure:
-        """Return the failure for a missed deadline; drop a connection that was silent for `SILENT_S`."""
+        """Return the failure of a poll that missed its deadline.
+
+        Drop a connection that was silent for `SILENT_S`.
+        """
         if self._link is None:
             return self._waiting()
         now = self._clock()
@@ -188,7 +198,7 @@ class SshSource:
         return self._failure(FailureKind.TIMEOUT, message)
 
     def _waiting(self) -> Failure:
-        """Return the failure that says why there is no connection, and when the next attempt comes."""
+        """Return a failure that states why there is no connection and when the next attempt begins."""
         now, problem = self._clock(), self._problem
         if problem is None:
             message = f"connecting to {self._where} for {now - self._began_at:.0f} s"

@@ -1,4 +1,4 @@
-"""Diagnosis of an ssh run that failed, from its exit status and stderr, as a one-line message."""
+"""Diagnosis of an ssh process that failed: a one-line message from its exit status and stderr."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NETWORK = (
 
 
 class LinkError(Exception):
-    """An ssh connection that failed: the failure kind and a one-line reason."""
+    """Raised where an ssh connection failed; has the failure kind and a one-line message."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -47,14 +47,15 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of an ssh run."""
+    """How an ssh process ended, as input of `explain`."""
 
     where: str
     """Destination as the user wrote it: user@host."""
     command: str
     """The remote command."""
     status: int | None
-    """Exit status; negative: a signal's number; None while it runs."""
+    """Exit status of ssh. A negative value is the negated number of a signal; None means that ssh still
+    runs."""
     written: str
     """The last part of stderr."""
     answered: bool = False
@@ -62,7 +63,7 @@ class Ending:
 
 
 def explain(ending: Ending) -> LinkError:
-    """Return the error that explains why ssh ended."""
+    """Return, without raising it, the error that explains to the user why ssh ended."""
     if ending.status == _SSH_FAILED:
         return _of_ssh(ending)
     where, command, words = ending.where, ending.command, _last_words(ending.written)
@@ -87,7 +88,10 @@ def explain(ending: Ending) -> LinkError:
 
 
 def _of_ssh(ending: Ending) -> LinkError:
-    """Interpret ssh's own messages, which are never translated."""
+    """Return the error for a failure of ssh itself (status 255), by its messages on stderr.
+
+    ssh never translates these messages.
+    """
     where, text = ending.where, ending.written
     host = where.rpartition("@")[2]
     if "HOST IDENTIFICATION HAS CHANGED" in text:
@@ -125,6 +129,6 @@ def _of_network(ending: Ending) -> LinkError:
 
 
 def _last_words(text: str) -> str:
-    """Return the last line that is not empty, cleaned; "" without any."""
+    """Return the last line of `text` that is not empty, cleaned; "" if all lines are empty."""
     lines = (clean(line, _WORDS_LIMIT) for line in reversed(text.splitlines()))
     return next((line for line in lines if line), "")

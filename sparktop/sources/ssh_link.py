@@ -1,4 +1,4 @@
-"""A running ssh with `sparktop agent --stdio` at its other end."""
+"""A running ssh process with `sparktop agent --stdio` at its remote end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _SCRIPT = (
     'case "$0" in "~/"*) c="$HOME/${0#??}";; *) c="$0";; esac; '
     'PATH="$PATH:$HOME/.local/bin:$HOME/bin"; export PATH; exec "$c" agent --stdio'
 )
-"""A non-login shell has no ~/.local/bin in PATH, where pipx and uv install programs."""
+"""Runs the sparktop command in $0, also where it lies in a folder in which pipx and uv install programs.
+
+A non-login shell does not have ~/.local/bin in PATH."""
 _NOISE_LINES = 200
 _NOISE_BYTES = 64 << 10
 """Most lines and bytes that a shell's start-up files may print before the first answer."""
@@ -44,10 +46,10 @@ _LEAVING_S = 0.5
 
 
 def command_line(ssh: str, options: Sequence[str], destination: str, command: str) -> list[str]:
-    """Return the arguments of an ssh run.
+    """Return the command line, as a list, that starts ssh with the agent `command` at `destination`.
 
-    Neither `destination` nor `command` can be mistaken for an option or parsed by a shell; any login shell
-    will do over there, because it sees only words in single quotes.
+    Neither `destination` nor `command` can be taken for an option or expanded by a shell. Any login shell
+    works at the destination, because it gets only words in single quotes.
     """
     ours = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
     remote = f"exec sh -c {shlex.quote(_SCRIPT)} {shlex.quote(command)}"
@@ -55,15 +57,18 @@ def command_line(ssh: str, options: Sequence[str], destination: str, command: st
 
 
 def quiet_environment() -> dict[str, str]:
-    """Return our environment, changed so that ssh cannot open a window to ask for a password."""
+    """Return the environment variables, changed so that ssh cannot open a window to ask for a password."""
     return {**os.environ, "SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
 
 
 class SshLink:
-    """A running ssh: one line per request in, one line per answer out."""
+    """A running ssh process: each request is a line written to it, each answer a line read from it."""
 
     def __init__(self, process: asyncio.subprocess.Process, where: str, command: str) -> None:
-        """Wrap a process with three pipes."""
+        """Wrap an ssh process whose stdin, stdout and stderr are pipes.
+
+        `where` and `command` appear in messages.
+        """
         self._process = process
         self._where = where
         self._command = command
@@ -78,7 +83,10 @@ class SshLink:
     async def start(
         cls, ssh: str, options: Sequence[str], destination: str, command: str, where: str
     ) -> SshLink:
-        """Start ssh in its own session: it has no terminal to prompt on, and signals reach its children.
+        """Start ssh and return the link, before any answer of the remote agent.
+
+        ssh runs in a session of its own: it has no terminal to prompt on, and signals to the session reach
+        its children.
 
         Raises:
             LinkError: ssh is missing on this machine or cannot be started.
@@ -102,7 +110,9 @@ class SshLink:
         return cls(process, where, command)
 
     async def hello(self) -> Reply:
-        """Return the agent's greeting, which is sent unasked, skipping what the shell prints before it.
+        """Return the agent's first reply, sent without a request.
+
+        Skip what shell start-up files print before it.
 
         Raises:
             LinkError: the greeting is missing or unreadable.
@@ -115,13 +125,14 @@ class SshLink:
     async def ask(
         self, since: float | None, *, processes: bool, interval_s: float | None, clock: Callable[[], float]
     ) -> tuple[Reply, float]:
-        """Send a request; return its answer and the arrival time by `clock`.
+        """Request the samples newer than `since`; return the reply and its arrival time by `clock`.
 
-        An outstanding answer to an earlier request is read first and dropped as outdated.
+        `since` is a time of the node's clock, None for all. If an earlier request is still unanswered, its
+        reply is read first and dropped.
 
         Raises:
-            LinkError: the connection ended, or something other than an answer came.
-            WireError: the answer is a refusal or unreadable; the next one may be fine.
+            LinkError: the connection ended, or something other than a reply arrived.
+            WireError: the reply is a refusal or unreadable; the next request may succeed.
         """
         if self._owed:
             with suppress(WireError):
@@ -137,7 +148,10 @@ class SshLink:
         return reply, clock()
 
     async def close(self) -> None:
-        """End ssh and its children: first close its input, so that the remote agent exits by itself."""
+        """End ssh and its children.
+
+        Close ssh's input, so that the remote agent exits; then send SIGTERM, then SIGKILL.
+        """
         process = self._process
         if process.stdin is not None:
             process.stdin.close()
@@ -157,7 +171,10 @@ class SshLink:
             transport.close()
 
     async def _answer(self) -> Reply:
-        """Read lines until one is an answer; skip the output of the shell's start-up files."""
+        """Read lines until one is an agent's reply and return it.
+
+        Skip the output of the shell's start-up files.
+        """
         lines = size_bytes = 0
         line = b""
         while lines <= _NOISE_LINES and size_bytes <= _NOISE_BYTES:
@@ -188,7 +205,7 @@ class SshLink:
         return LinkError(FailureKind.MALFORMED, message)
 
     async def _ending(self) -> LinkError:
-        """Return the error that explains why no more lines come."""
+        """Return the error that explains why ssh's output ended, from the exit status and stderr."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self._process.wait()
@@ -198,7 +215,10 @@ class SshLink:
         return explain(Ending(self._where, self._command, status, written, answered=self._answered))
 
     async def _read_stderr(self) -> None:
-        """Keep the last part of stderr: an unread pipe would block ssh."""
+        """Read stderr until it ends, since a full pipe would block ssh.
+
+        Keep its last `_STDERR_KEPT_BYTES`.
+        """
         stderr = self._process.stderr
         assert stderr is not None  # noqa: S101 - the process was started with pipes
         while chunk := await stderr.read(_STDERR_KEPT_BYTES):

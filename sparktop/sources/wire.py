@@ -37,17 +37,20 @@ Value = TypeVar("Value")
 
 
 class WireError(Exception):
-    """A reply that does not follow the schema, or a refusal; the message is one clean line."""
+    """Raised for an agent's reply that does not follow the schema or is a refusal.
+
+    The message is one clean line.
+    """
 
     def __init__(self, kind: FailureKind, message: str) -> None:
-        """Keep `kind` and `message` for the resulting `Failure`."""
+        """Store `kind` and `message`, from which the caller makes a `Failure`."""
         super().__init__(message)
         self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply of an agent."""
+    """A node agent's reply to a request for samples."""
 
     sparktop: str
     """Version of the agent."""
@@ -70,17 +73,17 @@ class Reply:
 
 @cache
 def _adapter() -> TypeAdapter[Reply]:
-    """Return the validator, built at first use, which takes 20 ms."""
+    """Return the pydantic validator of `Reply`; it is built at the first call, which takes 20 ms."""
     return TypeAdapter(Reply)
 
 
 def encode(reply: Reply) -> bytes:
-    """Serialize a reply as a line of JSON without its line end; numbers that are not finite become null."""
+    """Serialize a reply as one line of JSON, without the line end; NaN and infinity become null."""
     return _adapter().dump_json(reply)
 
 
 def encode_error(kind: FailureKind, message: str) -> bytes:
-    """Serialize a refusal, which `decode` raises as a `WireError`."""
+    """Serialize the refusal of a request, which `decode` raises as a `WireError` at the other end."""
     return encode(Reply(__version__, error=clean(message), error_kind=kind.value))
 
 
@@ -92,7 +95,10 @@ def make_reply(
     interval_s: float | None = None,
     simulated: bool = False,
 ) -> Reply:
-    """Make a reply of this version at `now`, a time of the clock that stamps the samples."""
+    """Return a reply with this sparktop's version.
+
+    `now` is the current time of the clock that stamps the samples.
+    """
     return Reply(
         sparktop=__version__,
         boot_id=identity.boot_id,
@@ -105,7 +111,7 @@ def make_reply(
 
 
 def decode(body: bytes) -> Reply:
-    """Parse a reply and clean all its text; times stay those of the node's clock.
+    """Parse a line of JSON into a reply and clean all its text; the times stay on the node's clock.
 
     Raises:
         WireError: the body is too large, malformed or of another schema, is a refusal, or has implausible
@@ -127,9 +133,9 @@ def decode(body: bytes) -> Reply:
 
 
 def place(reply: Reply, received_at: float) -> NodeSample | None:
-    """Return the newest sample with times of the viewer's clock, the older ones in `missed`.
+    """Return the newest sample of `reply`, with older samples in `missed`; None for a reply without samples.
 
-    None without any.
+    All times are converted to the viewer's clock, which was `received_at` seconds when the reply arrived.
     """
     if not reply.samples:
         return None
@@ -140,7 +146,10 @@ def place(reply: Reply, received_at: float) -> NodeSample | None:
 
 
 def _refusal(body: bytes, error: ValidationError) -> WireError:
-    """Return the error for an invalid body; another schema takes precedence over a wrong field."""
+    """Return the error for a body that failed validation with `error`.
+
+    A body of another schema gets an error about its schema, whatever field is wrong.
+    """
     try:
         plain = json.loads(body)
     except (ValueError, RecursionError):
@@ -157,7 +166,7 @@ def _refusal(body: bytes, error: ValidationError) -> WireError:
 
 
 def _kind(word: str | None) -> FailureKind:
-    """Return the kind of a refusal; INTERNAL for a kind of a newer version."""
+    """Return the `FailureKind` named `word`; INTERNAL for None or a name that only a newer version knows."""
     try:
         return FailureKind(word or "")
     except ValueError:
@@ -171,11 +180,7 @@ def _other_schema(schema: str, version: object) -> WireError:
 
 
 def _checked(value: Value) -> Value:
-    """Return `value` with all text cleaned.
-
-    Raises:
-        WireError: a number is not finite, or implausibly large.
-    """
+    """Return a copy of `value` (a record, tuple, mapping, text or number) with all its text cleaned."""
     checked: Any = value
     if isinstance(value, str):
         checked = clean(value, _TEXT_LIMIT)
