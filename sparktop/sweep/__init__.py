@@ -1,1 +1,1 @@
-"""Planning and generating load on servers, and measuring the results."""
+"""Sweeps: plan and generate load on LLM servers, measure, store and compare the results."""

@@ -1,1 +1,1 @@
-"""From the events of a level to its figures, and the file that stores them."""
+"""Computation of a level's metrics from its load events, and the file that stores a sweep's result."""

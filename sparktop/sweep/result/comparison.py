@@ -1,4 +1,4 @@
-"""The comparison of targets as stored in a sweep's file under "comparison"."""
+"""The comparison of a sweep's targets, as stored in the result file under the key "comparison"."""
 
 from __future__ import annotations
 
@@ -10,45 +10,51 @@ from sparktop.sweep.result.parts import Count, Number, Part, Text, Value
 
 
 class Change(Part):
-    """The difference of a target from the baseline."""
+    """The difference of one target from the baseline target, for one metric under one load."""
 
     percent: Number = None
     ratio_ci95: tuple[Value, Value] | None = None
     significant: bool | None = None
-    """Shown at the error rate of the complete table; None for single runs, which allow no test."""
+    """Whether the difference is significant at the table's common error rate and beyond the noise floor.
+    None for single runs, which allow no test."""
 
 
 class ComparisonRow(Part):
-    """A figure of all targets under one load."""
+    """One metric of all targets under one load, and which target is the best."""
 
     metric: Text
     concurrency: int
     pp: int | None = None
-    """Prompt tokens, if a series has several levels of this concurrency."""
+    """Prompt tokens; None unless a target has several levels of this concurrency."""
     tg: int | None = None
+    """Output tokens; None as for `pp`."""
     values: dict[Text, Number]
+    """Mean of the metric by target."""
     ranges: dict[Text, tuple[Value, Value]] = Field(default_factory=dict)
-    """Both ends of each value that its source gives as a range; `values` has the middle."""
+    """(low, high) by target, for values that their source gives as a range; `values` has the middle."""
     winner: Text | None = None
-    """The target shown to be better than every other one; for published tables the one that they state."""
+    """The target that is significantly better than every other one; for published tables the best target if
+    its lead exceeds rounding. None if there is no such target."""
     winner_vs: Literal["runner-up", "baseline", "table"] | None = None
+    """Why `percent` refers to `against`: it is second best, the baseline, or named by a published table."""
     ahead: Text | None = None
-    """The target with the best value, whether or not it is shown to be better."""
+    """The target with the best value, significant or not; None for equal values or overlapping ranges."""
     beats: tuple[Text, ...] = ()
-    """Targets that the one ahead is shown to be better than."""
+    """Targets that are significantly worse than the best one."""
     leaders: tuple[Text, ...] = ()
-    """If there is no winner: targets that are each shown to be better than all others, but not than each
-    other."""
+    """If there is no winner: targets that are each significantly better than all targets outside this group,
+    but do not differ significantly from the best one. Empty if there is no such group."""
     against: Text | None = None
     """The target that `percent` refers to."""
     percent: Number = None
-    """Difference of the target ahead from `against`; negative if lower values are better."""
+    """Difference of the best target from `against`, in percent; negative if lower values are better."""
     ratio_ci95: tuple[Value, Value] | None = None
+    """95 % confidence interval of the ratio of the best target to `against`."""
     significant: bool | None = None
-    """True if the target ahead is shown to be better than every other one; None for single runs."""
+    """True if the best target is significantly better than every other one; None for single runs."""
 
     changes: dict[Text, Change] = Field(default_factory=dict)
-    """With a baseline: the difference of every other target from it."""
+    """The difference from the baseline of every other target, by target; empty without a baseline."""
 
 
 class Crossover(Part):
@@ -59,66 +65,70 @@ class Crossover(Part):
     from_: Annotated[Text, Field(alias="from", serialization_alias="from")]
     to: Text
     significant: bool | None = None
-    """True if both winners are shown; None if published tables state them, which allow no test."""
+    """True if both winners are significant; None if a winner comes from a published table, without a test."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class CouldShow(Part):
-    """What the runs of a figure could show."""
+    """The statistical power of a metric's runs: the smallest difference between targets they can detect."""
 
     runs: Count
-    """Minimum over targets and levels of the number of runs."""
+    """Minimum number of runs over targets and levels."""
     levels: Count
     """Number of levels at which the targets are compared."""
     error_rate_percent: Value
-    """Share of the table's error rate for the first test of a pair of targets in this figure."""
+    """Error rate, in percent, at which this metric of a pair of targets is tested first."""
     spread_percent: Number = None
-    """Standard deviation between runs of a level; None for single runs."""
+    """Standard deviation between runs of a level in percent; None for single runs."""
     percent: Number = None
-    """The smallest difference that is found in four of five tables; None for single runs."""
+    """The smallest difference in percent that is detected with a power of 80 %; None for single runs."""
 
 
 class EnginesLevel(Part):
-    """A router at one concurrency, compared with its engines measured directly."""
+    """A router at one concurrency, compared with the sum of its engines measured directly."""
 
     concurrency: int
     each: int
-    """Concurrent requests of each engine."""
+    """Concurrent requests per engine: `concurrency` / number of engines."""
     bound: Value
-    """Sum of what the engines achieve alone at that concurrency."""
+    """Upper bound of the metric for the router: the sum of the engines' values, each measured alone at a
+    concurrency of `each`."""
     routed: Number = None
+    """The router's own value of the metric."""
     percent: Number = None
-    """The router's figure in percent of the bound."""
+    """`routed` in percent of `bound`."""
     beyond: tuple[Text, ...] = ()
-    """Other targets above the bound, which no routing over these engines can match."""
+    """Other targets whose value exceeds the bound: no router over these engines can reach it."""
 
 
 class IndependentEngines(Part):
-    """The upper bound of independent engines: N × one engine at 1/N of the concurrency."""
+    """A router's values compared with an upper bound: N engines, each alone at 1/N of the concurrency."""
 
     metric: Text
     routed: Text
+    """Name of the router's series."""
     alone: tuple[Text, ...]
-    """Names of the series that the bound is computed from, one for each engine."""
+    """Name of the series of each engine behind the router; the bound is the sum of these series."""
     levels: tuple[EnginesLevel, ...]
 
 
 class ComparisonResult(Part):
-    """The comparison of all targets."""
+    """The comparison of all targets of a sweep, or of several series."""
 
     baseline: Text | None = None
+    """Name of the target that all others are compared with; None if none was selected."""
     rows: tuple[ComparisonRow, ...] = ()
     crossovers: tuple[Crossover, ...] = ()
     notes: tuple[Text, ...] = ()
     definitions: dict[Text, dict[Text, Text]] = Field(default_factory=dict)
-    """Each series' definition by metric, then by name, where they differ."""
+    """Definition by metric, then by series, for metrics that a source defines in its own way."""
     noise_floor_percent: dict[Text, float] = Field(default_factory=dict)
-    """By metric: how many percent the larger value must exceed the smaller one."""
+    """By metric: differences up to this many percent count as noise, even if significant."""
     error_rate_percent: Number = None
-    """Maximum percentage of tables that name any winner although the targets do not differ.
+    """Maximum percentage of tables of equal targets in which a winner is named by chance.
 
     None in files of older versions, in which each row was tested separately."""
     could_show: dict[Text, CouldShow] = Field(default_factory=dict)
-    """By metric."""
+    """The smallest difference that the runs can detect, by metric."""
     independent_engines: tuple[IndependentEngines, ...] = ()

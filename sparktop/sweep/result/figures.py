@@ -1,4 +1,4 @@
-"""The figures of a level as its result keeps them: a rate over runs, a latency over requests."""
+"""Metrics of a level as stored in the result file: rates with one value per run, latencies over requests."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from sparktop.sweep.terms.statistics import CONFIDENCE, P90_FROM, P95_FROM, P99_
 
 
 class Rate(Part):
-    """A rate with one value per run."""
+    """A rate of a level (tokens/s or requests/s): the value of each run, and their mean."""
 
     mean: Value
     std: Number = None
     """Sample standard deviation (n - 1); None for a single run."""
     values: tuple[Value, ...] = ()
     ci95: tuple[Value, Value] | None = None
-    """95 % confidence interval of the mean (Student's t, runs as replicates); None for a single run."""
+    """(low, high) of the mean's 95 % confidence interval (Student's t over runs); None for a single run."""
 
     @classmethod
     def of_runs(cls, values: Sequence[float | None]) -> Self | None:
-        """Return mean, spread and interval of one value per run, ignoring None; None without any value."""
+        """Return the rate whose values per run are `values`, with mean and 95 % confidence interval.
+
+        Runs whose value is None are left out. Return None if no run has a value.
+        """
         known = tuple(value for value in values if value is not None)
         if not known:
             return None
@@ -36,26 +39,32 @@ class Rate(Part):
 
 
 class Latency(Part):
-    """A latency in milliseconds, over the requests of a level.
+    """A latency of a level in milliseconds: mean and quantiles over its requests (ITL: over token gaps).
 
-    Requests are not independent replicates, so it has no confidence interval.
+    There is no confidence interval, because requests of a run are not independent of each other.
     """
 
     mean: Value
     std: Number = None
     p50: Number = None
     p90: Number = None
-    """None for fewer than 36 values (p95: 72, p99: 368)."""
+    """None for fewer than 36 values."""
     p95: Number = None
+    """None for fewer than 72 values."""
     p99: Number = None
+    """None for fewer than 368 values."""
     max: Number = None
     count: Count | None = None
+    """Number of values."""
     run_means: tuple[Value, ...] = ()
-    """Mean of each run: a comparison uses runs as replicates, because requests are not independent."""
+    """Mean of each run in milliseconds; comparisons test these, because runs are independent."""
 
     @classmethod
     def of_values(cls, values: Sequence[float], run_means: Sequence[float] = ()) -> Self | None:
-        """Return mean, spread and quantiles of values; None without values. Quantiles need enough values."""
+        """Return the latency with the given values in milliseconds, in any order; None without values.
+
+        `run_means` are stored as they are. A quantile is None if there are too few values for it.
+        """
         if not values:
             return None
         ordered = sorted(values)
@@ -74,7 +83,7 @@ class Latency(Part):
 
 
 class StreamRates(Part):
-    """Tokens per second of single streams, as quantiles over the requests of a level."""
+    """Tokens/s of single requests: 10th percentile and median over the requests of a level."""
 
     p10: Number = None
     p50: Number = None

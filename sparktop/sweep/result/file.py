@@ -1,4 +1,4 @@
-"""JSON from files that other programs wrote: limited in size, finite numbers, one-line errors."""
+"""Reader of JSON files that other programs may have written; every error is a single line of text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ MOST_BYTES = 256 << 20
 
 
 def read_json(path: Path) -> object:
-    """Parse a JSON file; NaN and infinities, which some tools write, become null.
+    """Return the value of a JSON file, or a list with the values of a JSON Lines file.
+
+    NaN and infinities become None.
 
     Raises:
-        UsageError: the file cannot be read or is not JSON; the message is one line with fault and remedy.
+        UsageError: the file cannot be read, is too large, or is not JSON; the message is one line.
     """
     name = clean(path)
     try:
@@ -47,7 +49,7 @@ def read_json(path: Path) -> object:
 
 
 def _parsed(data: bytes) -> object:
-    """Parse JSON, or JSON Lines as a list."""
+    """Parse JSON; JSON Lines become a list with one value per line. Raise JSONDecodeError for other text."""
     text = data.decode("utf-8-sig")
     try:
         return json.loads(text, parse_constant=_nothing)
@@ -62,4 +64,4 @@ def _parsed(data: bytes) -> object:
 
 
 def _nothing(_: str) -> None:
-    """Return None in place of NaN or an infinity."""
+    """Return None: the value of the JSON constants NaN, Infinity and -Infinity."""

@@ -1,4 +1,7 @@
-"""Computation of a level's entry in the result file from the traces of its requests."""
+"""Computation of a level's entry in the result file from the traces of its requests.
+
+A level is measured in several runs, each a repetition of the same load.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from sparktop.sweep.terms.request_errors import count_errors
 from sparktop.sweep.terms.statistics import quantile
 
 MOST_EACH = 5000
-"""Maximum requests of a level that are stored individually: half a megabyte."""
+"""Maximum requests of a level that are stored individually; that many take half a megabyte."""
 
 _ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
     "ttfr_ms": lambda trace: trace.ttfr_s,
@@ -42,9 +45,9 @@ _ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
 
 
 def level_result(level: Level, traces: Sequence[RequestTrace]) -> LevelResult:
-    """Return a level's result from the traces of its requests, without server, hardware and validity.
+    """Compute a level's result from the traces of its requests.
 
-    Those are added with `model_copy(update={"server": …, "hardware": …, "validity": …})`.
+    The fields `server`, `hardware` and `validity` stay empty; callers add them with `model_copy(update=…)`.
     """
     runs = by_run(traces)
     finished = [trace for trace in traces if trace.ok]
@@ -99,7 +102,7 @@ def _stream_rates(finished: Sequence[RequestTrace]) -> StreamRates | None:
 
 
 def _rates(level: Level, runs: Sequence[Sequence[RequestTrace]]) -> dict[str, Rate | None]:
-    """Return the rates by name, each with one value per run."""
+    """Return every rate of a level by metric name; None for a rate that no run has a value of."""
     return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
 
 
@@ -109,7 +112,7 @@ def _latency(name: str, finished: Sequence[RequestTrace]) -> Latency | None:
 
 
 def _values_s(name: str, finished: Sequence[RequestTrace]) -> Iterator[float]:
-    """Yield the values of a latency in seconds: one for each request that has it, for ITL all gaps."""
+    """Yield the values of latency metric `name` in seconds: one per request; for ITL one per token gap."""
     if name == "itl_ms":
         yield from gaps_s(finished)
         return
@@ -118,7 +121,10 @@ def _values_s(name: str, finished: Sequence[RequestTrace]) -> Iterator[float]:
 
 
 def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:
-    """Return the mean in milliseconds of each run that has a value; for ITL the mean over its gaps."""
+    """Return the mean of latency metric `name` for each run, in milliseconds, in the order of the runs.
+
+    The mean is over requests, for ITL over token gaps. Runs without values are left out.
+    """
     by_run: dict[int, list[float]] = {}
     for trace in timed(traces) if name in {"itl_ms", "tpot_ms"} else traces:
         values = by_run.setdefault(trace.run, [])
@@ -130,7 +136,7 @@ def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:
 
 
 def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
-    """Return the start of the first request of each run, in seconds."""
+    """Return the start time of each run's first request, in monotonic seconds by run number."""
     starts: dict[int, float] = {}
     for trace in traces:
         starts[trace.run] = min(starts.get(trace.run, trace.start), trace.start)
@@ -138,9 +144,9 @@ def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
 
 
 def uncounted(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> UncountedRequests | None:
-    """Return requests outside the latencies as columns; None for none or too many.
+    """Return the columns of requests that do not count for latencies, such as failed ones.
 
-    `starts` holds the start of each run's first request.
+    `starts` has the start time of each run's first request. Return None for no requests or too many.
     """
     if not 0 < len(traces) <= MOST_EACH:
         return None

@@ -1,10 +1,10 @@
 """Computation of every rate of a level from the traces of its requests.
 
-Each rate is defined over its own time window: the same server gives different numbers through different
-windows, all of them correct. Rates have one value per run. Tokens count whenever they arrived, including
-those of requests that failed or were cancelled later; latencies are those of requests that the server
-completed. A time interval excludes the tokens at its beginning and includes those at its end, because they
-were generated within it.
+Each rate is defined over its own time window, so several rates of one server differ and are all correct. Each
+run (repetition of the level's load) has one value of each rate. Rates count all tokens that arrived, also
+those of requests that failed or were cancelled later; latencies use only requests that the server completed.
+A time window excludes tokens that arrive at its beginning and includes those that arrive at its end, because
+they were generated within it. A read is one read from a request's socket; it may bring several tokens.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from sparktop.model.load import Level, LevelEnded, LevelStarted, LoadEvent, Load
 from sparktop.sweep.result.trace import CERTAIN_SHARE, RequestTrace
 
 FULL_SHARE = 0.95
-"""Share of the concurrency that must be in flight in the window of `sustained_tps`."""
+"""Share (0 to 1) of the concurrency that must be in flight in the window of `sustained_tps`."""
 PEAK_WINDOW_S = 1.0
 REPLACED_WITHIN_S = 0.1
-"""Gaps up to this many seconds between the end of a request and its replacement do not interrupt the window
-of a closed loop."""
+"""Gaps up to this many seconds between the end of a request and the start of its replacement do not
+interrupt the window of `sustained_tps`."""
 
 Span = tuple[float, float]
-"""(beginning, end) in seconds; excludes its beginning, includes its end."""
+"""A time interval (beginning, end) in seconds, which excludes its beginning and includes its end."""
 
 
 def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[LoadEvent]]]:
-    """Yield each level with its events; a level without an end lasts until the next one or the last event."""
+    """Yield each level with the events between its start and its end.
+
+    A level without an end event extends to the start of the next level, or to the last event.
+    """
     level: Level | None = None
     inside: list[LoadEvent] = []
     for event in events:
@@ -48,36 +51,44 @@ def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[Load
 
 
 def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
-    """Return the requests whose token gaps are used: those counted by the server, or all if there are none.
+    """Return the completed requests from which gaps between tokens are computed.
 
-    Within a level, gaps between tokens must not be mixed with gaps between chunks.
+    These are the requests whose token counts come from the server, or all if there are none: gaps between
+    tokens must not be mixed with gaps between chunks.
     """
     return [trace for trace in finished if trace.is_counted] or finished
 
 
 def gaps_s(finished: Sequence[RequestTrace]) -> Iterator[float]:
-    """Yield the gaps in seconds between tokens (ITL) of all requests whose tokens have known times."""
+    """Yield the gaps between consecutive tokens (ITL) in seconds, for requests whose token times are known.
+
+    Requests whose server sends no token counts yield the gaps between chunks instead.
+    """
     for trace in timed(finished):
         if trace.is_placed:
             yield from trace.gaps_s(chunks=not trace.is_counted)
 
 
 def run_duration_s(run: Sequence[RequestTrace]) -> float:
-    """Return the seconds from the earliest start to the latest end."""
+    """Return the seconds from the earliest start to the latest end of a run's requests."""
     return max(trace.end for trace in run) - min(trace.start for trace in run)
 
 
 def prompt_tokens(run: Sequence[RequestTrace]) -> int | None:
-    """Return the prompt tokens of the requests that delivered a token; None if one of them lacks a count."""
+    """Return the sum of prompt tokens of the requests that delivered a token.
+
+    Return None if the prompt length of one of these requests is unknown.
+    """
     counts = [trace.prompt_tokens for trace in run if trace.arrivals]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], float | None]]:
-    """Return the function of each rate by name, from a run's traces to tokens or requests per second.
+    """Return by metric name the functions that compute a run's rates from the traces of its requests.
 
-    A closed loop has no `prefill_tps` and `decode_tps`, a burst no `sustained_tps`.
+    A function returns tokens/s or requests/s, or None where the rate is unknown. A closed loop has no
+    `prefill_tps` and `decode_tps`, a burst no `sustained_tps`.
     """
     rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
         "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
@@ -92,7 +103,10 @@ def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], flo
 
 
 def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Prompt tokens / (latest first token - earliest start); None if the latest first token is uncertain."""
+    """Return a run's prompt tokens/s: prompt tokens / (latest first token - earliest request start).
+
+    Return None if a prompt length or the time of the latest first token is unknown.
+    """
     firsts = [(trace.first_token, trace) for trace in run if trace.first_token is not None]
     tokens = prompt_tokens(run)
     if not firsts or tokens is None:
@@ -104,9 +118,10 @@ def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def decode_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Tokens after each request's first read / (latest last token - earliest first read).
+    """Return tokens/s: tokens after each request's first read / (latest last read - earliest first read).
 
-    None where tokens generated before the first read could change the figure noticeably.
+    Return None if too many token times are unknown, or if tokens that were generated before a first read
+    could change the rate by more than `CERTAIN_SHARE`.
     """
     streams = [trace.arrivals for trace in run if trace.arrivals]
     if not streams or not _are_placed([trace for trace in run if not trace.spans_all]):
@@ -131,11 +146,11 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
-    """Tokens / time over the intervals in which all streams are past their first token and none has ended.
+    """Return the tokens/s of all streams together while `concurrency` streams generate at the same time.
 
-    Each stream's rate is taken from its first to its last token within an interval. A batch's tokens arrive
-    together once per step, so an interval that ends with the token of one stream would lose those that follow
-    it.
+    Each stream's rate is measured from its first to its last token within such an interval: the tokens of a
+    batch's step arrive shortly one after the other, and a common end would cut some of them off. Return None
+    if there is no such interval, or if too many token times are unknown.
     """
     if not _are_placed(run):
         return None
@@ -153,7 +168,11 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
 
 
 def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
-    """Tokens / time while at least 95 % of the concurrency is in flight, that is without ramp and drain."""
+    """Return tokens/s over the time in which at least 95 % of the concurrency is in flight.
+
+    This excludes the beginning and the end of the run. Return None if there is no such time, or if too many
+    token times are unknown.
+    """
     if not _are_placed(run, and_first=True):
         return None
     spans = spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency)
@@ -161,7 +180,10 @@ def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None
 
 
 def peak_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Maximum tokens in any window of one second; None for a shorter run."""
+    """Return the maximum number of tokens in any second of a run.
+
+    Return None for runs of less than a second, or if too many token times are unknown.
+    """
     if run_duration_s(run) < PEAK_WINDOW_S or not _are_placed(run, and_first=True):
         return None
     times, upto = _arrivals(run)
@@ -174,12 +196,15 @@ def peak_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def output_tps(run: Sequence[RequestTrace]) -> float | None:
-    """All generated tokens / duration of the run."""
+    """Return tokens/s: all generated tokens / duration of the run; None if the duration is 0."""
     return _per_second(sum(trace.tokens for trace in run), run_duration_s(run))
 
 
 def total_tps(run: Sequence[RequestTrace]) -> float | None:
-    """(Prompt + generated tokens) / duration of the run."""
+    """Return tokens/s: (prompt + generated tokens) / duration of the run.
+
+    Return None if a prompt length is unknown, or if the duration is 0.
+    """
     prompts = prompt_tokens(run)
     if prompts is None:
         return None
@@ -187,12 +212,12 @@ def total_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def requests_per_s(run: Sequence[RequestTrace]) -> float | None:
-    """Completed requests / duration of the run."""
+    """Return requests/s: completed requests / duration of the run; None if the duration is 0."""
     return _per_second(sum(trace.ok for trace in run), run_duration_s(run))
 
 
 def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
-    """Return the intervals in which at least `least` of the spans overlap, in order."""
+    """Return the time intervals in which at least `least` of the spans overlap, in ascending order."""
     # Where a span ends as another begins, the end is counted first: fewer overlap at that moment.
     changes = sorted(change for begin, end in spans for change in ((begin, 1), (end, -1)) if end > begin)
     found: list[Span] = []
@@ -209,19 +234,19 @@ def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
 
 
 def _are_placed(run: Sequence[RequestTrace], *, and_first: bool = False) -> bool:
-    """Return whether almost all tokens of a run have known times.
+    """Return whether at least 99 % of a run's tokens have a known arrival time.
 
-    `and_first`: tokens generated before the first chunk that shows any count as unknown, too.
+    With `and_first`, tokens generated before the first visible chunk also count as tokens of unknown time.
     """
     missing = sum(trace.unplaced + (trace.hidden_before if and_first else 0) for trace in run)
     return missing <= CERTAIN_SHARE * sum(trace.tokens for trace in run)
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Merge spans that are at most `REPLACED_WITHIN_S` apart.
+    """Return the spans with neighbours merged where the gap between them is at most `REPLACED_WITHIN_S`.
 
-    The gap is the time in which a request is replaced. The other streams of the batch receive the tokens of
-    the same step in it, which must not be lost.
+    In such a gap an ended request is replaced by the next one. Other streams of the batch receive tokens
+    during the gap, which must be counted. `spans` are in ascending order.
     """
     found: list[Span] = []
     for begin, end in spans:
@@ -233,7 +258,10 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def _own_tps(arrivals: Sequence[tuple[float, int]], begin: float, end: float) -> float | None:
-    """Return a stream's tokens per second between its own first and last read within a span."""
+    """Return a stream's tokens/s between its first and its last read within `begin` to `end`.
+
+    `arrivals` has (time, tokens) of each read. Return None for fewer than two reads in the interval.
+    """
     first = bisect_left(arrivals, begin, key=itemgetter(0))
     last = bisect_right(arrivals, end, key=itemgetter(0)) - 1
     if last <= first:
@@ -252,13 +280,13 @@ def _rate_within(run: Sequence[RequestTrace], spans: Sequence[Span]) -> float | 
 
 
 def _arrivals(run: Sequence[RequestTrace]) -> tuple[list[float], list[int]]:
-    """Return the times of all arrivals, ascending, and the cumulative tokens up to and including each."""
+    """Return the ascending times of all reads of a run, and the tokens up to and including each read."""
     arrivals = sorted(arrival for trace in run for arrival in trace.arrivals)
     return [at for at, _ in arrivals], list(accumulate(count for _, count in arrivals))
 
 
 def by_run(traces: Iterable[RequestTrace]) -> list[list[RequestTrace]]:
-    """Return the requests of each run, in the order of the runs."""
+    """Return one list of requests per run, in the order of the run numbers."""
     runs: dict[int, list[RequestTrace]] = {}
     for trace in traces:
         runs.setdefault(trace.run, []).append(trace)

@@ -1,4 +1,4 @@
-"""Field types of a result file: clean text, finite numbers, times, values that may be missing."""
+"""Field types of a result file's models: cleaned text, finite or missing numbers, counts and times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, P
 from sparktop.model.text import clean
 
 LARGEST = 1e15
-"""Larger numbers are not plausible measurements: a petabyte, thirty thousand years in milliseconds."""
+"""Larger numbers are not plausible measurements; as bytes, this is a petabyte."""
 MOST_CONCURRENCY = 1_000_000
 _TEXT_LIMIT = 400
 _DEEPEST = 8
@@ -43,7 +43,7 @@ def _utc(time: datetime) -> str:
 
 Text = Annotated[str, BeforeValidator(_clean)]
 Number = Annotated[float | None, BeforeValidator(_finite)]
-"""None where unknown, or where the file holds no finite number."""
+"""A number that may be missing: None where the value is unknown, not finite, or beyond ±`LARGEST`."""
 Value = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
 Time = Annotated[datetime, PlainSerializer(_utc, return_type=str, when_used="json")]
@@ -51,6 +51,9 @@ Tree = Annotated[dict[str, JsonValue], BeforeValidator(_clean_tree)]
 
 
 class Part(BaseModel):
-    """A part of the file; can be validated from an object with attributes of the same names."""
+    """Base model of every object in a result file: frozen, unknown keys ignored.
+
+    It can also be validated from any object that has attributes of the same names.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)

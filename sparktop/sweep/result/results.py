@@ -1,8 +1,9 @@
-"""The result of a sweep as stored in a file of schema "sparktop.sweep/1".
+"""The models of a sweep's result file, of schema "sparktop.sweep/1".
 
-Every key is always written; unknown values are null. A reader ignores unknown keys and treats missing ones as
-unknown, so neighbouring versions can read each other's files. All text is cleaned when it is read. The models
-are frozen: a running sweep creates a new result with `with_level` at the end of each level.
+Every key is always written; unknown values are null. A reader ignores unknown keys and treats missing keys as
+unknown values, so neighbouring versions can read each other's files. All text is cleaned when it is read. The
+models are frozen: a running sweep creates a new result with `with_level` at the end of each level. A level is
+one load (concurrency and lengths) on one target; it is measured in several runs.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ SCHEMA: Final = "sparktop.sweep/1"
 
 
 class Requests(Part):
-    """How the requests of a level ended."""
+    """Numbers of requests of a level, by how they ended."""
 
     ok: Count = 0
     failed: Count = 0
     cancelled: Count = 0
     errors: dict[Text, Count] = Field(default_factory=dict)
-    """By error code, see `request_errors`."""
+    """Failed requests by error code, see `sparktop.sweep.terms.request_errors`."""
 
 
 class TokenCounts(Part):
-    """Tokens of all requests of a level."""
+    """Numbers of tokens, summed over all requests of a level."""
 
     prompt: Count | None = None
     generated: Count | None = None
     hidden: Count | None = None
-    """Generated tokens that no chunk shows and whose times are unknown; None in files of older versions."""
+    """Generated tokens of completed requests whose arrival times are unknown; None in older files."""
     hidden_requests: Count | None = None
-    """Completed requests with such tokens."""
+    """Completed requests with such hidden tokens."""
 
 
 class EachRequest(Part):
-    """Columns with one entry per completed request, in the order of their starts."""
+    """The completed requests of a level: columns with one entry per request, in the order of their starts."""
 
     run: tuple[int, ...] = ()
     ttfr_ms: tuple[Number, ...] = ()
@@ -53,27 +54,27 @@ class EachRequest(Part):
     prompt_tokens: tuple[int | None, ...] = ()
     generated_tokens: tuple[int | None, ...] = ()
     start_ms: tuple[Number, ...] = ()
-    """Relative to the first start of its run; empty in files of older versions."""
+    """Milliseconds since the first request of the run started; empty in files of older versions."""
     served_by: tuple[int | None, ...] = ()
-    """Index into `backends`; empty if no backend was named."""
+    """Index into `backends` of the backend that answered; empty if no answer named a backend."""
     backends: tuple[Text, ...] = ()
 
 
 class UncountedRequests(Part):
-    """Columns with one entry per request that is not part of the latencies, to draw its run completely.
+    """The requests of a level that do not count for latencies: columns with one entry per request.
 
-    These requests failed, were cancelled, or belong to a run that was interrupted.
+    They failed, were cancelled, or belong to an interrupted run. They are stored to draw runs completely.
     """
 
     run: tuple[int, ...] = ()
     start_ms: tuple[Number, ...] = ()
-    """Relative to the first start of its run."""
+    """Milliseconds since the first request of the run started."""
     ttft_ms: tuple[Number, ...] = ()
     e2e_ms: tuple[Number, ...] = ()
     ok: tuple[bool, ...] = ()
-    """True if the server completed it."""
+    """True if the server completed the request."""
     served_by: tuple[int | None, ...] = ()
-    """Index into `backends`; empty if no backend was named."""
+    """Index into `backends` of the backend that answered; empty if no answer named a backend."""
     backends: tuple[Text, ...] = ()
 
 
@@ -81,33 +82,34 @@ class BackendSide(Part):
     """Activity of one server behind the target during a level."""
 
     running_mean: Number = None
-    """Mean of all samples of its running requests during runs, idle samples included."""
+    """Mean number of running requests over all samples taken during runs, idle samples included."""
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
-    """Used share of the KV caches of all its lanes together."""
+    """Maximum used share, 0 to 100, of the KV caches of all the server's engine cores together."""
     prefill_ms: Number = None
-    """Mean over the measured runs, as the server reports it."""
+    """Mean prefill time of a request during the measured runs, as the server reports it."""
 
 
 class ServerSide(Part):
-    """What the servers reported during a level."""
+    """What all servers behind the target reported during a level."""
 
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
-    """The fullest server: used share of the KV caches of all its lanes together."""
+    """Used share of the KV caches of the fullest server, all its engine cores together."""
     kv_fullest_percent: Number = None
-    """The fullest lane of any server, which decides whether requests wait. None in older files."""
+    """Used share of the fullest engine core (data-parallel rank) of any server: once it is full, requests
+    wait. None in older files."""
     preemptions: Number = None
     generation_tokens: Number = None
-    """Growth of the servers' counter."""
+    """Tokens generated during the level, by the servers' own counters; `prompt_tokens` likewise."""
     prompt_tokens: Number = None
     prefix_cache_hit_percent: Number = None
 
 
 class NodeSide(Part):
-    """Activity of a machine during a level."""
+    """Hardware metrics of one machine during a level: temperature, power, clock, throttling and memory."""
 
     gpu_c_max: Number = None
     power_w_mean: Number = None
@@ -117,7 +119,7 @@ class NodeSide(Part):
 
 
 class Validity(Part):
-    """A reason to doubt a level."""
+    """A reason to doubt the metrics of a level."""
 
     code: Text
     message: Text
@@ -128,11 +130,11 @@ class LevelResult(Part):
 
     concurrency: Annotated[int, Field(ge=1, le=MOST_CONCURRENCY)]
     pp: Count | None = None
-    """Prompt tokens requested; None means the plan's."""
+    """Requested prompt tokens; None means the plan's value."""
     tg: Count | None = None
+    """Requested output tokens; None means the plan's value."""
     error: Text | None = None
-    """Why there are no figures: the error message of a server that refuses prompts of this length; else None.
-    """
+    """The error message of a server that refuses prompts of this length: there are no metrics. Else None."""
     runs: Count = 0
     duration_s: Number = None
     requests: Requests = Requests()
@@ -146,7 +148,7 @@ class LevelResult(Part):
     output_tps: Rate | None = None
     total_tps: Rate | None = None
     requests_per_s: Rate | None = None
-    """None in files of older versions."""
+    """Completed requests per second; None in files of older versions."""
     ttfr_ms: Latency | None = None
     ttft_ms: Latency | None = None
     first_answer_ms: Latency | None = None
@@ -155,56 +157,59 @@ class LevelResult(Part):
     e2e_ms: Latency | None = None
     stream_tps: StreamRates | None = None
     served_by: dict[Text, Count] = Field(default_factory=dict)
-    """Requests by backend, summed over runs. A router that sends each run to another backend appears even
-    here."""
+    """Requests by backend, summed over runs. A router that sends each run to another backend looks balanced
+    in these sums; `runs_split` shows the difference."""
     runs_split: tuple[dict[Text, Count], ...] = ()
     """Requests by backend for each run; empty if no backend was named, and in files of older versions."""
     busy_batch: dict[Text, Value] = Field(default_factory=dict)
-    """Mean batch size of each backend while it computed; backends without this figure are left out."""
+    """Mean batch size of each backend while it computed; backends of unknown batch size are left out."""
     router_overhead_ms: Number = None
-    """Milliseconds that a router adds to a request; `router_overhead_from` is the source of the figure."""
+    """Milliseconds that a router adds to a request; `router_overhead_from` says how they were measured."""
     router_overhead_from: Literal["router", "direct"] | None = None
-    """`router`: median of what the router itself reports in a header of each answer. `direct`: only at c = 1,
-    its median TTFT minus that of its backends measured directly. None in files of older versions: there it
-    was this difference at any concurrency, which includes the effect of uneven load."""
+    """`router`: the median of what the router reports in a header of each answer. `direct`: at concurrency 1,
+    the router's median TTFT minus that of its backends measured directly. None in files of older versions:
+    they have the latter difference at any concurrency, which includes the effect of uneven load."""
     server: ServerSide | None = None
     backends: dict[Text, BackendSide] = Field(default_factory=dict)
     """By server name; empty in files of older versions."""
     hardware: dict[Text, NodeSide] = Field(default_factory=dict)
+    """By name of the machine."""
     padding_percent: Number = None
+    """Share of a batch that is computed for nothing, because it runs in the next larger CUDA graph."""
     roofline_percent: Number = None
+    """Decode rate of a single request in percent of what the memory bandwidth allows."""
     validity: tuple[Validity, ...] = ()
     balance: Tree | None = None
-    """In the format of a snapshot."""
+    """How evenly the router distributed the load over its backends, in the format of a JSON snapshot."""
     each: EachRequest | None = None
-    """None for a level with more requests than are kept."""
+    """The completed requests one by one; None if there were too many to store."""
     uncounted: UncountedRequests | None = None
-    """None if there are none, or more than are kept."""
+    """The other requests one by one; None if there were none, or too many to store."""
 
     @property
     def known_servers(self) -> tuple[str, ...]:
-        """Names of the servers behind the target, including those that answered no request."""
+        """Names of the servers behind the target, sorted, including those that answered no request."""
         return tuple(sorted({*self.backends, *self.served_by, *self.busy_batch}))
 
     @property
     def own_overhead_ms(self) -> float | None:
-        """Milliseconds added by the router itself; None where the stored figure may include uneven load."""
+        """`router_overhead_ms`; None where this value may include the effect of uneven load (older files)."""
         is_own = self.router_overhead_from is not None or self.concurrency == 1
         return self.router_overhead_ms if is_own else None
 
     def rate(self, metric: str) -> Rate | None:
-        """Return the rate of that name; None if unknown or not in `RATES`."""
+        """Return the rate `metric`; None if it was not measured or its name is not in `RATES`."""
         found = getattr(self, metric) if metric in RATES else None
         return found if isinstance(found, Rate) else None
 
     def latency(self, metric: str) -> Latency | None:
-        """Return the latency of that name; None if unknown or not in `LATENCIES`."""
+        """Return the latency `metric`; None if it was not measured or its name is not in `LATENCIES`."""
         found = getattr(self, metric) if metric in LATENCIES else None
         return found if isinstance(found, Latency) else None
 
 
 class TargetResult(Part):
-    """The results of one target."""
+    """The results of one target (an inference server or a router): what it is, and its measured levels."""
 
     name: Text
     url: Text
@@ -212,23 +217,23 @@ class TargetResult(Part):
     engine: Text | None = None
     model: Text | None = None
     error: Text | None = None
-    """Why it was not measured, or not completely."""
+    """Why the target was not measured, or not completely; else None."""
     fresh_by: Literal["cache_salt", "nonce"] | None = None
-    """How prompts were kept out of the prefix cache.
+    """How requests avoided hits in the server's prefix cache.
 
-    `cache_salt`: a salt for each request; the prompts depend on the plan's seed alone. `nonce`: the server is
-    not known to accept a salt; the prompts depend on the seed and on a word unique to this sweep."""
+    `cache_salt`: each request has a salt; prompts depend on the plan's seed alone. `nonce`: prompts depend on
+    the seed and on a word unique to this sweep, because the server is not known to accept a salt."""
     levels: tuple[LevelResult, ...] = ()
-    """In the order in which they were measured; a search does not go in order of concurrency."""
+    """In the order of measurement, which is not ascending in a search for SLO limits."""
 
     def in_order(self) -> tuple[LevelResult, ...]:
-        """Return the levels by prompt length in order of first appearance, then by concurrency."""
+        """Return the levels sorted by prompt length (in order of first measurement), then by concurrency."""
         lengths = list(dict.fromkeys(level.pp for level in self.levels))
         return tuple(sorted(self.levels, key=lambda one: (lengths.index(one.pp), one.concurrency)))
 
 
 class PlanResult(Part):
-    """The plan of the sweep."""
+    """The plan of a sweep as stored in its result: targets, loads, and how they are run."""
 
     targets: tuple[Text, ...] = ()
     concurrency: tuple[int, ...] = ()
@@ -243,12 +248,12 @@ class PlanResult(Part):
     seed: int | None = None
     warmup: bool = True
     tokens_from: TokenSource | None = None
-    """The least exact source among all levels."""
+    """How tokens were counted: the least exact source among all levels."""
     preset: Text | None = None
 
 
 class LoopLag(Part):
-    """Delay of the generator's timers in milliseconds."""
+    """How late the timers of the load generator's event loop fired, in milliseconds."""
 
     mean: Number = None
     p50: Number = None
@@ -257,7 +262,7 @@ class LoopLag(Part):
 
 
 class ClientResult(Part):
-    """The health of the load generator."""
+    """Whether the load generator was fast enough for its measurements to be trusted."""
 
     loop: Literal["uvloop", "asyncio"] | None = None
     cpu_percent: Number = None
@@ -268,7 +273,7 @@ class ClientResult(Part):
 
 
 class RanRun(Part):
-    """A run in the order of execution, because the order of levels and targets is part of a result."""
+    """One executed run of a level. The result lists them in the order of execution, which may affect it."""
 
     target: Text
     concurrency: int
@@ -277,44 +282,47 @@ class RanRun(Part):
 
 
 class Holds(Part):
-    """The range of concurrencies at which all conditions hold for one target."""
+    """The range of concurrencies at which one target meets all SLO conditions."""
 
     concurrency: int | None
-    """The largest concurrency at which they hold; None if they hold nowhere."""
+    """The largest concurrency at which the conditions hold; None if they hold nowhere."""
     interval: tuple[int | None, int | None]
-    """(largest that certainly holds, largest that may hold); the second is None if no level failed."""
+    """(largest concurrency that certainly holds, largest that may hold); the second is None if no level
+    certainly failed."""
     from_concurrency: int | None = None
-    """The smallest concurrency at which they hold; None without a condition that sets a minimum, or if they
-    hold nowhere."""
+    """The smallest concurrency at which the conditions hold; None if no condition sets a minimum
+    concurrency, or if they hold nowhere."""
     from_interval: tuple[int | None, int | None] | None = None
-    """(smallest that may hold, smallest that certainly holds); None without such a condition."""
+    """(smallest concurrency that may hold, smallest that certainly holds); None if no condition sets a
+    minimum concurrency."""
 
 
 class SloResult(Part):
-    """The concurrency at which the SLO conditions hold, by target."""
+    """The SLO conditions of a sweep, and the concurrencies at which each target meets them."""
 
     conditions: tuple[Text, ...]
     holds_to: dict[Text, Holds] = Field(default_factory=dict)
 
 
 class SweepResult(Part):
-    """A complete sweep, or the part of it that is finished."""
+    """The result of a sweep: complete, or as far as a running or interrupted sweep has come."""
 
     schema_: Annotated[Literal["sparktop.sweep/1"], Field(alias="schema", serialization_alias="schema")] = (
         SCHEMA
     )
     started_at: Time
     finished_at: Time | None = None
-    """None while it runs; a file without it belongs to a sweep that was killed."""
+    """None while the sweep runs, and in the file of a sweep that was killed."""
     sparktop: Text
+    """Version of sparktop that measured."""
     simulated: bool = False
     status: Literal["done", "cancelled", "stopped_by_guard", "failed"] | None = None
-    """None while it runs."""
+    """None while the sweep runs, and in the file of a sweep that was killed."""
     stop_reason: Text | None = None
     plan: PlanResult
     guard: Text | None = None
-    """The limits that stop the sweep and the machines they apply to, in one line; None in files of older
-    versions."""
+    """The hardware limits that stop the sweep, and the machines they apply to, as one line of text; None in
+    files of older versions."""
     client: ClientResult = ClientResult()
     targets: tuple[TargetResult, ...] = ()
     ran: tuple[RanRun, ...] = ()
@@ -324,20 +332,20 @@ class SweepResult(Part):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     def prompt_lengths(self) -> list[int]:
-        """Return the requested prompt lengths, ascending, from the plan and from the levels."""
+        """Return the requested prompt lengths in tokens, ascending, of the plan and of all levels."""
         asked = {level.pp for target in self.targets for level in target.levels} | {self.plan.pp}
         return sorted(length for length in asked if length is not None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON values, with every key."""
+        """Return the result as a JSON object with every key; unknown values are None."""
         return self.model_dump(mode="json", by_alias=True)
 
     def target(self, name: str) -> TargetResult | None:
-        """Return the target of that name; None if there is none."""
+        """Return the target named `name`; None if the sweep has no such target."""
         return next((one for one in self.targets if one.name == name), None)
 
     def with_level(self, target: str, level: LevelResult) -> Self:
-        """Return a copy with another level of a target; replaces a level of the same load.
+        """Return a copy of the result with `level` added to `target`, replacing a level of the same load.
 
         Raises:
             ValueError: the result has no such target.
@@ -350,7 +358,7 @@ class SweepResult(Part):
         return self.with_target(found.model_copy(update={"levels": (*others, level)}))
 
     def with_target(self, target: TargetResult) -> Self:
-        """Return a copy with a target added, or replaced if one has its name."""
+        """Return a copy of the result with `target` added, or replaced where a target has the same name."""
         others = [one if one.name != target.name else target for one in self.targets]
         known = any(one.name == target.name for one in self.targets)
         return self.model_copy(update={"targets": tuple(others if known else [*others, target])})

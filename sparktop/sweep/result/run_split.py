@@ -1,7 +1,7 @@
-"""Requests by server for each run of a level.
+"""How a router distributed the requests of a level over its backends, run by run.
 
-Totals over a level cannot reveal a router that sends one run to one server and the next run to another: they
-come out even. So a split is stated run by run.
+Totals over the level hide a router that sends all requests of one run to one backend and those of the next
+run to another: the totals are even.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from sparktop.sweep.result.results import EachRequest, LevelResult, UncountedReq
 from sparktop.sweep.result.trace import RequestTrace
 
 Split = Mapping[str, int]
-"""Requests by backend."""
+"""Number of requests by backend, in one run."""
 _PERCENT = 100.0
 _PAIR = 2
 
 
 def split_by_run(traces: Iterable[RequestTrace]) -> tuple[dict[str, int], ...]:
-    """Return the requests of each run by backend; empty if no backend was named."""
+    """Return the number of requests by backend for each run, in order; empty if no answer named a backend."""
     return _by_run((one.run, one.served_by) for one in traces)
 
 
 def level_split(level: LevelResult) -> tuple[Split, ...]:
-    """Return the requests of each run by backend; for files without `runs_split`, from single requests."""
+    """Return the number of requests by backend for each run of a stored level; empty if unknown.
+
+    For files of older versions without `runs_split`, the requests that are stored individually are counted.
+    """
     if level.runs_split:
         return level.runs_split
     columns = [part for part in (level.each, level.uncounted) if part is not None]
@@ -33,20 +36,26 @@ def level_split(level: LevelResult) -> tuple[Split, ...]:
 
 
 def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
-    """Return the largest share of one backend in percent, for each run with at least two requests."""
+    """Return, for each run, the percentage of its requests that went to its most used backend.
+
+    Runs with fewer than two requests are left out.
+    """
     totals = [(max(one.values(), default=0), sum(one.values())) for one in runs]
     return tuple(_PERCENT * most / total for most, total in totals if total >= _PAIR)
 
 
 def largest_run_share(level: LevelResult) -> float | None:
-    """Return the largest share in percent that one backend had in any run; None where it is unknown."""
+    """Return the largest percentage of a run's requests that went to one backend, over all runs of a level.
+
+    Return None if no run has two requests with known backends.
+    """
     return max(run_shares(level_split(level)), default=None)
 
 
 def split_words(level: LevelResult) -> str | None:
-    """Return how uneven the runs were, as text: "50 to 100 % of each run on one server".
+    """Return how unevenly requests were distributed: "50 to 100 % of each run on one server".
 
-    None for a single server, for single requests per run, or if no backend was named.
+    Return None for a single server, for runs of a single request, or if no answer named a backend.
     """
     runs = level_split(level)
     shares = run_shares(runs)

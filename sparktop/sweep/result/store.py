@@ -1,4 +1,4 @@
-"""Storage of sweep results: one file per sweep, always complete, sorted by start time."""
+"""Storage of sweep results: one JSON file per sweep in one folder, replaced atomically."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ _MOST_SAME_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoredSweep:
-    """A file of the store, as a list of sweeps shows it."""
+    """A file of the store: its result, or the reason why it cannot be read."""
 
     path: Path
     result: SweepResult | None
     problem: str | None = None
-    """Why it cannot be read, as one clean line; set exactly when there is no result."""
+    """Why the file cannot be read, as one line of text; None exactly when there is a result."""
 
 
 def sweeps_folder(env: Mapping[str, str]) -> Path:
-    """Return the store's folder: `$XDG_DATA_HOME/sparktop/sweeps`, by default below ~/.local/share."""
+    """Return the folder of stored results: `$XDG_DATA_HOME/sparktop/sweeps`, by default in ~/.local/share."""
     return folder_of(env, Place.DATA) / "sweeps"
 
 
 def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
-    """Create an empty file for a new sweep, with a name that no other sweep uses.
+    """Create an empty file for a new sweep in `folder`, and return its path.
+
+    The file name has the start time and `label`, and a number if the name is taken.
 
     Raises:
         OutputError: the file cannot be created.
@@ -59,10 +61,10 @@ def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
 
 
 def save(path: Path, result: SweepResult) -> None:
-    """Replace the file by a new result atomically: at any time it is either the old or the new one.
+    """Write a result to the file `path` atomically: readers see the old content or the new, never a part.
 
     Raises:
-        OutputError: the file cannot be written; the old one is unchanged.
+        OutputError: the file cannot be written; its old content is unchanged.
     """
     text = json.dumps(result.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     try:
@@ -72,7 +74,7 @@ def save(path: Path, result: SweepResult) -> None:
 
 
 def load(path: Path) -> SweepResult:
-    """Return the result in a file.
+    """Read a sweep result from a file.
 
     Raises:
         UsageError: the file cannot be read, or is not a sweep result; the message is one line.
@@ -81,7 +83,7 @@ def load(path: Path) -> SweepResult:
 
 
 def parse(data: object, where: str) -> SweepResult:
-    """Return JSON values as a result; `where` is their source for error messages.
+    """Convert the JSON value of a result file to a sweep result; `where` names the file in error messages.
 
     Raises:
         UsageError: the values are not a sweep result of this version.
@@ -104,7 +106,10 @@ def parse(data: object, where: str) -> SweepResult:
 
 
 def stored(folder: Path) -> list[StoredSweep]:
-    """Return all results of the store, oldest first; an unreadable file is listed with its problem."""
+    """Read all results in a folder, oldest first; an unreadable file is included with its problem.
+
+    Return an empty list if the folder cannot be read.
+    """
     try:
         paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
     except OSError:

@@ -1,4 +1,8 @@
-"""The trace of one request, assembled from its events, and the figures of that request alone."""
+"""The trace of one request, assembled from its load events, and the latencies computed from it.
+
+A read is one read from the request's socket that brought tokens. Some generated tokens never arrive in a
+visible chunk, for example hidden reasoning: their times are unknown.
+"""
 
 from __future__ import annotations
 
@@ -16,73 +20,80 @@ from sparktop.model.load import (
 )
 
 CERTAIN_SHARE = 0.01
-"""A figure is withheld if tokens of unknown time could change it by more than this share."""
+"""A metric is None if tokens of unknown time could change its value by more than this share (0 to 1)."""
 
 
 @dataclass(slots=True, eq=False)
 class RequestTrace:
-    """A request from its start on. A figure is None where the events that it needs have not arrived."""
+    """One request from its start on; times in monotonic seconds.
+
+    A metric is None as long as the events from which it is computed have not arrived.
+    """
 
     request_id: str
     start: float
     run: int
     prompt_tokens: int | None = None
-    """Prompt tokens as the server counted them at the end; until then as the client expects them."""
+    """The server's count once the request has ended; until then the number that the client expects."""
     first_event: float | None = None
+    """Time of the first event of the answer, whatever its content."""
     first_answer: float | None = None
     """Time of the first token that is not reasoning."""
     arrivals: list[tuple[float, int]] = field(default_factory=list)
-    """(time, tokens) of each read that brought tokens; all times differ."""
+    """(time, tokens) of each read that brought tokens, ascending; all times differ."""
     ended: RequestEnded | None = None
-    """None while the request is running, or if its record was interrupted."""
+    """The last event; None while the request runs, or if the recording was interrupted."""
 
     @property
     def ok(self) -> bool:
-        """True when the server completed the request."""
+        """True if the server completed the request; False while it runs."""
         return self.ended is not None and self.ended.ok
 
     @property
     def served_by(self) -> str | None:
-        """The backend named by the router; None while the request runs, and where no backend was named."""
+        """Name of the backend in the router's answer; None while the request runs, or without such a name."""
         return None if self.ended is None else self.ended.served_by
 
     @property
     def tokens(self) -> int:
-        """Generated tokens: the server's count once it has completed them, else those received so far."""
+        """Number of generated tokens: the server's count for a completed request, else those received."""
         if self.ended is not None and self.ended.ok and self.ended.generated_tokens is not None:
             return self.ended.generated_tokens
         return self.placed
 
     @property
     def placed(self) -> int:
-        """Tokens whose time of arrival is known."""
+        """Number of tokens whose time of arrival is known: the sum over all reads."""
         return sum(count for _, count in self.arrivals)
 
     @property
     def hidden_before(self) -> int:
-        """Tokens known to have been generated before the first read that brought any."""
+        """Number of tokens that the server generated before the first read that brought visible tokens."""
         return 0 if self.ended is None else self.ended.hidden_before
 
     @property
     def unplaced(self) -> int:
-        """Tokens without a known time: the server count less those placed or hidden, as absolute value."""
+        """Number of tokens of unknown time: |server's count - `placed` - `hidden_before`|.
+
+        0 while the request runs, if it failed, or if the server sent no count.
+        """
         if self.ended is None or not self.ended.ok or self.ended.generated_tokens is None:
             return 0
         return abs(self.ended.generated_tokens - self.placed - self.hidden_before)
 
     @property
     def is_placed(self) -> bool:
-        """True when almost every token after the first read has a known time."""
+        """True if `unplaced` is at most 1 % of the tokens: the times of the others are known."""
         return self.unplaced <= CERTAIN_SHARE * self.tokens
 
     @property
     def spans_all(self) -> bool:
-        """True when the first and the last read are those of the first and the last token."""
+        """True if the first read brought the first generated token and the last read the last one."""
         return self.ended is not None and self.ended.spans_all
 
     @property
     def later_tokens(self) -> int | None:
-        """Tokens after the first read; None when the times of too many tokens are unknown."""
+        """Number of tokens that arrived after the first read; None if too many token times are unknown."""
         if not self.arrivals:
             return 0
         if self.spans_all:
@@ -91,51 +102,57 @@ class RequestTrace:
 
     @property
     def is_counted(self) -> bool:
-        """True when the number of tokens per chunk is confirmed by the server's counts."""
+        """False if the server sent no token counts, so that each chunk counted as one token; else True."""
         return self.ended is None or self.ended.token_source is not TokenSource.CHUNKS
 
     @property
     def hides_tokens(self) -> bool:
-        """True when a figure of this request is withheld because the times of some tokens are unknown."""
+        """True if a latency of this request is None because the times of some tokens are unknown."""
         return not self.is_placed or (self.unplaced + self.hidden_before > 0 and self.ttft_s is None)
 
     @property
     def router_ms(self) -> float | None:
-        """Milliseconds that a router reports to have added before the answer; None where it reports none."""
+        """Milliseconds that the router added before the answer, as it reports; None if it does not."""
         return None if self.ended is None else self.ended.router_ms
 
     @property
     def first_token(self) -> float | None:
-        """Time of the first token that a chunk shows."""
+        """Time of the first read that brought tokens; None before it."""
         return self.arrivals[0][0] if self.arrivals else None
 
     @property
     def likely_first_s(self) -> float | None:
-        """Time of the first token, if those hidden before the first read were generated at the usual pace."""
+        """Estimated time of the first token: the first read's time minus `hidden_before` x time per token.
+
+        None before the first read.
+        """
         if self.first_token is None:
             return None
         return self.first_token - self.hidden_before * (self._tpot_s or 0.0)
 
     @property
     def last_token(self) -> float | None:
-        """Time of the newest token."""
+        """Time of the latest read that brought tokens; None before the first one."""
         return self.arrivals[-1][0] if self.arrivals else None
 
     @property
     def end(self) -> float:
-        """Time of the end; while the request runs, the time of its latest event."""
+        """Time when the request ended; while it runs, the time of its latest event."""
         if self.ended is not None:
             return self.ended.at
         return max(self.start, self.first_event or self.start, self.last_token or self.start)
 
     @property
     def ttfr_s(self) -> float | None:
-        """First event - start, in seconds."""
+        """Time to first response (TTFR) in seconds: first event of the answer - start of the request."""
         return None if self.first_event is None else self.first_event - self.start
 
     @property
     def ttft_s(self) -> float | None:
-        """First token - start, in seconds, reasoning included; None if tokens may precede the first shown."""
+        """Time to first token (TTFT) in seconds: first read with tokens, reasoning included - start.
+
+        None if hidden tokens may have been generated noticeably earlier.
+        """
         if self.first_token is None:
             return None
         ttft_s = self.first_token - self.start
@@ -146,27 +163,26 @@ class RequestTrace:
 
     @property
     def first_answer_s(self) -> float | None:
-        """First token that is not reasoning - start, in seconds."""
+        """Seconds from the start to the first token that is not reasoning; None before that token."""
         return None if self.first_answer is None else self.first_answer - self.start
 
     @property
     def e2e_s(self) -> float | None:
-        """End - start, in seconds."""
+        """End-to-end latency in seconds: end - start; None while the request runs."""
         return None if self.ended is None else self.ended.at - self.start
 
     @property
     def tpot_s(self) -> float | None:
-        """(Last - first read) / tokens after the first read; None for a single read or an unknown count.
+        """Time per output token (TPOT) in seconds: (last read - first read) / tokens after the first read.
 
-        With a single token in the first read, as a prefill generates it, this is (last - first) / (tokens -
-        1).
+        None for a single read, or if too many token times are unknown.
         """
         later = self.later_tokens if len(self.arrivals) > 1 else None
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
     @property
     def stream_tps(self) -> float | None:
-        """Tokens per second of this stream: tokens after the first read / (last - first read)."""
+        """Tokens/s of this request: tokens after the first read / (last read - first read), or None."""
         tpot_s = self.tpot_s
         return None if tpot_s is None else 1 / tpot_s
 
@@ -176,9 +192,10 @@ class RequestTrace:
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
     def gaps_s(self, *, chunks: bool = False) -> Iterator[float]:
-        """Yield the gaps between tokens in seconds (ITL): a read with n tokens gives n times 1/n of its gap.
+        """Yield the gaps between consecutive tokens (ITL) in seconds, from the second read on.
 
-        `chunks`: yield the gap of each read once (the chunk gap), for when the tokens per chunk are unknown.
+        A read with n tokens, t seconds after the previous read, yields n times t / n. With `chunks` it yields
+        t once, for requests whose number of tokens per chunk is unknown.
         """
         for (before, _), (at, count) in zip(self.arrivals, self.arrivals[1:], strict=False):
             for _ in range(1 if chunks else count):
@@ -186,7 +203,10 @@ class RequestTrace:
 
 
 def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
-    """Return a trace for each request that started, in the order of the starts."""
+    """Assemble load events into one trace per started request; return the traces in the order of the starts.
+
+    Events of requests without a start event are ignored.
+    """
     traces: dict[str, RequestTrace] = {}
     for event in events:
         if isinstance(event, RequestStarted):
