@@ -1,4 +1,4 @@
-"""The store, the only owner of history: it accepts readings and returns snapshots."""
+"""The store, the only owner of history: it accepts the results of polls and returns snapshots."""
 
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.store import Hear, Reading, Store

@@ -1,4 +1,7 @@
-"""Alerts about backends, and about sources that do not answer: raised at one level, cleared at another."""
+"""Alerts about backends, and about any source that does not answer.
+
+An alert is cleared at another level than it is raised at, so that it does not flap.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,34 @@ from sparktop.store.health import Health
 from sparktop.store.keys import SourceKey
 
 KV_CLEARS_BELOW = 3.0
-"""Percentage points below the threshold."""
+"""The "KV-full" alert clears this many percentage points below its threshold."""
 PREEMPTING_CLEARS_AFTER_S = 30.0
-"""Seconds without a preemption."""
+"""The "preempting" alert clears after this many seconds without a preemption."""
 
 _MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED})
-"""Failures that mean that the source cannot be observed, not that it is down."""
+"""Failures which mean that the source cannot be observed, not that it is down."""
 RESTARTS = "restarts"
 RESTARTS_WITHIN_S = 600.0
 RESTARTS_WARN, RESTARTS_CRITICAL = 2, 4
-"""Restarts within that time that raise a warning, and a critical alert; a single one is an event."""
+"""Restarts within `RESTARTS_WITHIN_S` seconds that raise a warning, and a critical alert. A single restart is
+only an event."""
 _OUTLIVES = frozenset({RESTARTS})
-"""Alerts that stay active although their source does not answer at present."""
+"""Alerts that stay active while their source does not answer."""
 
 
 def failure_id(key: SourceKey, failure: Failure) -> str:
-    """Return the id of the alert for this failure: "engine-dead" where the server still answers."""
+    """Return the id of the alert for `failure`.
+
+    It ends in "engine-dead" if the server still answers while its engine has died, else in "unreachable".
+    """
     return f"{key.label}:{'engine-dead' if failure.kind is FailureKind.ENGINE_DEAD else 'unreachable'}"
 
 
 def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime) -> bool | None:
-    """Hold or clear "unreachable" and "engine dead".
+    """Raise or clear the alerts "unreachable" and "engine-dead" of the source `key`.
 
-    Return True when the source went down just now, or its kind of failure changed; False when it came back;
-    else None.
+    Return True if the source has just gone down, or changed between these two alerts; False if it has just
+    come back; None if nothing changed.
     """
     failure = health.failure
     ids = (f"{key.label}:unreachable", f"{key.label}:engine-dead")
@@ -55,7 +62,7 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime)
 def judge_backend(
     book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, now: datetime
 ) -> None:
-    """Hold or clear "KV-full", "preempting" and "restarts" after a good sample."""
+    """Raise, update or clear "kv-full", "preempting" and "restarts" after a successful poll of a backend."""
     kv_id, preempting_id = f"{key.label}:kv-full", f"{key.label}:preempting"
     kv_percent, limit = track.view.kv_fullest_percent, thresholds.kv_full_percent
     if kv_percent is None or kv_percent < limit - KV_CLEARS_BELOW:
@@ -72,7 +79,7 @@ def judge_backend(
 
 
 def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, now: datetime) -> None:
-    """Hold or clear "restarts": a single alert with a count, however often the backend restarts."""
+    """Raise, update or clear the "restarts" alert; its message has the number of recent restarts."""
     at, restarted_at = track.health.good_at, track.restarted_at
     while at is not None and restarted_at and restarted_at[0] <= at - RESTARTS_WITHIN_S:
         restarted_at.popleft()

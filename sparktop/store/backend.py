@@ -1,4 +1,4 @@
-"""The store's state of one backend."""
+"""The store's state of one backend: newest metrics, histories, and what they are computed from."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from sparktop.store.step_baseline import StepBaseline
 
 _REMEMBERED = tuple(one.name for one in fields(BackendHistory))
 _QUICK_SHARE = 0.6
-"""Share of the interval: samples closer than this come from a group that is polled more often than
-configured."""
+"""Samples less than this share of the configured interval apart are extra samples: the backend belongs to a
+group that is polled more often, to judge its balance."""
 _STEADY = 0.15
-"""Share of the running requests that may start or end while the steps still count as one batch size."""
+"""Steps count as steps of one batch size while the number of running requests varies by at most this
+share."""
 
 
 class BackendTrack:
-    """One backend: its newest figures, and the history that they are computed from."""
+    """One backend: its newest view, and the samples and histories that the view is computed from."""
 
     def __init__(
         self, target: BackendTarget, thresholds: StateThresholds, slow_step_ratio: float = math.inf
@@ -43,34 +44,38 @@ class BackendTrack:
         self.health = Health()
         self.restarts = 0
         self.preempted_at: float | None = None
-        """Monotonic time at which preemptions last increased."""
+        """Monotonic time of the newest sample in which the preemption counter had increased; None if it never
+        has."""
         self.restarted_at: deque[float] = deque()
-        """Monotonic times of the recent restarts."""
+        """Monotonic times of the recent restarts, oldest first."""
         self.slow_steps = SlowSteps()
         self.shared_address = False
         """True once an event has reported that several servers answer at this address."""
         self.step_pace: StepPace | None = None
-        """The newest steps against earlier ones of the same batch; None where they cannot be compared."""
+        """The newest step time compared with earlier steps of the same batch size; None where they cannot be
+        compared."""
         self.role: Role | None = None
-        """Whether the backend only prefills or only decodes, judged within its group."""
+        """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.load = LoadLog()
-        """Its load at every poll, for the balance of its group."""
+        """The backend's load at every poll: the input for the balance of its group."""
         self.lanes = LaneLogs()
         self._thresholds = thresholds
         self._baseline = StepBaseline(target.name, slow_step_ratio)
         self._running: deque[tuple[float, float]] = deque()
-        """(time, running requests) over the rate window, for as long as every lane had a request."""
+        """(time, running requests) of the samples in the rate window; emptied when an engine core (lane) has
+        no request."""
         self._identity = EngineIdentity()
         self._lineage = Lineage()
         self._window = Window()
         self._held: deque[tuple[float, float | None, float | None]] = deque()
-        """Time, running and waiting requests of every poll in the window of the state."""
+        """(time, running requests, waiting requests) of every poll in the window that the state is judged
+        over."""
         self._histories = HistoryTable(_REMEMBERED)
         self._drawn_at: float | None = None
         """Time of the newest sample in the histories; None after a failure."""
         self._paced_at = -math.inf
         self._quick = False
-        """True for a sample that arrived sooner than the configured interval."""
+        """True if the newest sample arrived clearly sooner than the configured interval."""
         self.view = BackendView(
             target.name,
             target.url,
@@ -83,7 +88,7 @@ class BackendTrack:
             self.view = replace(self.view, engine=target.engine)
 
     def identify(self, identity: EngineIdentity) -> None:
-        """Store what the server reports about itself."""
+        """Store what the server reports about itself (version, model, longest context, slots) in the view."""
         self._identity = identity
         self.view = replace(
             self.view,
@@ -94,12 +99,15 @@ class BackendTrack:
         )
 
     def place(self, nodes: tuple[str, ...]) -> None:
-        """Store the nodes that the backend runs on."""
+        """Store the names of the nodes that the backend runs on."""
         if nodes != self.view.nodes:
             self.view = replace(self.view, nodes=nodes)
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
-        """Record a failed poll: a gap in the histories; the last figures stay."""
+        """Record a failed poll: add a gap to the histories, but keep the last metric values in the view.
+
+        `took_ms` is the duration of the poll.
+        """
         self.health.bad(failure, now)
         self._histories.append(failure.at, {})
         self._drawn_at = None
@@ -125,9 +133,10 @@ class BackendTrack:
     def accept_sample(
         self, sample: EngineSample, *, wall_at: float, interval_s: float, took_ms: float | None
     ) -> LinkKind | None:
-        """Record a sample and compute the figures; None for a sample that is not newer than the last.
+        """Record a sample and update the view; return how the sample follows the previous one.
 
-        `wall_at` is the local wall clock (Unix time) at `sample.at`.
+        Return None, and change nothing, if the sample is not newer than the last. `wall_at` is the local wall
+        clock (Unix time) at `sample.at`, `interval_s` the configured time between two polls.
         """
         if self._lineage.last is not None and sample.at <= self._lineage.last.at:
             return None
@@ -168,7 +177,10 @@ class BackendTrack:
         return kind
 
     def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
-        """Advance the window to `sample`; it starts empty when the server restarted or is another one."""
+        """Add the sample's counters to the window; return how the sample follows the previous one.
+
+        The window starts empty if the server restarted or another server answered.
+        """
         short_s = max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
         self._lineage, link = follow(self._lineage, sample, wall_at)
         if link.kind is not LinkKind.CONTINUES:
@@ -191,7 +203,11 @@ class BackendTrack:
         return link.kind
 
     def _step_ms(self, sample: EngineSample, view: BackendView, interval_s: float) -> float | None:
-        """Return the mean step time in ms if every lane worked throughout the window; judge its pace."""
+        """Return the mean step time in ms and set `step_pace`.
+
+        Return None if an engine core (lane) had no request at some time in the rate window, or if the window
+        counts too few seconds or no steps.
+        """
         pace, self.step_pace = self.step_pace, None
         at, lanes, running = sample.at, len(sample.lanes), view.running
         if not running or not all(lane.running for lane in sample.lanes):
@@ -220,7 +236,7 @@ class BackendTrack:
         return step_ms
 
     def _load(self, sample: EngineSample, view: BackendView) -> LoadFigures:
-        """Return the figures that the state is judged by."""
+        """Return the values that the backend's state is judged by."""
         window_s = self._thresholds.window_s
         self._held.append((sample.at, view.running, view.waiting))
         while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:
@@ -249,9 +265,10 @@ class BackendTrack:
     def _remember(
         self, at: float, view: BackendView, step_ms: float | None, interval_s: float
     ) -> BackendHistory:
-        """Append the figures that are drawn over time to their histories, at most one point per interval.
+        """Append the newest values to the histories; return the histories.
 
-        This way a graph covers the same time whether its group is polled once or four times a second.
+        At most one point per configured interval is added, so that a graph covers the same time whether the
+        backend is polled once or four times a second.
         """
         slot = math.floor(at / interval_s)
         if self._quick and self._drawn_at is not None and math.floor(self._drawn_at / interval_s) == slot:
@@ -262,7 +279,10 @@ class BackendTrack:
         return BackendHistory(**self._histories.series())
 
     def _model(self) -> str | None:
-        """Return the model's name: the server's own if the page has it too, else the first on the page."""
+        """Return the model's name: the server's own if the metrics page has it too, else the page's first.
+
+        If the page names no model, return the server's own name, which may be None.
+        """
         sample = self._lineage.last
         names = sample.models if sample else ()
         return self._identity.model if self._identity.model in names or not names else names[0]

@@ -1,4 +1,4 @@
-"""The balance of every group over time: judged every 5 s, announced with hysteresis."""
+"""The balance of every group over time: judged every 5 s, with hysteresis before a verdict is announced."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from sparktop.store.load_log import length_variation, median_life_s
 from sparktop.store.router import RouterTrack
 
 LOOKED_AT_S = 3 * EVERY_S
-"""Groups count as judged for this many seconds after the last call of `look`."""
+"""Groups count as being judged for this many seconds after the last call of `look`."""
 MOST_AT_ONCE = 16
-"""Backends judged in one call, at least one group: a call must not stall the screen."""
+"""Backends judged in one call of `look`, but always at least one group. A longer call would stall the
+screen."""
 _AFTER_SWEEP_S = 60.0
 _SKEW_LOOKS = 8
 _AFFINITY_PERCENT = 30.0
-"""From this percentage of prefix-cache hits on, a skew may be intended."""
+"""From this percentage of prefix-cache hits on, an uneven load may be intended."""
 
 
 class BalanceBook:
-    """The newest judgement of each group."""
+    """The newest balance of each group, with its announced verdict, alert and history of verdicts."""
 
     def __init__(self) -> None:
-        """Start without judgements."""
+        """Start without groups."""
         self._groups: Sequence[JudgedGroup] = ()
         self._grouped_at = -math.inf
         self._looked_at = -math.inf
@@ -47,21 +48,21 @@ class BalanceBook:
         self._found: dict[str, Balance] = {}
         self._judged_at: dict[str, float] = {}
         self._alerts: dict[str, str] = {}
-        """The id of each group's active alert."""
+        """Id of the active alert by group name."""
         self._own_load: dict[str, float] = {}
-        """Until when (monotonic) backends and routers carry load of a sweep of this program, or its
-        remainder."""
+        """By name of a backend or router: the monotonic time until which it carries load of a sweep of this
+        program, or what that sweep left behind."""
 
     def regroup(self) -> None:
-        """Determine the groups again at the next call of `look`: a target was added or removed."""
+        """Determine the groups again at the next call of `look`, because a target was added or removed."""
         self._grouped_at = -math.inf
 
     @contextmanager
     def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
-        """Suppress alerts and events of groups with these names inside the block and for a minute after.
+        """Suppress balance alerts and events about these sources in the block and a minute after.
 
-        They carry load of a sweep of this program, whose results report the balance; it is still judged and
-        shown.
+        `names` are the backends and routers that carry load of a sweep of this program. The sweep's result
+        reports their balance, so it needs no announcement; it is still judged and shown.
         """
         self._own_load |= dict.fromkeys(names, math.inf)
         try:
@@ -80,7 +81,11 @@ class BalanceBook:
         groups: Callable[[], Sequence[JudgedGroup]],
         alerts: AlertBook,
     ) -> list[Event]:
-        """Judge the groups due at `at` (monotonic; `now` in UTC), update the alerts and return the events."""
+        """Judge the groups that are due, update their alerts and return the events to announce.
+
+        `at` is monotonic, `now` the same time in UTC. `groups` determines the groups anew; it is called every
+        5 s.
+        """
         self._looked_at = at
         if at - self._grouped_at >= EVERY_S - 0.5:
             self._groups, self._grouped_at = groups(), at
@@ -99,11 +104,14 @@ class BalanceBook:
         return events
 
     def view(self) -> tuple[Balance, ...]:
-        """Return the newest judgements, in the order of the groups."""
+        """Return the newest balance of each judged group, in the order of the groups."""
         return tuple(self._found[group.name] for group in self._groups if group.name in self._found)
 
     def watched(self, at: float) -> tuple[tuple[str, ...], ...]:
-        """Return the servers of each group that is judged at present; none while no group is judged."""
+        """Return the backend names of each group that is being judged at `at` (monotonic).
+
+        The result is empty if `look` has not been called recently.
+        """
         if at - self._looked_at > LOOKED_AT_S:
             return ()
         return tuple(group.backends for group in self._groups)
@@ -120,7 +128,11 @@ class BalanceBook:
         return _event(change, found) if change is not None and not quiet else None
 
     def _hold(self, found: Balance, alerts: AlertBook, now: datetime, *, quiet: bool) -> None:
-        """Hold an alert while a bad verdict is announced, with the newest evidence for that verdict."""
+        """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.
+
+        The message changes only while the newest verdict is the announced one. With `quiet` there is no
+        alert.
+        """
         alert_id = f"balance:{found.group}:{found.word.value}" if found.bad and not quiet else None
         before = self._alerts.get(found.group)
         if before is not None and before != alert_id:
@@ -141,7 +153,7 @@ class BalanceBook:
 
 
 def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
-    """Judge one group at `at` (monotonic seconds) from the logs of its members."""
+    """Compute the balance of one group at `at` (monotonic seconds) from the load logs of its members."""
     router, strategy = group.router, group.router.strategy if group.router else None
     logs = [member.log for member in group.members]
     life_s = median_life_s(logs, at)
@@ -184,11 +196,11 @@ def _blamed(
     router: RouterTrack | None,
     counted: RouterSample | None,
 ) -> Mapping[str, float]:
-    """Return the errors that may explain a swing; absent where the number of errors is unknown.
+    """Return the number of errors by member, as far as it is certain; errors may explain load that swings.
 
     Backends do not see every failure that their router counts against them (a refused connection, an answer
-    that it broke off), so zero errors are certain only where the router counts too. If cooldowns are
-    disabled, errors cannot explain a swing.
+    that it broke off), so zero errors are certain only where the router counts failures too. If the router
+    never takes a failing backend out (cooldowns disabled), errors cannot explain a swing: return 0 for all.
     """
     if router is None:
         return errors
@@ -206,7 +218,10 @@ def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> li
 
 
 def _may_be_uneven(found: Balance) -> bool:
-    """Return whether a longer window could show a skew, which must last longer with many requests."""
+    """Return whether a longer window could change "balanced" to "uneven".
+
+    With many requests, a skew of the load must last longer before it counts.
+    """
     skew, steady = found.skew or 0.0, found.steadiness or 0.0
     if found.word_now is not BalanceWord.BALANCED:
         return False
@@ -214,7 +229,11 @@ def _may_be_uneven(found: Balance) -> bool:
 
 
 def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:
-    """Return failed requests by member: its own count, or its router's where that is higher."""
+    """Return the failed requests since `since` by member.
+
+    This is the member's own count, or the router's count for it if that is higher. A member is absent if
+    neither counts its failures.
+    """
     reported = {member.name: member.log.errors(since) for member in group.members}
     found = {name: count for name, count in reported.items() if count is not None}
     for deployment, count in (counted.failures or {}).items() if counted else ():
@@ -225,9 +244,10 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
 
 
 def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
-    """Return the spread in ms between the samples of one round of polls, median of the last rounds.
+    """Return how far apart in time, in ms, the members' samples of one poll are (median of the last polls).
 
-    None where they cannot be distinguished from those of the previous or next round.
+    Return None with fewer than two members that have samples, or if the samples are so far apart that they
+    cannot be assigned to one poll.
     """
     reported = [track.times_s for track in tracks if len(track.times_s) > 1]
     if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
@@ -248,7 +268,10 @@ def _nearest(times: Sequence[float], at: float) -> float:
 
 
 def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
-    """Return the requests that each judged backend received in the window; empty if one has no count."""
+    """Return the requests that each judged backend received in the window, by name.
+
+    The result is empty if one of these backends does not count its requests.
+    """
     judged = [member for member in members if member.name in found.backends]
     reported = {member.name: member.log.arrived(at - found.window_s) for member in judged}
     known = {name: count for name, count in reported.items() if count is not None}
@@ -256,7 +279,10 @@ def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, 
 
 
 def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
-    """Add the prefix-cache hits to "uneven": a router that follows prefixes skews on purpose."""
+    """Add a reason to the verdict "uneven" if a member has many prefix-cache hits.
+
+    A router that sends equal prefixes to the same backend makes the load uneven on purpose.
+    """
     hits = {
         member.name: member.prefix_hit_percent for member in group.members if member.name in found.backends
     }
@@ -269,7 +295,7 @@ def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
 
 
 def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
-    """Add the failures that the router counted to a bad verdict."""
+    """Add the failures, cooldowns and refusals that the router counted to the reasons of a bad verdict."""
     if counted is None or not found.word_now.bad:
         return found
     parts = (
@@ -282,7 +308,7 @@ def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
 
 
 def _event(change: BalanceChange, found: Balance) -> Event | None:
-    """Return an event for a change worth reporting: a bad verdict begins, changes or ends."""
+    """Return an event if a bad verdict begins, changes or ends; else, or without a router, return None."""
     if found.router is None or not (change.after.bad or change.before.bad):
         return None
     hint = found.hint if change.after.bad else None

@@ -1,4 +1,7 @@
-"""Groups whose members are judged against each other: backends of a router or model, lanes of a server."""
+"""Groups whose members are compared with each other: backends of a router or model, or lanes of a server.
+
+A lane is one engine core (data-parallel rank) of a server.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from sparktop.store.router import Group, RouterTrack, routers_of_groups
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """A backend or a lane that shares a group's requests."""
+    """A backend, or a lane of a server, that receives a share of a group's requests."""
 
     name: str
-    """The backend's name; for a lane that name, a slash and the lane's."""
+    """The backend's name; for a lane the server's name, a slash and the lane's name."""
     log: LoadLog
     slots: int | None = None
     prefix_hit_percent: float | None = None
@@ -25,23 +28,24 @@ class Member:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedGroup:
-    """Members that are judged against each other."""
+    """Members that are compared with each other."""
 
     name: str
     members: tuple[Member, ...]
     backends: tuple[str, ...]
-    """The servers that are polled for it."""
+    """The servers that are polled for this group."""
     router: RouterTrack | None = None
-    """The router in front of them."""
+    """The router in front of the members; None if none is known."""
     deployments: Mapping[str, str | None] | None = None
-    """Backend name by the router's deployment id."""
+    """Backend name by deployment id of the router; the name is None for a deployment that no known backend
+    matches."""
     lanes_of: str | None = None
     role: Role | None = None
-    """The role of all members; None where they do both prefill and decode."""
+    """The role that all members have; None if they do both prefill and decode."""
 
     @property
     def router_name(self) -> str | None:
-        """The name of what distributes the requests; for lanes their server's, None if no router is known."""
+        """The name of what distributes the requests: the router, or for lanes the server; None if unknown."""
         return self.router.target.name if self.router is not None else self.lanes_of
 
 
@@ -51,11 +55,12 @@ def judged_groups(
     routers: Sequence[RouterTrack],
     behind: Sequence[Group],
 ) -> list[JudgedGroup]:
-    """Return the groups of two and more backends, then the lanes of servers that are in no such group.
+    """Return all groups to judge: groups of backends, then the lanes of servers that are in no such group.
 
-    Prefill and decode workers of a model form a group each, because a request visits one of both kinds.
-    `group_of` maps backends to group names, without backends whose group is not known yet. `behind` are the
-    backends of each router, in the order of `routers`.
+    Each group of backends has at least two. Prefill and decode workers of a model form a group each, because
+    a request visits one worker of each role. `group_of` maps backend names to group names, without backends
+    whose group is not known yet. `behind` has the backends of each router, in the order of `routers`. This
+    function also sets the role of each backend.
     """
     members: dict[str, list[BackendTrack]] = {}
     for name, track in backends.items():
@@ -86,7 +91,10 @@ def judged_groups(
 
 
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
-    """Yield the group, or each kind of its workers with at least two; set the role of each backend."""
+    """Yield (title, backends) of the group, or one for each role that at least two of its workers have.
+
+    Also set the role of each backend.
+    """
     roles = worker_roles({track.target.name: track.load.work(-math.inf) for track in tracks})
     for track in tracks:
         track.role = roles.get(track.target.name)

@@ -1,4 +1,4 @@
-"""The newest events in order; repeated ones become a single line with a count."""
+"""The newest events in order of time; an event that is repeated often becomes a single line with a count."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from sparktop.model.snapshot import Event
 
 EVENTS_KEPT = 200
 REPEATS_WITHIN = timedelta(minutes=10)
-"""The same event counts as repeated if at most this time lies between two occurrences."""
+"""Two equal events count as a repetition if at most this time lies between them."""
 FOLDED_FROM = 3
-"""Repetitions from which on they become one line; two outages are better shown separately."""
+"""Number of occurrences from which on equal events become one line. Two outages are better shown
+separately."""
 
 
 class EventLog:
-    """The newest events."""
+    """The newest `EVENTS_KEPT` events."""
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Start without events."""
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._repeats: dict[tuple[str, str], tuple[int, datetime]] = {}
-        """How often each (subject, message) has occurred in a row, and when it last did."""
+        """By (subject, message): how often that event has occurred in a row, and when it last occurred."""
 
     def __len__(self) -> int:
         return len(self._events)
 
     def add(self, *events: Event) -> None:
-        """Add events, oldest first; a repeated event replaces its earlier occurrences."""
+        """Add events, oldest first. From the third occurrence on, an event replaces its earlier ones."""
         for event in events:
             self._add(event)
 
@@ -38,7 +39,7 @@ class EventLog:
             self._events.append(event)
 
     def view(self) -> tuple[Event, ...]:
-        """Return the events, newest last."""
+        """Return the events, oldest first."""
         return tuple(self._events)
 
     def _add(self, event: Event) -> None:
@@ -57,5 +58,5 @@ class EventLog:
 
 
 def _counted(message: str, count: int) -> str:
-    """Return a message as written at its `count`th occurrence."""
+    """Return a message with the number of its occurrences appended, such as "restarted (×3)"."""
     return f"{message} (×{count})"

@@ -1,4 +1,4 @@
-"""The figures of a backend, from its newest page and from the window over its pages: each computed once."""
+"""The metrics of a backend, computed from its newest metrics page and from the window over its last pages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
 RATE_WINDOW_S = 10.0
 """The window of token and request rates, in seconds."""
 RATE_INTERVALS, _LEAST_RATE_S = 2.0, 2.0
-"""A rate covers at least two intervals and 2 s: over less, it depends on the timing of steps and polls."""
+"""A rate covers at least this many poll intervals, and 2 s: over less time it would depend on the timing of
+steps and polls."""
 _NEARLY = 0.9
-"""Share of a span that is enough, because polls are rarely a full interval apart."""
+"""Share of that least time that is enough, because polls are rarely a full interval apart."""
 PER_FINISHED_REQUEST = "per finished request"
 
 _Lanes: TypeAlias = Sequence[LaneSample]
 
 
 def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: float) -> BackendView:
-    """Return `view` with the figures of a page, rates over 10 s, and latencies and ratios over a minute."""
+    """Return `view` with the metrics of the newest page and those computed over the window.
+
+    Rates cover 10 s, latencies and ratios a minute, both longer with slow polling.
+    """
     # With slow polling a window must reach the previous sample, or there would never be a figure.
     short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
     long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
@@ -71,7 +75,10 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
 
 
 def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:
-    """Return the figures of `BackendHistory` except `step_ms`, by name; token rates are live ones."""
+    """Return the newest value of each history of a backend, by field name of `BackendHistory`.
+
+    Token rates are those of about the last second. `step_ms` is not included.
+    """
     apart = view.prompt_cached_tps is not None
     points = {
         "generation_tps": view.generation_tps_1s,
@@ -93,12 +100,15 @@ def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, flo
 
 
 def least_rate_s(interval_s: float) -> float:
-    """Return the shortest span in seconds over which a rate is shown."""
+    """Return the shortest span in seconds over which a rate is shown, for a poll interval of `interval_s`."""
     return _NEARLY * max(_LEAST_RATE_S, RATE_INTERVALS * interval_s)
 
 
 def prompt_counter(window: Window) -> str:
-    """Return the prompt counter to show: computed tokens where known, because cached ones cost nothing."""
+    """Return the name of the prompt token counter to show: computed tokens if the server counts them.
+
+    Tokens from the prefix cache need no computation; a server without that counter counts all prompt tokens.
+    """
     newest = window.newest
     known = newest is not None and "prompt_tokens_computed" in newest.counters
     return "prompt_tokens_computed" if known else "prompt_tokens"
@@ -111,17 +121,18 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def _rate_note(lanes: _Lanes) -> str | None:
-    """Return a note on the generation rates of a page; None where they need none."""
+    """Return `PER_FINISHED_REQUEST` if tokens are counted only when a request finishes, else None."""
     return PER_FINISHED_REQUEST if any(lane.per_finished_request for lane in lanes) else None
 
 
 def _live_generation(
     lanes: _Lanes, window: Window, counted_tps: float | None, interval_s: float
 ) -> float | None:
-    """Return the live rate: the server's own where it reports one, else the counted one.
+    """Return the generated tokens/s of about the last second; None if unknown.
 
-    An idle SGLang refreshes its gauge only every 30 s. So where its counter moves with the tokens, the gauge
-    is used only while `counted_tps`, the rate over the last seconds, is above 0.
+    This is the server's own gauge, summed over its engine cores (lanes), if it reports one; else the growth
+    of its counter. An idle SGLang refreshes its gauge only every 30 s. So where its counter moves with each
+    token, the gauge is used only while `counted_tps`, the rate over the last seconds, is above 0.
     """
     reported = [lane.generation_tps_gauge for lane in lanes if lane.generation_tps_gauge is not None]
     resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None
@@ -131,7 +142,7 @@ def _live_generation(
 
 
 def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | None:
-    """Return the seconds that token rates cover; None where that is less than `least_s`."""
+    """Return the seconds that the token rates cover; None if that is less than `least_s`."""
     spans = (window.counted(name, window_s) for name in ("generation_tokens", "finished"))
     span_s = next((counted[1] for counted in spans if counted), 0.0)
     return span_s if span_s >= least_s else None
@@ -160,7 +171,10 @@ def _accept_percent(lanes: _Lanes, window: Window, window_s: float) -> float | N
 def _percent(
     window: Window, part: str, whole: str, window_s: float, gauges: Sequence[float | None]
 ) -> float | None:
-    """Return 100 * part / whole over the window; the mean gauge if the server lacks these counters."""
+    """Return 100 * part / whole, where `part` and `whole` name counters that are taken over the window.
+
+    If the server lacks these counters, return the mean of `gauges`. Return None if nothing is known.
+    """
     parts, wholes = window.counted(part, window_s), window.counted(whole, window_s)
     if parts and wholes:
         return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None

@@ -1,9 +1,9 @@
 """The GPUs that a machine has reported, and those of them that are missing now.
 
-A GPU that is missing while others answer, or that its driver reports as lost, is a loss. If all are missing
-and the driver names none of them, the driver is being restarted or was unloaded. A GPU in MIG mode stays
-listed whatever its instances are, so reconfiguring it is not a loss. A new GPU that has the index of a
-missing one replaces it.
+A GPU counts as lost if it is missing while other GPUs answer, or if the driver reports it as lost. If all
+GPUs are missing and the driver names none of them, the driver is being restarted or was unloaded. A GPU in
+MIG mode stays listed whatever its instances are, so reconfiguring it is not a loss. A new GPU at the index of
+a missing GPU replaces that GPU.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ _NOT_LISTED = "the driver does not list it any more"
 
 
 class GpuRoll:
-    """The GPUs of one machine."""
+    """The known GPUs of one machine, and which of their losses have been announced."""
 
     def __init__(self) -> None:
         """Start without known GPUs."""
         self._known: dict[str, LostGpu] = {}
         self._single: set[str] = set()
-        """Missing GPUs that were lost individually; they stay so when the others follow."""
+        """Keys of missing GPUs that were lost individually; they stay here even if all other GPUs go missing
+        later."""
         self._announced: dict[str, LostGpu] = {}
-        """Losses that an event has reported."""
+        """Lost GPUs for which an event has been added, by key."""
         self._driver_gone_at: float | None = None
         self._driver_announced = False
 
     def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
-        """Return the GPUs that are missing in `sample`, sorted by index, each with its reason."""
+        """Update the known GPUs from `sample`; return the missing GPUs, sorted by index, with reasons."""
         present = {_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus}
         new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
         self._known = {
@@ -64,7 +65,10 @@ class GpuRoll:
     def judge(
         self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], now: datetime
     ) -> list[Event]:
-        """Hold or clear "GPU lost" and "no GPU answers"; return the events since the previous sample."""
+        """Raise, update or clear "gpu-lost" and "gpus-gone" of a node; return events for what changed.
+
+        `lost` is the result of `call` for the same sample.
+        """
         single = [gpu for gpu in lost if _key(gpu.index, gpu.uuid) in self._single]
         lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
         if single:
@@ -91,7 +95,10 @@ class GpuRoll:
     def _announce(
         self, key: SourceKey, single: list[LostGpu], lost: tuple[LostGpu, ...], now: datetime
     ) -> list[Event]:
-        """Return an event for each GPU that was lost or came back since the previous sample."""
+        """Return an event for each GPU that was lost individually or came back since the previous sample.
+
+        `single` are the individually lost GPUs among `lost`.
+        """
         missing = {_key(gpu.index, gpu.uuid) for gpu in lost}
         back = {name: gpu for name, gpu in self._announced.items() if name not in missing}
         events = [
@@ -111,10 +118,13 @@ class GpuRoll:
 
 
 def loss_text(gpu: LostGpu) -> str:
-    """Describe a loss: which GPU, and why."""
+    """Return a sentence that names the lost GPU and the reason."""
     return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
 
 
 def _key(index: int, uuid: str | None) -> str:
-    """Return a GPU's identity: its UUID if known, because indices shift when an earlier GPU goes."""
+    """Return a key for a GPU: its UUID if known, else "#index".
+
+    The index alone is not reliable, because indices shift when another GPU is lost.
+    """
     return uuid or f"#{index}"

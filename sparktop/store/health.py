@@ -1,4 +1,4 @@
-"""Whether a source answers, and since when it does not."""
+"""Whether a source answers, and since when it has not answered."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from datetime import datetime
 from sparktop.model.failure import Failure
 
 DOWN_AFTER_S = 3.0
-"""Seconds of failures that make a source "down"; a single lost poll does not."""
+"""Seconds of consecutive failures after which a source is called down; a single lost poll is not enough."""
 DOWN_AFTER_FAILURES = 3
 
 
 @dataclass(slots=True)
 class Health:
-    """The current run of failures of a source, if there is one."""
+    """The consecutive failures of a source since its last successful poll, if there are any."""
 
     failure: Failure | None = None
-    """The newest poll's failure; None if it succeeded."""
+    """The failure of the newest poll; None if that poll succeeded."""
     failing_since: datetime | None = None
     failing_at: float | None = None
-    """Monotonic time of the first failure of the run, in seconds."""
+    """Monotonic time of the first of the consecutive failures, in seconds."""
     failures: int = 0
     good_at: float | None = None
-    """Monotonic time of the newest good sample, in seconds."""
+    """Monotonic time of the newest sample, in seconds; None if there never was one."""
 
     def good(self, at: float) -> None:
-        """Record a good sample: the run of failures ends."""
+        """Record a successful poll at `at` (monotonic seconds): the source no longer fails."""
         self.failure = self.failing_since = self.failing_at = None
         self.failures = 0
         self.good_at = at
 
     def bad(self, failure: Failure, now: datetime) -> None:
-        """Record a failure; the first one of a run starts it at `now`."""
+        """Record a failed poll; after a success, also record `now` as the start of the failures."""
         if self.failing_at is None:
             self.failing_at, self.failing_since = failure.at, now
         self.failure = failure
@@ -40,11 +40,11 @@ class Health:
 
     @property
     def down(self) -> bool:
-        """Whether it has failed long enough, or often enough, to be called down."""
+        """Whether the source has failed for `DOWN_AFTER_S` seconds, or `DOWN_AFTER_FAILURES` times."""
         if self.failure is None or self.failing_at is None:
             return False
         return self.failures >= DOWN_AFTER_FAILURES or self.failure.at - self.failing_at >= DOWN_AFTER_S
 
     def age_s(self, at: float) -> float | None:
-        """Return the seconds from the newest good sample to `at`; None when there never was one."""
+        """Return the seconds from the newest sample to `at` (monotonic); None if there never was a sample."""
         return None if self.good_at is None else max(0.0, at - self.good_at)

@@ -1,4 +1,4 @@
-"""Keys of sources: kind and name, because a node and a backend may have the same name."""
+"""Keys of sources: source type and name, because a node and a backend may have the same name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class SourceKind(StrEnum):
-    """The kinds of sources."""
+    """The types of sources that are polled: a backend (LLM server), a node (machine) or a router."""
 
     BACKEND = "backend"
     NODE = "node"
@@ -15,27 +15,27 @@ class SourceKind(StrEnum):
 
 
 class SourceKey(NamedTuple):
-    """The kind and name of a watched source."""
+    """The type and the name of a polled source."""
 
     kind: SourceKind
     name: str
 
     @classmethod
     def backend(cls, name: str) -> SourceKey:
-        """Return the key of a backend."""
+        """Return the key of the backend `name`."""
         return cls(SourceKind.BACKEND, name)
 
     @classmethod
     def node(cls, name: str) -> SourceKey:
-        """Return the key of a node."""
+        """Return the key of the node `name`."""
         return cls(SourceKind.NODE, name)
 
     @classmethod
     def router(cls, name: str) -> SourceKey:
-        """Return the key of a router."""
+        """Return the key of the router `name`."""
         return cls(SourceKind.ROUTER, name)
 
     @property
     def label(self) -> str:
-        """Kind and name as one string, such as "backend:spark-a": the key used in `self.poll_ms`."""
+        """Type and name as one string, such as "backend:spark-a", which also begins the ids of alerts."""
         return f"{self.kind}:{self.name}"

@@ -1,4 +1,7 @@
-"""The load over time of each lane of a data-parallel server; a server with a single lane has none."""
+"""The load over time of each lane of a server, for servers with 2 to 16 lanes.
+
+A lane is one engine core (data-parallel rank) of a server.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,27 @@ from sparktop.rates.tally import LIVE_SPAN_S, MISSED_INTERVALS
 from sparktop.store.load_log import LoadLog
 
 MOST_LANES = 16
-"""With more lanes than this none is logged: their histories would cost more than they show."""
+"""With more lanes than this, the load of no lane is recorded: the histories would cost more than they
+show."""
 
 
 class LaneLogs:
-    """One load log per lane, for servers with more than one."""
+    """One load log per lane; no logs for a server with a single lane or with more than `MOST_LANES`."""
 
     def __init__(self) -> None:
         """Start without lanes."""
         self.logs: dict[str, LoadLog] = {}
-        """By the lane's name."""
+        """Load logs by lane name."""
         self._rates: dict[str, LaneRate] = {}
 
     def note(
         self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
     ) -> dict[str, LaneHistory]:
-        """Add a sample; return the history of each lane, empty for a server with a single lane."""
+        """Add the samples of all lanes at `at`; return the history of each lane by lane name.
+
+        The result is empty if the server has a single lane or too many. `continues` is False if the server
+        restarted or another one answered since the previous sample.
+        """
         if not continues or not 1 < len(lanes) <= MOST_LANES:
             self._rates.clear()
         if not 1 < len(lanes) <= MOST_LANES:
@@ -47,20 +55,24 @@ class LaneLogs:
         return histories
 
     def gap(self, at: float) -> None:
-        """Record that there was no answer."""
+        """Add a gap at `at` to the log of every lane: the server did not answer."""
         for log in self.logs.values():
             log.gap(at)
 
 
 class LaneRate:
-    """Tokens per second of one lane over about the last second."""
+    """The generated tokens per second of one lane over about the last second."""
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Start without samples."""
         self._recent: deque[tuple[float, float]] = deque()
 
     def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
-        """Add a counter; return its rate, None until it spans a second, or after a sample `widest_s` ago."""
+        """Add the token counter of a sample; return the rate in tokens/s.
+
+        Return None if the counter is unknown, or until the samples span a second. They start anew if the
+        counter fell or the previous sample is more than `widest_s` seconds old.
+        """
         recent = self._recent
         if tokens is None or (recent and (tokens < recent[-1][1] or at - recent[-1][0] > widest_s)):
             recent.clear()

@@ -1,4 +1,7 @@
-"""The load of one backend, or of one lane, over the last minutes: the input of its group's balance."""
+"""The load of one backend or lane over the last ten minutes: the input for the balance of its group.
+
+A lane is one engine core (data-parallel rank) of a server.
+"""
 
 from __future__ import annotations
 
@@ -18,41 +21,49 @@ from sparktop.rates.quantiles import LEAST_OBSERVATIONS, difference, histogram_q
 LONGEST_S = 600.0
 """The widest window that is judged, in seconds."""
 CAPACITY = 2400
-"""Points kept: the widest window at 4 Hz. With 300 pieces and 120 histograms at most 200 kB."""
+"""Points kept: the widest window at 4 polls a second. Together with 300 entries of answers and 120 histograms
+this is at most 200 kB."""
 _GAUGES = ("running", "waiting", "generation_tps")
 _COUNTS = ("finished", "failed", "aborted", "prompt_tokens", "generation_tokens")
-"""Requests and tokens since the first sample."""
+"""Totals of requests and tokens since the log's first sample."""
 _ANSWERS, _TOKENS = "answers", "tokens"
 FAILED_REASONS, ABORTED_REASONS = frozenset({"error", "failure"}), frozenset({"abort"})
-"""Reasons of a request's end other than success: vLLM's and TGI's."""
+"""The finish reasons of vLLM and TGI for failed requests; second, those for aborted requests."""
 _LIFE_EVERY_S = 5.0
 _PIECE_S = 2.0
-"""Finished answers are grouped over this many seconds: enough pieces to estimate the variation of lengths."""
+"""Finished answers are grouped over this many seconds, which yields enough groups to estimate how much the
+lengths vary."""
 _LIVES_KEPT = math.ceil(LONGEST_S / _LIFE_EVERY_S) + 2
 ABORTS_THAT_COUNT = 0.02
-"""Share of the finished requests: fewer aborts are clients that hung up."""
+"""Share of the finished requests from which on aborts count as errors. Fewer aborts are clients that
+hung up."""
 _LIFE_WINDOW_S, _ENOUGH_LIVES = 120.0, 20
-"""The life of requests follows the load, so the newest are used alone if there are enough."""
+"""The durations of requests depend on the load, so the newest requests are used alone if there are enough of
+them."""
 _FEWEST_LOOKS, _FEWEST_ANSWERS = 8, 16
-"""With fewer pieces or answers, the spread of lengths would be a guess."""
+"""With fewer groups of answers, or fewer answers, the variation of lengths would be a guess."""
 
 
 class LoadLog:
-    """The load that one backend reported, sample by sample: gaps stay gaps, restarts count nothing."""
+    """The load of one backend or lane, sample by sample.
+
+    A failed poll is a gap. After a restart, counting continues from the restarted server's first sample.
+    """
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Start without samples."""
         self._table = HistoryTable((*_GAUGES, *_COUNTS), CAPACITY)
         self._live = True
-        """False where the token rate does not describe the moment of a sample."""
+        """False if the newest token rate is not that of the moment, because tokens are counted only when a
+        request finishes."""
         self._reported: dict[str, float] = {}
-        """The counters on the newest page."""
+        """The counters on the newest metrics page."""
         self._totals: dict[str, float] = {}
         self._lives: deque[tuple[float, Histogram]] = deque(maxlen=_LIVES_KEPT)
-        """The lives of all requests so far, recorded every few seconds."""
+        """(time, histogram of the durations of all requests so far), recorded every few seconds."""
         self._life: Histogram | None = None
         self._answers: deque[tuple[float, float, float]] = deque(maxlen=math.ceil(LONGEST_S / _PIECE_S))
-        """(time, answers finished since the previous entry, their tokens in total)."""
+        """(time, answers finished since the previous entry, total number of their tokens)."""
 
     def note(
         self,
@@ -63,9 +74,9 @@ class LoadLog:
         continues: bool,
         live: bool = True,
     ) -> None:
-        """Add a sample of `lanes`; `continues` is False when another process answers than before.
+        """Add a sample, summed over `lanes`; `continues` is False if another process answers than before.
 
-        A rate that is not `live` is drawn, but not used for the balance.
+        If `live` is False, the token rate is kept for graphs but not used for the balance.
         """
         self._live = live
         reported = _counts(lanes)
@@ -86,16 +97,19 @@ class LoadLog:
         self._table.append(at, dict(zip(_GAUGES, (*gauges, generation_tps), strict=True)) | self._totals)
 
     def gap(self, at: float) -> None:
-        """Record that there was no answer."""
+        """Add a gap at `at`: the server did not answer."""
         self._table.append(at, {})
 
     def history(self) -> LaneHistory:
-        """Return requests and tokens per second over time."""
+        """Return running requests, waiting requests and generated tokens/s over time."""
         kept = self._table.series(*_GAUGES)
         return LaneHistory(kept["running"], kept["waiting"], kept["generation_tps"])
 
     def track(self, name: str, since: float, *, slots: int | None, errors: float | None) -> LoadTrack:
-        """Return the input of the balance, from `since` on, without samples that report no load."""
+        """Return the load from `since` (monotonic) on as input for the balance.
+
+        Samples that report no load are left out. `name`, `slots` and `errors` are copied into the result.
+        """
         failed = None if errors is None else round(errors)
         kept = self.history()
         track = load_track(
@@ -121,7 +135,10 @@ class LoadLog:
         )
 
     def _arrived(self, track: LoadTrack, since: float) -> list[float] | None:
-        """Return ended plus present requests at each point of a track; None where ends are not counted."""
+        """Return the requests that had arrived by each point of `track`: those that ended plus those present.
+
+        Return None if ended requests are not counted.
+        """
         _, ended = self._table.series("finished")["finished"].arrays(since)
         if len(ended) != len(track.times_s) or all(map(math.isnan, ended)):
             return None
@@ -129,7 +146,7 @@ class LoadLog:
         return [sum(row) for row in zip(ended, *there, strict=True)]
 
     def counted(self, since: float) -> dict[str, float]:
-        """Return the growth of each total from `since` on, without totals that are not reported."""
+        """Return how much each total grew from `since` on, by name; unreported totals are absent."""
         kept = self._table.series()
         grown: dict[str, float] = {}
         for name in _COUNTS:
@@ -139,15 +156,15 @@ class LoadLog:
         return grown
 
     def work(self, since: float) -> Work:
-        """Return the requests finished and the tokens taken in and generated from `since` on."""
+        """Return the finished requests, prompt tokens and generated tokens from `since` on."""
         counted = self.counted(since)
         return Work(counted.get("finished"), counted.get("prompt_tokens"), counted.get("generation_tokens"))
 
     def errors(self, since: float) -> float | None:
-        """Return the requests that failed from `since` on; None where failures are not counted.
+        """Return the requests that failed from `since` on; None if the server does not count failures.
 
-        Aborted requests are included where there are many: a router that gives up on a backend aborts its
-        request.
+        Aborted requests are included if there are many of them, because a router that gives up on a backend
+        aborts its request.
         """
         counted = self.counted(since)
         failed, aborted = counted.get("failed"), counted.get("aborted", 0.0)
@@ -156,7 +173,10 @@ class LoadLog:
         return failed + (aborted if aborted >= ABORTS_THAT_COUNT * counted["finished"] else 0.0)
 
     def arrived(self, since: float) -> float | None:
-        """Return the requests that arrived from `since` on: those that ended, plus the growth of the rest."""
+        """Return the number of requests that arrived from `since` on; None if ended requests are not counted.
+
+        This is the number of requests that ended, plus the growth of the number running or waiting.
+        """
         ended = self.counted(since).get("finished")
         if ended is None:
             return None
@@ -165,16 +185,19 @@ class LoadLog:
         return max(0.0, ended + sum(last - first for first, last in gauges))
 
     def lives(self, since: float) -> Histogram | None:
-        """Return a histogram of the lives of requests that ended from `since` on; None where unknown."""
+        """Return a histogram of the durations of requests that ended from `since` on; None if unknown."""
         before = next((life for at, life in self._lives if at >= since), None)
         return difference(self._life, before) if self._life is not None and before is not None else None
 
     def answers(self, since: float) -> list[tuple[float, float]]:
-        """Return (answers, their tokens in total) for each short period since `since` in which some ended."""
+        """Return (number of answers, their tokens in total) for each period of about 2 s since `since`.
+
+        Periods without a finished answer are absent.
+        """
         return [(number, tokens) for at, number, tokens in self._answers if at >= since]
 
     def _note_answers(self, at: float, reported: Mapping[str, float]) -> None:
-        """Add the answers since the previous sample to the newest piece, or to a new one."""
+        """Add the answers finished since the previous sample to the newest period, or to a new one."""
         number = reported.get(_ANSWERS, 0.0) - self._reported.get(_ANSWERS, math.inf)
         tokens = reported.get(_TOKENS, 0.0) - self._reported.get(_TOKENS, math.inf)
         if not (number > 0 and tokens > 0):
@@ -187,10 +210,10 @@ class LoadLog:
 
 
 def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
-    """Return the median life of a group's requests in seconds; None where too few ended or lives are unknown.
+    """Return the median duration of a group's requests in seconds; None if unknown or too few ended.
 
-    Computed from merged buckets, with linear interpolation. Where the mean lies in the median's bucket it is
-    returned instead, because it has no bucket error.
+    Computed from merged histogram buckets with linear interpolation. If the mean lies in the same bucket as
+    the median, the mean is returned instead, because it is exact.
     """
     logs = list(logs)
     merged: Histogram | None = None
@@ -211,10 +234,11 @@ def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
 
 
 def length_variation(logs: Iterable[LoadLog], since: float) -> float | None:
-    """Return standard deviation over mean of the answers' lengths; None where too few are known.
+    """Return standard deviation / mean of the answers' lengths in tokens; None if too few are known.
 
-    Computed between pieces: if n answers of a piece have the mean m, then Σ n (m - mean)² / (pieces - 1)
-    estimates the variance of single answers (analysis of variance), without an error from buckets.
+    Computed from groups of answers: if n answers of a group have the mean m, then Σ n (m - mean)² / (groups -
+    1) estimates the variance of single answers (analysis of variance), without the error of histogram
+    buckets.
     """
     steps = [step for log in logs for step in log.answers(since)]
     number = sum(count for count, _ in steps)

@@ -1,4 +1,4 @@
-"""The store's state of one node."""
+"""The store's state of one node: newest sample, histories and derived values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REMEMBERED = tuple(one.name for one in fields(NodeHistory))
 
 
 class NodeTrack:
-    """One node: its newest sample, the histories drawn of it, and the figures derived from them."""
+    """One node: its newest sample, its histories for graphs, and the values derived from them."""
 
     def __init__(self, target: NodeTarget, thresholds: NodeThresholds) -> None:
         """Start without any sample."""
@@ -42,14 +42,15 @@ class NodeTrack:
         self.health = Health()
         self.took_ms: float | None = None
         self.processes: tuple[EngineProcess, ...] = ()
-        """Engines on its GPUs; the backend of each is in the view."""
+        """Processes of inference engines on the node's GPUs. Which backend each belongs to is in `view`."""
         self.throttled: WorstGpu | None = None
         self.steps: tuple[StepPace, ...] = ()
-        """The step pace of the backend on it, if it allows a conclusion about the node."""
+        """The step time comparison of the backend on this node, if it allows a conclusion about the node;
+        else empty."""
         self.roll = GpuRoll()
-        """The GPUs that it has reported."""
+        """The GPUs that the node has reported."""
         self.beyond_at: dict[str, float] = {}
-        """When the reading behind an alert was last beyond its limit, by the alert's id."""
+        """By alert id: monotonic time at which the alert's value was last beyond its limit."""
         self._thresholds = thresholds
         self._histories = HistoryTable(_REMEMBERED)
         self._minute = ThrottledMinute()
@@ -61,7 +62,7 @@ class NodeTrack:
         self.view = NodeView(target.name, target.via)
 
     def identify(self, identity: NodeIdentity) -> None:
-        """Store the machine's identity."""
+        """Store what the machine reports about itself."""
         self.view = replace(self.view, identity=identity)
 
     def assign(self, processes: tuple[EngineProcess, ...]) -> None:
@@ -70,7 +71,10 @@ class NodeTrack:
             self.view = replace(self.view, engine_processes=processes)
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
-        """Record a failed poll: a gap in the histories; the last sample stays."""
+        """Record a failed poll: add a gap to the histories, but keep the last sample in the view.
+
+        Once the node is down, drop what was derived from old samples (speed state, headroom, throttling).
+        """
         self.took_ms = took_ms
         self.health.bad(failure, now)
         self._failed = True
@@ -91,7 +95,7 @@ class NodeTrack:
             self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
 
     def accept_sample(self, sample: NodeSample, took_ms: float | None, interval_s: float) -> bool:
-        """Record a sample and those missed before it; return False when none is newer than the last.
+        """Record a sample and the missed samples in it; return False if none is newer than the last.
 
         `interval_s` is the configured time between two samples.
         """
@@ -116,7 +120,7 @@ class NodeTrack:
         return bool(fresh)
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
-        """Compare the step times of the backend on this node with the node's clock and power."""
+        """Update the node's speed state with `steps`, the step time comparison of the backend on it."""
         sample, self.steps = self.view.sample, steps
         gb10 = sample is not None and any(is_gb10(gpu, unified=sample.memory.unified) for gpu in sample.gpus)
         speed = with_steps(worst(self._paces), steps, gb10=gb10)
@@ -124,7 +128,10 @@ class NodeTrack:
             self.view = replace(self.view, speed=speed)
 
     def _remember(self, samples: Sequence[NodeSample], apart_s: float) -> None:
-        """Add samples to the histories, each at its place in time."""
+        """Add samples to the histories, each at its place in time.
+
+        Gaps between points that are now at most `apart_s` seconds apart are removed.
+        """
         points = [(sample.at, _points(sample)) for sample in samples]
         last_at = self.view.history.cpu_percent.last_at
         if len(points) == 1 and (last_at is None or points[0][0] > last_at):
@@ -133,7 +140,10 @@ class NodeTrack:
             self._histories.insert(points, apart_s)
 
     def _measure(self, fresh: Sequence[NodeSample], known_at: float | None, step_s: float) -> None:
-        """Update throttling shares and clock paces with new samples, oldest first."""
+        """Update the throttled shares and the GPU clock states with new samples, oldest first.
+
+        `known_at` is the time of the last sample before them, `step_s` the usual time between two samples.
+        """
         for sample in fresh:
             span_s = None if known_at is None else sample.at - known_at
             # After a failure the time that the shares cover is unknown, unless no sample is missing.
@@ -158,7 +168,7 @@ class NodeTrack:
             }
 
     def _judge(self, newest: NodeSample, interval_s: float) -> None:
-        """Set the view's derived figures as of its newest sample."""
+        """Set the view's derived values (headroom, speed, throttling, lost GPUs) as of the newest sample."""
         self.processes = engine_processes(newest.gpus)
         self.throttled = self._minute.worst()
         limits = memory_limits(newest.memory, self._thresholds)
@@ -176,7 +186,7 @@ class NodeTrack:
 
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:
-    """Return (memory left, warning limit, critical limit) in bytes; None where the memory is unknown."""
+    """Return (memory left, warning limit, critical limit) in bytes; None if the memory left is unknown."""
     left = _left_bytes(memory)
     if left is None:
         return None
@@ -193,7 +203,7 @@ def _left_bytes(memory: MemoryReading) -> int | None:
 
 
 def _points(sample: NodeSample) -> dict[str, float | None]:
-    """Return the value that a sample adds to each history."""
+    """Return the value that a sample adds to each history, by field name of `NodeHistory`."""
     memory, gpus = sample.memory, sample.gpus
     left = _left_bytes(memory)
     percent = (

@@ -1,4 +1,4 @@
-"""Alerts about a node: memory, heat, throttling, swapping, RDMA errors, speed, sensors."""
+"""Alerts about a node: memory, temperature, throttling, swapping, RDMA errors, speed, sensors."""
 
 from __future__ import annotations
 
@@ -17,51 +17,57 @@ from sparktop.store.node import GIB, NodeTrack, memory_limits
 
 MIB = 2**20
 HEADROOM_CLEARS_AT = 1.1
-"""Multiple of the limit: an alert must not flap when a value wavers around its limit."""
+"""The headroom alert clears at this multiple of its limit, so that it does not flap when the value wavers
+around the limit."""
 MARGIN_CLEARS_C = 2.0
-"""Degrees beyond the limit."""
+"""The thermal alert clears this many °C beyond its limit."""
 SENSOR_CLEARS_C = 3.0
 SHARE_CLEARS_AT = 0.7
 RATE_CLEARS_AT = 0.5
 QUIET_S = 30.0
-"""Alerts about bursts (swapping, errors) clear after this many seconds without any."""
+"""Alerts about bursts (swapping, errors) clear after this many seconds below their limit."""
 UNJUDGED_S = 300.0
-"""A slow state stays announced for this many seconds while there is no load to check it by."""
+"""An alert about slowness stays active for this many seconds while there is no load to check the speed
+with."""
 SOON_S, NOW_S = 1800.0, 300.0
-"""Seconds to the headroom's limit that raise a warning, and a critical alert; the panels use the same."""
+"""Seconds until the memory headroom's limit that raise a warning, and a critical alert. The panels use the
+same limits."""
 _LATER_AT = 1.5
-"""Multiple of these at which the alert ends."""
+"""Multiple of `SOON_S` and `NOW_S` at which the alert ends."""
 LEAST_COVERED_S = 15.0
-"""Seconds of the last minute that must be known: a share of less time is not meaningful."""
+"""Seconds of the last minute that must be known; a share of less time is not meaningful."""
 CONGESTION = frozenset({"np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"})
-"""RDMA counters of notifications, which are not errors."""
+"""RDMA counters of congestion notifications, which are not errors."""
 _COUNTERS_NAMED = 3
 _LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A reading and its limits."""
+    """A value and the limits at which its alert is raised, becomes critical and clears."""
 
     name: str
     """The alert's name within its node."""
     value: float | None
-    """None where it is unknown; then no alert is raised."""
+    """None if the value is unknown; then there is no alert."""
     message: Callable[[], str]
     warn: float
     clears: float
-    """Where the warning ends."""
+    """The value at which the warning ends."""
     critical: float | None = None
     critical_clears: float | None = None
-    """Where "critical" becomes a warning again."""
+    """The value at which "critical" becomes a warning again."""
     falling: bool = False
     """True when values below the limit are bad, instead of values at or above it."""
     quiet_s: float = 0.0
     severity: Severity = Severity.WARNING
-    """Severity of the warning."""
+    """Severity of the alert between `warn` and `critical`."""
 
     def grade(self, held: Severity | None) -> Severity | None:
-        """Return the severity of the reading, where `held` is its previous severity; None: no alert."""
+        """Return the severity that the value deserves, with hysteresis; None if there is to be no alert.
+
+        `held` is the severity of the alert that is active now, None if none is.
+        """
         critical = self.critical_clears if held is Severity.CRITICAL else self.critical
         if critical is not None and self._beyond(critical):
             return Severity.CRITICAL
@@ -76,7 +82,7 @@ class Gauge:
 def judge_node(
     book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, now: datetime
 ) -> list[Event]:
-    """Hold or clear every alert about a node after a sample; return the events of its GPUs."""
+    """Raise, update or clear every alert about a node after a sample; return events about its GPUs."""
     sample = track.view.sample
     if sample is None:
         return []
@@ -93,7 +99,10 @@ def judge_node(
 
 
 def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, now: datetime) -> None:
-    """Hold "slow clock" and "slow steps" until the contrary is seen, or nothing for a long time."""
+    """Raise, update or clear the alerts "slow-clock" and "slow-steps".
+
+    An active alert clears once the opposite is measured, or `UNJUDGED_S` seconds after it was last measured.
+    """
     speed = track.view.speed
     healthy = {
         SLOW_CLOCK: speed.word in {NORMAL, THROTTLED, SLOW_STEPS},
@@ -143,7 +152,11 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _headroom_limit(track: NodeTrack) -> Gauge:
-    """Return the time to the critical limit at the present pace; past the limit, "headroom" applies."""
+    """Return the alert about the seconds until memory headroom reaches its critical limit.
+
+    They are extrapolated from the present trend. Once the limit is reached, the alert "headroom" applies
+    instead.
+    """
     trend = track.view.headroom
     until = trend.until_limit_s or None
 
@@ -181,7 +194,10 @@ def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
-    """Yield the throttled share of the last minute; a power cap is expected, so it is only an info."""
+    """Yield the alerts "throttled" and "power-cap", about the throttled percent of the last minute.
+
+    A power cap is expected, so that alert has the severity INFO.
+    """
     worst, sample = track.throttled, track.view.sample
     several = sample is not None and len(sample.gpus) > 1
     known = worst is not None and worst.covered_s >= LEAST_COVERED_S
@@ -230,7 +246,7 @@ def _rdma_errors(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _errors_in_words(port: NetworkReading) -> str:
-    """Name the counters that moved most."""
+    """Return a message with a port's RDMA errors/s and the error counters that grew fastest."""
     moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
     most = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
     names = ", ".join(f"{name} {moved[name]:.3g}/s" for name in most)

@@ -15,7 +15,7 @@ from sparktop.model.targets import RouterTarget
 from sparktop.store.health import Health
 
 _COUNTS_KEPT = 130
-"""Samples whose counters are kept: the widest window of a balance at one sample every 5 s."""
+"""Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,16 @@ class Group:
     """The backends behind one router, as far as they are known."""
 
     deployments: Mapping[str, str | None] | None
-    """Backend name by the router's deployment id; None when no deployments are known."""
+    """Backend name by deployment id of the router, None for a deployment that no known backend matches; None
+    instead of the mapping if the router lists no deployments."""
     backends: tuple[str, ...]
     models: Mapping[str, str]
-    """The name under which the router offers a backend; empty where the config names the backends."""
+    """By backend name: the model name under which the router offers it. Empty if the config names the
+    backends."""
 
 
 class RouterTrack:
-    """One router: its newest sample and how it answers."""
+    """One router: its newest sample, its failure counters and whether it answers."""
 
     def __init__(self, target: RouterTarget) -> None:
         """Start without any sample."""
@@ -41,20 +43,23 @@ class RouterTrack:
         """The newest good sample."""
         self._answering_since: datetime | None = None
         self._counted: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
-        """The newest samples that report failures."""
+        """The newest samples that have failure counters, oldest first."""
 
     @property
     def strategy(self) -> str | None:
-        """The routing strategy that the router reports, else the config's label."""
+        """The routing strategy that the router reports, else the config's; None if neither is known."""
         return (self._sample.strategy if self._sample else None) or self.target.strategy
 
     @property
     def cooldowns_disabled(self) -> bool:
-        """Whether the router reports that it never takes a failing deployment out."""
+        """Whether the router reports that it never takes a failing deployment out of rotation."""
         return bool(self._sample and self._sample.cooldowns_disabled)
 
     def counted(self, since: float) -> RouterSample | None:
-        """Return the failures from `since` on, as a sample of differences; None where they are unknown."""
+        """Return the growth of the failure counters from `since` on; None with fewer than two samples.
+
+        The differences are the counter fields of the returned sample.
+        """
         inside = [sample for sample in self._counted if sample.at >= since]
         if len(inside) < 2:  # noqa: PLR2004 - a difference needs two
             return None
@@ -72,12 +77,12 @@ class RouterTrack:
         )
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
-        """Record a failed poll; the last sample stays."""
+        """Record a failed poll; the last sample is kept."""
         self.health.bad(failure, now)
         self.poll_ms, self._answering_since = took_ms, None
 
     def accept_sample(self, sample: RouterSample, now: datetime, took_ms: float | None) -> None:
-        """Record a good sample."""
+        """Record a successful poll; failure counters that fell mean a restart, so older ones are dropped."""
         self.health.good(sample.at)
         self._sample = sample
         if sample.failures is not None:
@@ -88,9 +93,9 @@ class RouterTrack:
         self._answering_since = self._answering_since or now
 
     def group(self, backend_urls: Mapping[str, str]) -> Group:
-        """Return the group behind it: the config's backends, else those matched to its deployments.
+        """Return the backends behind this router: those in the config, else those that match its deployments.
 
-        `backend_urls` maps the names of all watched backends to their URLs.
+        `backend_urls` has the URLs of all watched backends by name.
         """
         told = self._sample.deployments if self._sample else None
         deployments = match_deployments(
@@ -111,7 +116,7 @@ class RouterTrack:
         return Group(deployments, tuple(names), models)
 
     def view(self, at: float, group: Group, backends: Iterable[BackendView]) -> RouterView:
-        """Return the router as shown at `at`."""
+        """Return the router as shown at `at` (monotonic), with the load of its backends."""
         sample = self._sample or RouterSample(at)
         loads = {view.name: view.running if view.ok else None for view in backends}
         return RouterView(
@@ -150,10 +155,11 @@ def _fell(before: RouterSample, after: RouterSample) -> bool:
 
 
 def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict[str, str]:
-    """Return the group name of each backend behind a router; configured backends take precedence.
+    """Return the group name by backend, for backends behind a router.
 
-    A group has its router's name. If the router offers several models, each of them is a group, because only
-    backends that serve the same model can be compared.
+    A group has the router's name. If the router offers several models, each model is a group, because only
+    backends that serve the same model can be compared. A backend behind several routers belongs to the router
+    whose config names it, else to the first.
     """
     names: dict[str, str] = {}
     configured_first = sorted(zip(routers, groups, strict=True), key=lambda one: not one[0].target.backends)
@@ -172,7 +178,7 @@ def _name_in(router: RouterTrack, group: Group, backend: str) -> str:
 def routers_of_groups(
     routers: Sequence[RouterTrack], groups: Sequence[Group]
 ) -> dict[str, tuple[RouterTrack, Group]]:
-    """Return the router in front of each group, and everything behind it, by the group's name."""
+    """Return (router, all backends behind that router) by group name."""
     found: dict[str, tuple[RouterTrack, Group]] = {}
     for router, group in zip(routers, groups, strict=True):
         for backend in group.backends:

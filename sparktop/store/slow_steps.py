@@ -1,8 +1,8 @@
-"""The alert that a backend's steps are slow: compared with its own earlier steps, or with those of its peers.
+"""The alert that a backend's steps are slow, compared with its own earlier steps or those of its peers.
 
-A step takes longer for a larger batch, but never by more than the batch grew, because the weights are read
-once per step. For a batch k times the peer's, steps count as slow from max(3 √k, 1.5 k) times the peer's on:
-more than the batch can explain, whatever k is.
+A step takes longer with a larger batch, but never by more than the batch grew, because the weights are read
+once per step. If the batch is k times the peer's, steps count as slow from max(3 √k, 1.5 k) times the peer's
+step time on, which is more than the batch can explain for any k.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from sparktop.store.alert_book import AlertBook
 from sparktop.store.keys import SourceKey
 
 PEER_RATIO = 3.0
-"""A backend is slow from this multiple of its peers' step time on: far more than two alike differ by."""
+"""A backend is slow from this multiple of its peers' step time on: far more than two equal backends differ
+by."""
 _CLEARS_AT = 2.0
 SLOW_AFTER_S = 10.0
 """Steps count as slow once they have been slow for this many seconds."""
 _UNJUDGED_S = 120.0
-"""The alert stays for this many seconds while the backend or its peers are idle and cannot be compared."""
+"""The alert stays for this many seconds while the backend or its peers are idle, so that steps cannot be
+compared."""
 
 
 class SlowSteps:
@@ -34,8 +36,8 @@ class SlowSteps:
         self._since: float | None = None
         self._judged_at: float | None = None
         self._against_peers = False
-        """Whether the active alert came from peers: then the backend's own past, equally slow, does not clear
-        it."""
+        """True if the active alert came from the comparison with peers. Equally slow earlier steps of the
+        backend itself then do not clear the alert."""
 
     def judge(
         self,
@@ -46,9 +48,11 @@ class SlowSteps:
         peers: Sequence[BackendView],
         now: datetime,
     ) -> None:
-        """Hold or clear "slow-steps" after a good sample of `view`; `pace` is against its own steps before.
+        """Raise, update or clear the alert "slow-steps" after a successful poll.
 
-        If the backend runs on a watched node, a slowdown against its own past is that node's alert.
+        `view` is the backend; `pace` compares its steps with its own earlier ones, `peers` serve the same
+        model. If the backend runs on a watched node, a slowdown against its own past is an alert of that node
+        instead.
         """
         alert_id, at = f"{key.label}:slow-steps", now.timestamp()
         held = book.severity(alert_id) is not None
@@ -67,7 +71,10 @@ class SlowSteps:
     def _slow_words(
         self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool
     ) -> str | None:
-        """Return why its steps are slow, "" where they are not, None where there is no comparison."""
+        """Return the alert's message if steps are slow, "" if they are not, None without a comparison.
+
+        `held`: the alert is active, so a lower ratio keeps it active.
+        """
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False
             return (
@@ -91,7 +98,7 @@ class SlowSteps:
 
 
 def _step_ratio(view: BackendView, peer: BackendView) -> float | None:
-    """Return the ratio of step times, less what a larger batch explains; None where it is unknown."""
+    """Return step time / peer's step time, less what a larger batch explains; None if unknown."""
     if not view.step_ms or not peer.step_ms or not view.running or not peer.running:
         return None
     batches = (

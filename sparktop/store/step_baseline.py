@@ -1,4 +1,4 @@
-"""An engine's usual step time by batch: reveals a slow state that no other figure shows."""
+"""A backend's usual step time by batch size, which reveals a slow state that no other metric shows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from statistics import median
 from sparktop.analysis.speed_state import StepPace
 
 LEARNED_FROM = 10
-"""Samples of a batch needed before its steps have a baseline."""
+"""Samples of a batch size that are needed before its steps have a baseline."""
 SLOW_AFTER_S = 10.0
 """Steps count as slow once they have been slow for this many seconds."""
 _CLEARS_AT = 0.6
-"""Share of the allowed excess over the baseline below which slow steps count as healthy again."""
+"""Slow steps count as healthy again below this share of the allowed excess over the baseline."""
 _MOST_BATCHES = 256
-"""Batches remembered."""
+"""Batch sizes remembered; the one not seen for the longest time is dropped."""
 _FINE = 4
-"""Batch sizes per octave: step time grows with the batch, so sizes that differ by a fifth are kept apart."""
+"""Buckets of batch sizes per doubling: step time grows with the batch, so sizes that differ by a fifth are
+kept apart."""
 
 _Batch = tuple[int, int, int]
 
 
 class _Measure:
-    """The step times of one batch."""
+    """The healthy step times of one batch size."""
 
     __slots__ = ("best_ms", "recent")
 
@@ -32,7 +33,7 @@ class _Measure:
         self.recent: deque[float] = deque(maxlen=LEARNED_FROM)
 
     def learn(self, step_ms: float) -> None:
-        """Add a healthy step time; the baseline is the lowest median of `LEARNED_FROM` in a row."""
+        """Add a healthy step time; the baseline is the lowest median of `LEARNED_FROM` times in a row."""
         self.recent.append(step_ms)
         if len(self.recent) == LEARNED_FROM:
             middle = median(self.recent)
@@ -40,15 +41,15 @@ class _Measure:
 
 
 class StepBaseline:
-    """Learns how long a backend's steps take, by batch, and detects when they take longer.
+    """Learns how long a backend's steps take at each batch size, and detects when they take longer.
 
-    A batch is identified by its requests, its tokens per step (many during a prefill) and the octave of its
-    KV cache usage (attention reads the cache in each step). Slow steps are not learned, so a slow state never
-    becomes the baseline, however long it lasts.
+    A batch size is described by its requests, its tokens per step (many during a prefill) and the magnitude
+    of the KV cache usage (attention reads the cache in each step). Slow steps are not learned, so a slow
+    state never becomes the baseline, however long it lasts.
     """
 
     def __init__(self, backend: str, slow_ratio: float) -> None:
-        """Call steps of `backend` slow when they take `slow_ratio` times their baseline."""
+        """Prepare for `backend`, whose steps are slow from `slow_ratio` times their baseline on."""
         self._backend = backend
         self._ratio = slow_ratio
         self._measures: OrderedDict[_Batch, _Measure] = OrderedDict()
@@ -56,18 +57,22 @@ class StepBaseline:
         self._slow = False
 
     def clear(self) -> None:
-        """Forget everything: another server, or the same one with other settings."""
+        """Forget all baselines: another server answers, or the same one with other settings."""
         self._measures.clear()
         self.pause()
 
     def pause(self) -> None:
-        """Record that steps cannot be judged at present."""
+        """Record that steps cannot be judged at present, or are not slow: slowness must last anew."""
         self._slow_since, self._slow = None, False
 
     def note(
         self, at: float, step_ms: float, running: float, batch: float, kv_cache_percent: float | None
     ) -> StepPace | None:
-        """Judge the mean step (ms) over some seconds up to `at`; None while its batch has no baseline."""
+        """Compare a mean step time (ms) with its baseline; return None while there is no baseline.
+
+        The mean covers some seconds up to `at`. `running` is the number of requests, `batch` the tokens per
+        step.
+        """
         filled = -1 if kv_cache_percent is None else math.floor(math.log2(max(1.0, kv_cache_percent)))
         key = (_bucket(running), _bucket(batch), filled)
         measure = self._measures.get(key)

@@ -1,4 +1,4 @@
-"""The store, which accepts readings and returns snapshots."""
+"""The store, which accepts the results of polls and returns snapshots."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from sparktop.store.node_alerts import judge_node
 from sparktop.store.router import Group, RouterTrack, group_names
 
 Reading = EngineSample | NodeSample | RouterSample | Failure
-"""The result of polling a source."""
+"""The result of polling a source: a sample or a failure."""
 Hear = Callable[[SourceKey, Reading], None]
-"""A listener for readings; must not raise."""
+"""A listener, called with the source and the result of each poll; must not raise."""
 
 SIMULATED = "+simulated"
 """Suffix of the versions of simulated servers."""
 NO_GROUP = "backends"
-"""The group of backends that no router lists and whose model is not known yet."""
+"""Group name of backends that no router lists and whose model is not known yet."""
 
 
 def _utc_now() -> datetime:
@@ -46,7 +46,7 @@ def _utc_now() -> datetime:
 
 
 class Store:
-    """The state of every watched source; not thread-safe."""
+    """The state of every watched source. Not thread-safe."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class Store:
         now: Callable[[], datetime] = _utc_now,
         simulated: bool = False,
     ) -> None:
-        """Start with the targets of `watch` and without any reading."""
+        """Start with the targets of `watch` and without any samples; `clock` is monotonic, `now` in UTC."""
         self.interval_s = watch.interval_s
-        """Seconds between two polls of a backend; distinguishes a missed sample from a slow one."""
+        """Configured seconds between two polls of a backend; later samples count as missing."""
         self.simulated = simulated
         self.searching: tuple[str, ...] = ()
         """Hosts on which no server has been found yet."""
@@ -71,9 +71,9 @@ class Store:
         self._nodes: dict[str, NodeTrack] = {}
         self._routers: dict[str, RouterTrack] = {}
         self._on_node: dict[str, list[str]] = {}
-        """Backend names by the node that they run on."""
+        """Names of the backends that run on a node, by node name."""
         self._placed = False
-        """False when a reading has arrived that may reveal where backends run."""
+        """False when something arrived that may change which backend runs on which node."""
         self._alerts = AlertBook()
         self.balance = BalanceBook()
         self._events = EventLog()
@@ -82,7 +82,7 @@ class Store:
         self.add(*watch.nodes, *watch.backends, *watch.routers)
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
-        """Watch these targets too; a target whose kind and name are known already is ignored."""
+        """Watch these targets too. A target of the same type and name as a watched one is ignored."""
         self._placed = False
         self.balance.regroup()
         for target in targets:
@@ -106,7 +106,7 @@ class Store:
         self._alerts.clear_source(key)
 
     def listen(self, listener: Hear) -> Callable[[], None]:
-        """Call this listener with each reading, after it was stored; return a function that ends this."""
+        """Call `listener` with every poll result once it is stored; return a function that stops this."""
         self._listeners = (*self._listeners, listener)
 
         def end() -> None:
@@ -115,10 +115,10 @@ class Store:
         return end
 
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
-        """Store the newest reading of a source, if it is watched, and pass it to the listeners in any case.
+        """Store the result of polling `key`, if that source is watched, and call the listeners in any case.
 
         Raises:
-            TypeError: the reading does not fit the kind of source, such as a node's sample for a backend.
+            TypeError: the result does not fit the type of source, such as a node's sample for a backend.
         """
         self._take(key, reading, took_ms)
         for listener in self._listeners:
@@ -143,10 +143,10 @@ class Store:
             raise TypeError(f"{key.label} cannot take a {type(reading).__name__}")
 
     def identify(self, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> None:
-        """Store what a source reports about itself.
+        """Store what a source reports about itself; ignored if the source is not watched.
 
         Raises:
-            TypeError: the identity does not fit the kind of source, such as a node's for a backend.
+            TypeError: the identity does not fit the type of source, such as a node's for a backend.
         """
         track = self._tracks(key).get(key.name)
         if track is None:
@@ -161,25 +161,25 @@ class Store:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
-        """Add an event, unless one with the same subject and message is still kept."""
+        """Add an event about `subject`, unless an event with the same subject and message is still kept."""
         self._events.note(Event(self._now(), severity, subject, message))
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
-        """Record the CPU and memory use of this program."""
+        """Record the CPU use (percent) and the resident memory (bytes) of this program."""
         self._self_cost = replace(self._self_cost, cpu_percent=cpu_percent, rss_bytes=rss_bytes)
 
     def measure_terminal(self, bytes_per_s: float | None) -> None:
-        """Record the bytes per second that drawing sends to the terminal."""
+        """Record the bytes per second that this program sends to the terminal."""
         self._self_cost = replace(self._self_cost, terminal_bytes_per_s=bytes_per_s)
 
     def judged_together(self) -> tuple[tuple[str, ...], ...]:
-        """Return the backends of each judged group; none where `judge` has not been called recently."""
+        """Return the backends of each judged group; empty if `judge` has not been called recently."""
         return self.balance.watched(self._clock())
 
     def judge(self) -> None:
         """Judge the balance of every group that is due: announce verdicts, add events, update alerts.
 
-        Called about once a second while watching; snapshots show its results and change nothing.
+        Call it about once a second. Snapshots only show the results.
         """
         routers, groups, names = self._routing()
         self._events.add(
@@ -192,7 +192,7 @@ class Store:
         )
 
     def snapshot(self) -> Snapshot:
-        """Return a picture of everything as of now."""
+        """Return the state of everything as of now."""
         at, now = self._clock(), self._now()
         self._place()
         routers, groups, names = self._routing()
@@ -218,21 +218,21 @@ class Store:
         )
 
     def _routing(self) -> tuple[list[RouterTrack], list[Group], Mapping[str, str]]:
-        """Return the routers, the backends behind each, and the group's name by backend."""
+        """Return the routers, the backends behind each router, and the group name by backend."""
         routers = list(self._routers.values())
         urls = {name: track.target.url for name, track in self._backends.items()}
         groups = [track.group(urls) for track in routers]
         return routers, groups, group_names(routers, groups)
 
     def _reports_simulation(self) -> bool:
-        """Return whether a server's version (0.32.0+simulated) or an agent reports simulation."""
+        """Return whether a server (by its version, such as 0.32.0+simulated) or an agent is simulated."""
         versions = [track.view.version for track in self._backends.values()]
         if any(version is not None and version.endswith(SIMULATED) for version in versions):
             return True
         return any(track.view.identity.simulated for track in self._nodes.values())
 
     def _groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
-        """Return the group of each backend whose router or model is known."""
+        """Return the group name by backend, where its router (in `behind`) or its model is known."""
         known = {name: behind.get(name) or track.view.model for name, track in self._backends.items()}
         return {name: group for name, group in known.items() if group is not None}
 
@@ -267,7 +267,7 @@ class Store:
             self._events.add(Event(now, Severity.WARNING, key.name, message))
 
     def _peers(self, track: BackendTrack) -> list[BackendView]:
-        """Return the answering backends with the same model and, as far as known, the same GPUs."""
+        """Return the other answering backends with this model and, as far as known, the same GPU models."""
         model = track.view.model
         if model is None or track.view.step_ms is None:
             return []
@@ -296,7 +296,7 @@ class Store:
             self._events.add(*judge_node(self._alerts, key, track, self._node_thresholds, now))
 
     def _place(self) -> None:
-        """Determine again which backend runs on which node, if a reading may have changed it."""
+        """Determine again which backend runs on which node, if something arrived that may have changed it."""
         if self._placed:
             return
         self._placed = True
@@ -315,7 +315,7 @@ class Store:
             track.assign(matched(track.processes, engines))
 
     def _steps_on(self, node: str) -> tuple[StepPace, ...]:
-        """Return the step pace of the backend on a node, if nothing but this node can be what slows it."""
+        """Return the step time comparison of the only backend on `node`; empty if other nodes may slow it."""
         names = self._on_node.get(node, [])
         backend = self._backends[names[0]] if len(names) == 1 else None
         if backend is None or backend.step_pace is None:
@@ -385,7 +385,7 @@ def _node_place(track: NodeTrack) -> NodePlace:
 
 
 def _totals(backends: Iterable[BackendView]) -> Totals:
-    """Add up the figures of the backends that answer; None where none of them reports a figure."""
+    """Return the sums over the backends that answer; a sum is None if no backend reports its value."""
     answering = [view for view in backends if view.ok]
 
     def total(values: Iterable[float | None]) -> float | None:

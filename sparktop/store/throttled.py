@@ -1,4 +1,4 @@
-"""The share of the last minute for which each GPU was throttled, by reason."""
+"""The share of the last minute in which each GPU was throttled, by reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.model.node import GpuReading
 
 WINDOW_S = 60.0
 _NOTHING_S = 1e-6
-"""Sums below this are rounding errors of 0."""
+"""Seconds below this are rounding errors of 0."""
 
 _Shares = Mapping[str, float | None]
 
@@ -21,22 +21,26 @@ class WorstGpu:
 
     index: int
     percent: Mapping[str, float] = field(default_factory=dict)
-    """By reason, of the time that is known."""
+    """Throttled share by reason, in percent of the known time."""
     covered_s: float = 0.0
-    """Seconds that are known."""
+    """Seconds of the last minute for which the shares are known."""
 
 
 class ThrottledMinute:
-    """Means of the samples' shares, weighted by the time that each covers; unknown time is left out."""
+    """Throttled shares over the last minute, by GPU and reason.
+
+    They are means of the samples' shares, weighted by the time that each sample covers. Unknown time is left
+    out.
+    """
 
     def __init__(self) -> None:
         """Start without samples."""
         self._samples: deque[tuple[float, float, tuple[tuple[int, _Shares], ...]]] = deque()
         self._sums: dict[int, dict[str, list[float]]] = {}
-        """By GPU and reason: [percent x seconds, seconds]."""
+        """By GPU index and reason: [percent x seconds, seconds]."""
 
     def add(self, at: float, span_s: float, gpus: Iterable[GpuReading]) -> None:
-        """Add the shares of the `span_s` seconds before `at`."""
+        """Add the throttled shares of `gpus`, which cover the `span_s` seconds before `at`."""
         samples = tuple((gpu.index, gpu.throttled_percent) for gpu in gpus if gpu.throttled_percent)
         self._samples.append((at, span_s, samples))
         self._count(samples, span_s)
@@ -45,12 +49,12 @@ class ThrottledMinute:
             self._count(old, -old_s)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all samples."""
         self._samples.clear()
         self._sums.clear()
 
     def shares(self, index: int) -> dict[str, float]:
-        """Return percent by reason of one GPU, without reasons whose share is unknown."""
+        """Return the throttled percent (0 to 100) of one GPU by reason; unknown reasons are absent."""
         sums = self._sums.get(index, {})
         return {
             reason: min(100.0, max(0.0, weighted / seconds))
@@ -59,7 +63,7 @@ class ThrottledMinute:
         }
 
     def worst(self) -> WorstGpu | None:
-        """Return the GPU that was throttled most; None where no share is known."""
+        """Return the GPU that was throttled most; None if no share is known."""
         known = {index: shares for index in sorted(self._sums) if (shares := self.shares(index))}
         if not known:
             return None
