@@ -1,7 +1,7 @@
-"""Servers on a router's list that are not watched yet: which of them may be polled, and under which name.
+"""Servers that a router lists and that are not watched yet: which of them may be polled, and their names.
 
-A router's list may include other people's servers. Only addresses of the local network are polled; others are
-listed by name and watched only where the user configures them.
+A router's list may include other people's servers. Only addresses of the local network are polled; other
+servers are reported by host name and watched only if the user configures them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparktop.model.router import Deployment
 from sparktop.model.targets import BackendTarget, RouterTarget
 
 MOST_FOUND = 64
-"""Most servers accepted from one router."""
+"""The most servers that are accepted from one router."""
 _LOCAL_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
 _CARRIER_GRADE = ipaddress.ip_network("100.64.0.0/10")
 """Address range (RFC 6598) in which overlay networks such as Tailscale place machines."""
@@ -27,12 +27,12 @@ _LONGEST_NAME = 24
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The deployments of a router, sorted into servers to watch and hosts to leave alone."""
+    """The unwatched servers behind a router: those that may be watched, and the hosts of the others."""
 
     targets: tuple[BackendTarget, ...] = ()
-    """Nearby servers that are not watched yet."""
+    """Servers in the local network that are not watched yet."""
     elsewhere: tuple[str, ...] = ()
-    """Hosts outside the local network, which are not polled."""
+    """Hosts outside the local network. They are not polled."""
 
 
 def behind_router(
@@ -42,10 +42,10 @@ def behind_router(
     watched_urls: Iterable[str],
     taken: Collection[str],
 ) -> Behind:
-    """Sort `deployments` into nearby servers not among `watched_urls` and hosts elsewhere.
+    """Return the servers in `deployments` that are not watched yet, separated into local and remote ones.
 
-    localhost in a deployment's address means the router's own machine. `taken` holds the backend names in
-    use.
+    "localhost" in a deployment's address means the router's own machine. `watched_urls` are the addresses of
+    watched backends, `taken` the backend names in use; each returned target gets a name that is still free.
     """
     own = address_of(router.url)
     router_host = own[0] if own else "localhost"
@@ -74,7 +74,11 @@ def behind_router(
 
 
 def is_nearby(host: str) -> bool:
-    """Return True for a host of the local network: a private address, a bare or a local name."""
+    """Return whether a host is in the local network.
+
+    It is if it has a private, loopback or link-local address, a name without a dot, or a name such as
+    "x.local".
+    """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -85,5 +89,5 @@ def is_nearby(host: str) -> bool:
 
 
 def _is_opaque(deployment_id: str) -> bool:
-    """Return True for an id that LiteLLM generated, or one too long to serve as a name."""
+    """Return whether a deployment id cannot serve as a name: it is a hash of LiteLLM, or too long."""
     return len(deployment_id) > _LONGEST_NAME or _HASH.fullmatch(deployment_id.lower()) is not None

@@ -1,4 +1,7 @@
-"""Poll rate of a group: faster while its balance is judged under load, within a cost budget."""
+"""Poll rate of a group of backends: faster while the group is under load and its balance is judged.
+
+Polling may use only a small share of a server's time.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,18 @@ from sparktop.model.engine import EngineSample
 from sparktop.sources.source import Reading
 
 RATES_HZ = (4.0, 2.0)
-"""Rates to try, fastest first: 4 Hz resolves a swing of one second."""
+"""Poll rates to try, fastest first. 4 Hz resolves load that swings with a period of a second."""
 SLOWEST_ANSWER_MS = 50.0
 BUDGET_SHARE = 0.02
-"""Share of a server's time that polling may cost: answer time times polls per second."""
+"""The largest share of a server's time that polling may cost: answer time times polls per second."""
 _COMFORT = 0.8
-"""Share of the budget below which a faster rate must stay, so that the rate itself does not oscillate."""
+"""A faster rate must stay below this share of that budget, so that the rate itself does not oscillate."""
 LOADED, UNLOADED = 2.0, 1.0
-"""Requests per server: the group becomes loaded at the first and unloaded below the second."""
+"""Running plus waiting requests per server: a group becomes loaded at the first limit, and unloaded below the
+second."""
 LOADED_FOR_S, UNLOADED_FOR_S = 3.0, 10.0
 AGAIN_AFTER_S = 30.0
-"""Seconds before a rate that cost too much is tried again."""
+"""Seconds before a faster rate is tried again after a rate proved too costly."""
 _ANSWERS = 12
 _FEWEST_ANSWERS = 3
 _STALE_S = 5.0
@@ -30,7 +34,7 @@ _STALE_S = 5.0
 
 @dataclass(slots=True)
 class _Server:
-    """Load and answer times of one server."""
+    """Load and recent answer times of one server."""
 
     load: float | None = None
     """Running plus waiting requests; None if the server does not report them or does not answer."""
@@ -40,25 +44,26 @@ class _Server:
 
 @dataclass(slots=True)
 class _Pace:
-    """Current poll rate of a group, and since when its load calls for another."""
+    """Current poll rate of a group, and since when its load calls for a change between fast and normal."""
 
     hz: float = 0.0
-    """Polls per second; 0 means the configured interval."""
+    """Polls per second; 0 means one poll per configured interval."""
     turned_at: float | None = None
-    """Since when the load calls for the other pace; None while it does not."""
+    """Monotonic time since when the load calls for the other rate (fast or normal); None while it does
+    not."""
     not_before: float = -math.inf
 
 
 class LoadCadence:
-    """Decides how many polls per interval each judged group gets."""
+    """Decides how often each group whose balance is judged is polled."""
 
     def __init__(self) -> None:
-        """Start without any reading."""
+        """Start without any samples."""
         self._servers: dict[str, _Server] = {}
         self._paces: dict[tuple[str, ...], _Pace] = {}
 
     def note(self, name: str, reading: Reading) -> None:
-        """Record a server's reading: its load and answer time."""
+        """Record the load and the answer time in the newest sample or failure of the server `name`."""
         server = self._servers.setdefault(name, _Server())
         server.load, server.at = None, reading.at
         if isinstance(reading, EngineSample):
@@ -72,14 +77,14 @@ class LoadCadence:
                 server.answers_ms.append(reading.answer_ms)
 
     def forget(self) -> None:
-        """Reset all groups to the configured interval, after that interval changed."""
+        """Return all groups to one poll per interval, because the interval has changed."""
         self._paces.clear()
 
     def decide(self, groups: Iterable[Sequence[str]], now: float, interval_s: float) -> dict[str, int]:
-        """Return the polls per interval by server name, for servers with more than one.
+        """Return the number of polls per interval by server name; servers with one poll are absent.
 
-        `groups` holds the server names of each judged group; all other groups fall back to one poll at once.
-        `now` is in monotonic seconds.
+        `groups` has the server names of each group whose balance is judged. Servers in no such group get one
+        poll. `now` is in monotonic seconds.
         """
         wanted = [tuple(group) for group in groups]
         for gone in self._paces.keys() - set(wanted):
@@ -118,10 +123,10 @@ class LoadCadence:
             self._keep_budget(pace, answering, now)
 
     def _keep_budget(self, pace: _Pace, answering: Sequence[_Server], now: float) -> None:
-        """Set the fastest rate that the slowest server's answer time allows.
+        """Set the fastest rate that the slowest server's median answer time allows.
 
-        Lower at once, raise no sooner than `AGAIN_AFTER_S` after a rate proved too costly. The measure is the
-        median answer time.
+        A rate that costs too much is lowered at once. It is raised no sooner than `AGAIN_AFTER_S` seconds
+        later.
         """
         if any(len(server.answers_ms) < _FEWEST_ANSWERS for server in answering):
             return
@@ -135,12 +140,15 @@ class LoadCadence:
 
 
 def affordable_hz(answer_ms: float) -> float:
-    """Return the fastest rate in Hz that stays well inside the budget; 0 if none does."""
+    """Return the fastest of `RATES_HZ` that costs clearly less than the budget; 0 if none does.
+
+    `answer_ms` is a server's answer time. A rate above 0 also requires at most `SLOWEST_ANSWER_MS`.
+    """
     if answer_ms > SLOWEST_ANSWER_MS:
         return 0.0
     return next((hz for hz in RATES_HZ if answer_ms / 1000 * hz <= _COMFORT * BUDGET_SHARE), 0.0)
 
 
 def looks_an_interval(hz: float, interval_s: float) -> int:
-    """Return the number of polls per interval nearest to `hz` without exceeding it; at least 1."""
+    """Return the largest whole number of polls per interval that does not exceed `hz`; at least 1."""
     return max(1, math.floor(hz * interval_s + 1e-9))

@@ -1,4 +1,4 @@
-"""Discovery of what to watch: parsing of TARGET arguments, and search on a host's usual ports."""
+"""Determines what to watch: parses TARGET arguments and searches the usual ports of hosts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import httpx  # at run time only when needed: its import costs as much as an empty screen
 
 _RESOLVE_TIMEOUT_S = 5.0
-"""Seconds that a host name may take: mDNS waits this long before it gives up."""
+"""Seconds that resolving a host name may take; mDNS gives up after this time."""
 _ADDRESSES_MAX = 4
-"""Most addresses of a name that are tried."""
+"""The most addresses of a host name that are tried."""
 _HTTP_OK = 200
 _HTTP_WANTS_KEY = frozenset({401, 403})
 _PORT_MAX = 65535
@@ -41,7 +41,7 @@ _LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
 
 
 def _engine_of(page: bytes) -> str | None:
-    """Return the engine whose names are on a metrics page; None without any."""
+    """Return the inference engine whose metric names are on a metrics page; None if there are none."""
     from sparktop.engines import ENGINES  # late: arguments are parsed before the first picture
 
     names = {engine.prefix.encode(): name for name, engine in ENGINES.items() if engine.prefix}
@@ -52,21 +52,21 @@ def _engine_of(page: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Result of a search, in the order of hosts and ports."""
+    """The result of a search, in the order of the hosts and their ports."""
 
     backends: tuple[BackendTarget, ...] = ()
     routers: tuple[RouterTarget, ...] = ()
     nodes: tuple[NodeTarget, ...] = ()
-    """Machines whose agent answers without a token."""
+    """Machines whose sparktop agent answers without a token."""
     agents: tuple[str, ...] = ()
-    """`host:port` of each agent, including those that need a token."""
+    """`host:port` of each sparktop agent, including agents that need a token."""
     notes: tuple[str, ...] = ()
-    """Clean lines about what was left out and why: a host without any server, a server that needs a key."""
+    """Messages about what was left out and why: a host without any server, or a server that needs a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports that discovery tries."""
+    """The ports that are tried on each host."""
 
     engines: tuple[int, ...] = ENGINE_PORTS
     router: int = ROUTER_PORT
@@ -74,7 +74,7 @@ class Ports:
 
     @property
     def http(self) -> tuple[int, ...]:
-        """Ports of engines and routers, without repetitions."""
+        """The ports of engines and of the router, each once."""
         return tuple(dict.fromkeys((*self.engines, self.router)))
 
 
@@ -82,12 +82,13 @@ USUAL_PORTS = Ports()
 
 
 def parse_target(text: str) -> BackendTarget | NodeTarget | str:
-    """Parse a TARGET argument: a server if it names a port or a URL, otherwise a host to search.
+    """Parse a TARGET argument. Return a host name or address (str) if it names neither a port nor a URL.
 
-    A server on the agent's port, or a URL that ends in /v1/sample, is a node's agent; any other is a backend.
+    Otherwise return a target: the agent of a node if the port is the agent's or the URL ends in /v1/sample,
+    else a backend.
 
     Raises:
-        UsageError: the argument is neither.
+        UsageError: the argument is neither a host nor an http(s) address.
     """
     word = text.strip()
     if not word or not word.isprintable() or " " in word:
@@ -176,10 +177,10 @@ async def discover(
     answer_timeout_s: float = 3.0,
     ports: Ports = USUAL_PORTS,
 ) -> Found:
-    """Search the usual ports of all hosts at once, and identify the servers there.
+    """Search the usual ports of all hosts at the same time, and identify the servers that listen there.
 
-    Only read-only GETs are sent: `/metrics`, `/health/liveliness` (LiteLLM's `/health` would send
-    completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
+    Only GET requests that change nothing are sent: to servers `/metrics`, `/health/liveliness` (LiteLLM's
+    `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
     from sparktop.sources.http_once import open_client  # late, see above
 
@@ -206,7 +207,7 @@ def _label(host: str) -> str:
 
 
 class _HostSearch:
-    """The search of one host."""
+    """The search for servers on one host."""
 
     def __init__(
         self,
@@ -265,7 +266,10 @@ class _HostSearch:
         return Found(backends, routers, nodes, agents, tuple(notes))
 
     def _notes(self, kinds: dict[int, str | None], agent: str | None) -> list[str]:
-        """Return notes about servers that cannot be watched without a key or token."""
+        """Return messages about servers that cannot be watched without a key, a token or an https:// URL.
+
+        `kinds` has the result of `_ask_port` by port, `agent` is the result of `_ask_agent`.
+        """
         notes = [
             f"{self._name(port)} wants a key: name it with api_key_env in the config"
             for port, kind in kinds.items()
@@ -281,7 +285,10 @@ class _HostSearch:
         return notes
 
     async def _addresses(self) -> tuple[str, ...]:
-        """Resolve the name once: a resolution per port would queue for the few resolver threads."""
+        """Resolve the host name; return its addresses, none if it cannot be resolved.
+
+        Done once for all ports: a resolution per port would queue for the few resolver threads.
+        """
         try:
             async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
                 found = await asyncio.get_running_loop().getaddrinfo(
@@ -306,7 +313,11 @@ class _HostSearch:
         return True
 
     async def _ask_port(self, port: int) -> str | None:
-        """Return the engine's name ("auto" for any OpenAI server), "litellm", "locked", or None."""
+        """Return what answers at `port`: an engine's name, "auto", "litellm", "locked", or None.
+
+        "auto" is another server with the OpenAI API, "litellm" a router, "locked" a server that needs a key;
+        None means that nothing answers there or that it is none of these.
+        """
         url = self._url(port)
         status, page = await self._get(f"{url}/metrics")
         if status == 0:  # no answer: another request would only wait as long again
@@ -322,7 +333,11 @@ class _HostSearch:
         return "auto" if status == _HTTP_OK and _is_model_list(body) else None
 
     async def _ask_agent(self, *, is_open: bool) -> str | None:
-        """Return "agent", "locked" if it needs a token, "other" for other servers, None if none listens."""
+        """Return what answers at the agent's port: "agent", "locked", "other" or None.
+
+        "locked" is an agent that needs a token, "other" a server that is not an agent. None: the port is
+        closed.
+        """
         if not is_open:
             return None
         url = self._url(self._ports.agent)
@@ -333,7 +348,10 @@ class _HostSearch:
         return "locked" if status in _HTTP_WANTS_KEY else "agent"
 
     async def _get(self, url: str) -> tuple[int, bytes]:
-        """Return status and body; b"" if the body cannot be read, status 0 without an answer."""
+        """Request `url`; return (HTTP status, body).
+
+        The body is b"" if it cannot be read. The status is 0 if there is no answer.
+        """
         # Late: httpx and aiohttp are loaded only when a request is sent.
         from sparktop.sources.http_failure import AnswerError
         from sparktop.sources.http_once import UnreadReplyError, get
@@ -362,7 +380,7 @@ def _is_agent_health(body: bytes) -> bool:
 
 
 def _members(body: bytes) -> dict[str, object]:
-    """Parse a JSON object; return {} for anything else."""
+    """Parse a JSON object; return {} if `body` is anything else."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):  # RecursionError: thousands of brackets

@@ -1,7 +1,7 @@
-"""The monitor: creates the sources of everything watched, runs them, and delivers readings to the store.
+"""The monitor: creates the sources of everything watched, polls them, and delivers the results to the store.
 
-Importing it is cheap: `start` loads aiohttp, httpx and psutil in a thread, so that a first paint need not
-wait for them.
+Importing this module is cheap: `start` loads aiohttp, httpx and psutil in a thread, so that the first picture
+on screen does not wait for them.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 ROUTER_INTERVALS = 5.0
-"""Poll interval of routers in backend intervals, because only their liveness changes often."""
+"""The poll interval of routers, as a multiple of the backends' interval. Routers change less often."""
 DISCOVER_AGAIN_S = 30.0
-"""Seconds before hosts without a server are searched again."""
+"""Seconds after which hosts without a server are searched again."""
 SELF_EVERY_S = 2.0
 JUDGE_EVERY_S = 1.0
-"""Seconds between calls for the store to judge what is due."""
+"""Seconds between two calls of `Store.judge`."""
 QUICKEN_EVERY_S = 1.0
-"""Seconds between updates of the loaded groups' poll rates."""
+"""Seconds between two updates of the groups' poll rates."""
 TRY_WITHIN_S = 3.0
-"""Seconds that the first answer of a server named by a router may take."""
+"""Seconds that a server listed by a router may take for its first answer."""
 _READING = ("sparktop.watch.scheduler", "sparktop.watch.cadence", "sparktop.watch.behind_router")
 
 
 @runtime_checkable
 class ShowsProcesses(Protocol):
-    """A source whose samples can include the process table."""
+    """A source of node samples that can include the process table."""
 
     show_processes: bool
 
 
 @runtime_checkable
 class TellsInterval(Protocol):
-    """A source that requests an interval from the remote end."""
+    """A source that requests a sampling interval, in seconds, from the agent at the remote end."""
 
     interval_s: float | None
 
 
 class Monitor:
-    """Runs all reading, on the running event loop."""
+    """Polls everything that is watched, on the running event loop."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Monitor:
         ways: Ways | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Watch what `watch` defines and deliver to `store`; nothing happens before `start`."""
+        """Prepare to watch what `watch` defines and to deliver to `store`; `start` begins."""
         self._watch = watch
         self._store = store
         self._ways = ways or RealWays()
@@ -93,24 +93,25 @@ class Monitor:
         self._interval_s = watch.interval_s
         self._sources: dict[SourceKey, Source] = {}
         self._identities: dict[SourceKey, object] = {}
-        """Latest identity delivered to the store, by source."""
+        """The identity of each source that was delivered to the store last."""
         self._nodes: list[NodeTarget] = list(watch.nodes)
-        """Configured nodes and those that discovery found."""
+        """The configured nodes, and those that discovery found."""
         self._processes_of: frozenset[str] = frozenset()
-        """Nodes whose process table is on screen."""
+        """Names of the nodes whose process table is on screen."""
         self._groups: list[tuple[PollGroup, float]] = []
         """Poll groups, each with its interval as a multiple of the backends' interval."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False
         self._cadence: LoadCadence | None = None
-        """Created in `start`, because its imports come late."""
+        """Created in `start`, because its module is imported late."""
         self._backend_groups: list[PollGroup] = []
         self._quickened_at = -math.inf
         self._backends: dict[str, BackendTarget] = {}
         """All polled backends by name."""
         self._routers: dict[str, RouterTarget] = {}
         self._tried: set[str] = set()
-        """URLs named by routers that are being tried, or recently failed."""
+        """URLs listed by routers that are being tried, or that failed within the last `DISCOVER_AGAIN_S`
+        seconds."""
 
     @property
     def interval_s(self) -> float:
@@ -133,15 +134,15 @@ class Monitor:
         self._tell_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
-        """Read the process tables of the named nodes from now on, and of no others.
+        """Include the process table in the samples of the nodes `names` from now on, and of no others.
 
-        Also of nodes found later.
+        Nodes that are found later are included if their name is in `names`.
         """
         self._processes_of = frozenset(names)
         self._tell_nodes()
 
     async def start(self) -> None:
-        """Load what reading needs and start to read; do nothing if already running."""
+        """Load the modules that polling needs, and start to poll; do nothing if already started."""
         if self._running:
             return
         self._running = True
@@ -163,7 +164,7 @@ class Monitor:
             self._spawn(self._discover(list(watch.discover)))
 
     async def stop(self) -> None:
-        """Stop all reading and close all connections; `start` may follow."""
+        """Stop all polling and close all connections. `start` may be called again."""
         self._running = False
         tasks = list(self._tasks)
         for task in tasks:
@@ -188,12 +189,12 @@ class Monitor:
             self._poll(name, SourceKind.ROUTER, self._ways.routers(targets), ROUTER_INTERVALS)
 
     def _poll_nodes(self, name: str, targets: Sequence[NodeTarget]) -> None:
-        """Poll nodes as one group, where each has its own task, so that a hanging node delays no other."""
+        """Start to poll these nodes as one group; a node that does not answer delays no other node."""
         self._poll(name, SourceKind.NODE, [self._ways.node(target) for target in targets], NODE_INTERVALS)
         self._tell_nodes()
 
     def _tell_nodes(self) -> None:
-        """Update interval and process-table setting of the nodes' sources."""
+        """Pass the interval and the process table setting to the sources of all nodes."""
         for key, source in self._sources.items():
             if key.kind is SourceKind.NODE:
                 if isinstance(source, ShowsProcesses):
@@ -217,7 +218,11 @@ class Monitor:
         return group
 
     def _deliver(self, kind: SourceKind, name: str, reading: Reading, took_ms: float | None) -> None:
-        """Deliver a reading to the store, preceded by the source's identity if that changed."""
+        """Deliver the result of a poll to the store, after the source's identity if that has changed.
+
+        A backend that turns out to be a router is watched as a router instead. Results of backends also
+        update the poll rates, and results of routers may reveal new backends.
+        """
         key = SourceKey(kind, name)
         identity = getattr(self._sources.get(key), "identity", None)
         if identity is not None and identity is not self._identities.get(key):
@@ -232,7 +237,11 @@ class Monitor:
             self._look_behind(name, reading)
 
     def _reroute(self, name: str) -> bool:
-        """Watch a TARGET that turned out to be a router as such; return False for a configured backend."""
+        """Watch the backend `name` as a router from now on, because it turned out to be one.
+
+        Return False and change nothing if it was configured as a backend instead of given as a TARGET
+        argument.
+        """
         target = self._backends.get(name)
         if target is None or self._watch.source != ARGUMENTS:
             return False
@@ -245,7 +254,10 @@ class Monitor:
         return True
 
     def _quicken(self, name: str, reading: Reading) -> None:
-        """Update the poll rates: higher for loaded groups whose balance is judged, normal for others."""
+        """Record the poll result of the backend `name` and update the poll rates of all groups.
+
+        The rates are updated at most once per second.
+        """
         if self._cadence is None:
             return
         self._cadence.note(name, reading)
@@ -257,7 +269,7 @@ class Monitor:
             group.quicken(parts)
 
     def _look_behind(self, name: str, sample: RouterSample) -> None:
-        """Try the servers that a router names, if the configuration names no backends for it."""
+        """Try to watch the servers that a router lists, unless the configuration names its backends."""
         from sparktop.watch.behind_router import behind_router
 
         router = self._routers.get(name)
@@ -274,7 +286,10 @@ class Monitor:
             self._spawn(self._try(name, new))
 
     async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
-        """Poll servers once and watch those that answer; failed ones may be tried again after a while."""
+        """Poll the servers `targets`, listed by `router`, once; watch those that answer.
+
+        Failures become events; servers that failed may be tried again after `DISCOVER_AGAIN_S` seconds.
+        """
         sources = self._ways.backends(targets)
         try:
             readings = await asyncio.gather(*(source.poll(TRY_WITHIN_S) for source in sources))
@@ -291,7 +306,7 @@ class Monitor:
             self._tried.difference_update(target.url for target, _ in failed)
 
     async def _discover(self, hosts: list[str]) -> None:
-        """Search `hosts` until each has a server to watch; agents found are watched meanwhile."""
+        """Search `hosts` repeatedly until each has a server to watch; watch all servers and agents found."""
         while hosts:
             self._store.searching = tuple(hosts)
             found = await self._ways.discover(hosts)
@@ -310,7 +325,7 @@ class Monitor:
     async def _watch_found_nodes(self, found: Iterable[NodeTarget]) -> dict[str, str]:
         """Watch the found nodes that are not watched yet.
 
-        Return the watched name of each by its found name.
+        Return the name under which each found node is watched, by the name under which it was found.
         """
         named: dict[str, str] = {}
         new: list[NodeTarget] = []
@@ -333,7 +348,10 @@ class Monitor:
         return named
 
     def _watch_found(self, backends: Iterable[BackendTarget], nodes: Mapping[str, str]) -> None:
-        """Watch found backends that are not watched yet; `nodes` maps found node names to watched ones."""
+        """Watch the found backends that are not watched yet.
+
+        `nodes` maps the names under which nodes were found to the names under which they are watched.
+        """
         known = (*self._watch.backends, *self._backends.values())
         watched, names = {address_of(target.url) for target in known}, self._backends
         new = [
@@ -353,13 +371,13 @@ class Monitor:
         self._poll_routers(f"found {len(self._groups)}", new)
 
     async def _judge(self) -> None:
-        """Let the store judge every second, whether or not snapshots are taken."""
+        """Call `Store.judge` every second, whether or not snapshots are taken."""
         while True:
             self._store.judge()
             await self._sleep(JUDGE_EVERY_S)
 
     async def _measure_self(self) -> None:
-        """Measure the monitor's own cost every 2 s."""
+        """Record the CPU and memory use of this process in the store every 2 s."""
         import psutil
 
         process = psutil.Process()

@@ -1,4 +1,4 @@
-"""Poll scheduler: polls all sources of a group at the same instants, none waiting for another."""
+"""Poll scheduler: polls all sources of a group at the same scheduled times; no source waits for another."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ _log = logging.getLogger(__name__)
 _DEADLINE_MIN_S = 2.0
 _DEADLINE_MAX_S = 10.0
 _GRACE_S = 1.0
-"""Seconds past its deadline before a poll is cancelled; a correct source never needs them."""
+"""Seconds past its deadline after which a poll is cancelled; a correct source ends earlier."""
 _JITTER_SHARE = 0.2
-"""Largest share of an interval by which a retry comes early, so that many viewers do not retry in step."""
+"""The largest share of an interval by which a retry is early, so that many viewers do not retry at the same
+time."""
 
 Deliver = Callable[[str, Reading, float | None], None]
-"""Receives a source's name, its reading and the poll's duration in milliseconds; called on the event loop."""
+"""A callback for the result of each poll, called on the event loop with the source's name, the sample or
+failure, and the poll's duration in ms."""
 
 
 @dataclass(slots=True)
 class _Round:
-    """The polls that began at one instant."""
+    """The polls of a group that began at the same scheduled time."""
 
     pending: int
     stamps: list[float] = field(default_factory=list)
@@ -37,38 +39,42 @@ class _Round:
 
 @dataclass(slots=True)
 class _Slot:
-    """A source and the state of its polling."""
+    """One source of a group, with the state of its polling."""
 
     source: Source
     task: asyncio.Task[None] | None = None
     failures: int = 0
-    """Consecutive failures."""
+    """Number of consecutive failures."""
     retry_at: float | None = None
-    """Earliest time of the next poll after failures; None: polled at every instant of its own."""
+    """Earliest time of the next poll after repeated failures; None while the source is polled at its
+    scheduled times."""
     skipped: int = 0
     parts: int = 1
-    """Polls per interval; more than 1 while quickened."""
+    """Polls per interval; more than 1 while the source is polled faster than the interval."""
     logged: set[tuple[str, int]] = field(default_factory=set)
-    """Programming errors whose traceback was already logged, by type and line."""
+    """Type and line of the programming errors whose traceback was already logged."""
 
     def is_due(self, now: float, *, at_instant: bool) -> bool:
-        """Return True if a poll is due: at one of its own instants, or once the retry time has come."""
+        """Return whether a poll is due at `now`; while a retry is pending, only its time counts.
+
+        `at_instant`: one of this source's scheduled times has come.
+        """
         return at_instant if self.retry_at is None else self.retry_at <= now
 
     def passed(self, first: int, last: int, parts: int) -> bool:
-        """Return True if any instant from `first` to `last` is one of this source's own.
+        """Return whether any of the group's scheduled times `first` to `last` (indices) is this source's.
 
-        Of `parts` instants per interval a quickened source has all or some, others only the first. A failing
-        source is not quickened.
+        A group has `parts` scheduled times per interval. A source polled faster than the interval uses all of
+        them or every second, third, …; other sources, and failing ones, use only the first of each interval.
         """
         every = parts if self.failures else max(1, parts // self.parts)
         return last // every > (first - 1) // every
 
 
 class PollGroup:
-    """Polls sources at absolute instants: multiples of the interval on the clock, without drift.
+    """Polls sources at scheduled times: multiples of the interval on the monotonic clock, without drift.
 
-    Sources can be quickened: polled several times per interval, at equal spacing.
+    Sources can be quickened, which means polled several times per interval, at equal spacing.
     """
 
     def __init__(
@@ -83,14 +89,17 @@ class PollGroup:
         jitter: Callable[[], float] = random.random,
         deadline_s: float | None = None,
     ) -> None:
-        """Make a group; `jitter` returns numbers in [0, 1), `deadline_s` replaces the default deadline.
+        """Prepare to poll `sources` and to pass each result to `deliver`; `run` begins.
+
+        `jitter` returns numbers in [0, 1); `deadline_s` replaces the default deadline of a poll.
 
         Raises:
             ValueError: `interval_s` is not above 0 or is infinite.
         """
         self.name = name
         self.skew_ms: float | None = None
-        """Newest minus oldest sample time of the last complete round, in ms; None below two samples."""
+        """Time between the oldest and the newest sample of the last complete round of polls, in ms; None with
+        fewer than two samples."""
         self._slots = [_Slot(source) for source in sources]
         self._deliver = deliver
         self._clock = clock
@@ -100,30 +109,30 @@ class PollGroup:
         self._interval_s = _positive(interval_s)
         self._start = 0.0
         self._parts = 1
-        """Instants per interval: as many as the most quickened source needs."""
+        """Scheduled times per interval: as many as the source with the most polls needs."""
         self._index = 0
-        """Index of the next instant, counted from `_start`."""
+        """Index of the next scheduled time, counted from `_start`."""
         self._pause: asyncio.Future[None] | None = None
 
     @property
     def interval_s(self) -> float:
-        """Seconds from one instant of the interval to the next."""
+        """Seconds between two polls of a source that is not quickened."""
         return self._interval_s
 
     @property
     def deadline_s(self) -> float:
-        """Seconds that one poll may take: two intervals, at least 2 s and at most 10 s, unless fixed."""
+        """Seconds that one poll may take: the fixed deadline, else two intervals within 2 to 10 s."""
         if self._fixed_deadline_s is not None:
             return self._fixed_deadline_s
         return min(_DEADLINE_MAX_S, max(_DEADLINE_MIN_S, 2 * self._interval_s))
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Count of instants skipped because the source was still busy, by source name."""
+        """Number of scheduled polls skipped because the previous one was still running, by source name."""
         return {slot.source.name: slot.skipped for slot in self._slots}
 
     async def drop(self, name: str) -> None:
-        """Stop polling the source `name`, and close it."""
+        """Stop polling the source `name`, and close that source."""
         dropped = [slot for slot in self._slots if slot.source.name == name]
         self._slots = [slot for slot in self._slots if slot not in dropped]
         for slot in dropped:
@@ -132,7 +141,9 @@ class PollGroup:
             await slot.source.close()
 
     def set_interval(self, interval_s: float) -> None:
-        """Change the interval at once: the next instant is at most one new interval away; ends quickening.
+        """Change the interval at once; all sources return to one poll per interval.
+
+        The next poll is at most one new interval away.
 
         Raises:
             ValueError: `interval_s` is not above 0 or is infinite.
@@ -150,10 +161,10 @@ class PollGroup:
         self._restart(now)
 
     def quicken(self, parts: Mapping[str, int]) -> None:
-        """Poll each named source `parts[name]` times per interval from now on, and all others once.
+        """Poll each source in `parts` that many times per interval from now on, and all others once.
 
-        A new interval ends this. A count that does not divide the largest is lowered to one that does, so
-        that all sources share instants.
+        The largest count applies as it is. Any other count is lowered to a divisor of the largest, so that
+        the polls of different sources coincide. `set_interval` ends this.
         """
         most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
         for slot in self._slots:
@@ -169,11 +180,11 @@ class PollGroup:
 
     @property
     def quickened(self) -> dict[str, int]:
-        """Polls per interval by source name, for sources polled more than once."""
+        """Polls per interval by source name, for the sources that are polled more than once."""
         return {slot.source.name: slot.parts for slot in self._slots if slot.parts > 1}
 
     def _restart(self, now: float) -> None:
-        """Renumber the instants, and wake up for the next one."""
+        """Recompute the next scheduled time as of `now`, and end the current pause so that it applies."""
         self._anchor(now)
         self._index = self._index_after(now)
         if self._pause is not None:
@@ -193,9 +204,9 @@ class PollGroup:
             await self._close()
 
     def _anchor(self, now: float) -> None:
-        """Number instants from a multiple of the interval on the clock itself.
+        """Count scheduled times from a multiple of the interval on the monotonic clock.
 
-        All groups then poll at the same instants, and the screen knows when the answers are in.
+        All groups then poll at the same times, and the screen knows when to expect new samples.
         """
         self._start = math.floor(now / self._interval_s) * self._interval_s
 
@@ -210,7 +221,7 @@ class PollGroup:
         return min([self._next_instant(), *waits])
 
     def _poll_due(self) -> None:
-        """Start the due polls: all sources' own instants that came, and retries at any time."""
+        """Start every poll that is due: at a scheduled time those of all sources, and retries at any time."""
         now = self._clock()
         at_instant, first = now >= self._next_instant(), self._index
         if at_instant:
@@ -245,7 +256,7 @@ class PollGroup:
             self._log_once(slot, error)
 
     async def _read(self, slot: _Slot) -> Reading:
-        """Poll a source once; turn programming errors into a log entry and a failure."""
+        """Poll a source once; log a programming error, and return it as a failure instead of raising."""
         deadline_s = self.deadline_s
         try:
             async with asyncio.timeout(deadline_s + _GRACE_S) as guard:
@@ -260,9 +271,10 @@ class PollGroup:
             return Failure(FailureKind.INTERNAL, message, self._clock())
 
     def _settle(self, slot: _Slot, reading: Reading | None) -> None:
-        """Update failure count and retry time after a poll.
+        """Update the failure count and the retry time of a source after a poll.
 
-        A first failure is retried at the next instant, later ones after two intervals less a jitter.
+        After its first failure a source is polled at its next scheduled time, after more failures only two
+        intervals later (less a jitter).
         """
         if not isinstance(reading, Failure):
             slot.failures, slot.retry_at = 0, None

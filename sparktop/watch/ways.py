@@ -1,4 +1,4 @@
-"""Factories of the monitor's sources. Importing this module loads no source."""
+"""Factories of the sources that the monitor polls. Importing this module loads no source."""
 
 from __future__ import annotations
 
@@ -14,38 +14,41 @@ if TYPE_CHECKING:
 
 
 class Ways(Protocol):
-    """Factories of sources; tests provide their own."""
+    """Factories of sources; tests use their own."""
 
     def modules(self, watch: Watch) -> Sequence[str]:
-        """Return the modules that the other methods import, to be loaded beforehand in a thread."""
+        """Return the names of the modules that the other methods import, to be loaded in a thread first."""
         ...
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Return the sources of one group."""
+        """Return a source for each backend of one poll group."""
         ...
 
     def node(self, target: NodeTarget) -> Source:
-        """Return the source of a node."""
+        """Return the source of one node."""
         ...
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Return the sources of routers."""
+        """Return a source for each router."""
         ...
 
     async def discover(self, hosts: Sequence[str]) -> Found:
-        """Search the usual ports of `hosts`."""
+        """Search the usual ports of `hosts` for servers and agents."""
         ...
 
 
 class RealWays:
-    """The factories for real sources."""
+    """The factories of sources that poll real servers and machines."""
 
     def __init__(self) -> None:
-        """Create nothing yet."""
+        """Start without connections."""
         self._agents: SharedSession | None = None
 
     def modules(self, watch: Watch) -> Sequence[str]:
-        """Return only the modules that `watch` needs: httpx alone costs as much as an empty screen."""
+        """Return the names of the modules that `watch` needs, and no others.
+
+        Loading httpx alone takes as long as drawing an empty screen.
+        """
         names = ["sparktop.sources.engine_http"]
         names += sorted({f"sparktop.sources.{node.via}" for node in watch.nodes})
         if watch.routers:
@@ -55,7 +58,7 @@ class RealWays:
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Return HTTP sources that share a session."""
+        """Return an HTTP source for each backend; the sources share their connections."""
         from sparktop.sources.engine_http import EngineSource
         from sparktop.sources.http_session import SharedSession
 
@@ -63,7 +66,7 @@ class RealWays:
         return [EngineSource(target, session=session) for target in targets]
 
     def node(self, target: NodeTarget) -> Source:
-        """Return the source of this machine, or of another through its agent or ssh."""
+        """Return the source of a node: this machine itself, or another machine through its agent or ssh."""
         if target.via == "agent":
             from sparktop.sources.agent import AgentSource
             from sparktop.sources.http_session import SharedSession
@@ -79,7 +82,7 @@ class RealWays:
         return LocalSource(target.name)
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Return HTTP sources that share a session."""
+        """Return an HTTP source for each router; the sources share their connections."""
         from sparktop.sources.http_session import SharedSession
         from sparktop.sources.router import RouterSource
 
@@ -87,7 +90,7 @@ class RealWays:
         return [RouterSource(target, session=session) for target in targets]
 
     async def discover(self, hosts: Sequence[str]) -> Found:
-        """Search the usual ports of `hosts`."""
+        """Search the usual ports of `hosts` for servers and agents."""
         from sparktop.watch.discovery import discover
 
         return await discover(hosts)
