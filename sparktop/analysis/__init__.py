@@ -1,1 +1,1 @@
-"""Interpretation of figures: pure functions of snapshots and series, standard library only."""
+"""Interpretation of measured values: pure functions of snapshots and time series, standard library only."""

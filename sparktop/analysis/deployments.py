@@ -1,4 +1,7 @@
-"""Matches a router's deployments to backends: by address, else by the configuration, else by name."""
+"""Match the deployments of a router to watched backends.
+
+A match is by address, else by the configuration, else by equal names.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ Address = tuple[str, int, str]
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HERE = "localhost"
 _THIS_MACHINE = frozenset({_HERE, "127.0.0.1", "::1", "0.0.0.0", "::", "host.docker.internal"})  # noqa: S104 - compared, not bound
-"""Names that mean the machine of whoever uses them."""
+"""Host names that mean the machine of the program that uses them."""
 
 
 @lru_cache(maxsize=4096)
 def address_of(url: str, speaker: str = _HERE) -> Address | None:
-    """Return the address that `url` means on the host `speaker`; None when it is not a URL.
+    """Return the address that `url` means when it is used on the host `speaker`; None when it is not a URL.
 
-    localhost and its aliases become the speaker's own host; default ports are filled in; a `/v1` at the end
-    is dropped.
+    localhost and its aliases become `speaker`, default ports are filled in, and a `/v1` at the end of the
+    path is dropped.
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -44,9 +47,10 @@ def match_deployments(
     backend_urls: Mapping[str, str],
     configured: Mapping[str, str],
 ) -> dict[str, str | None] | None:
-    """Return the backend of each deployment by its id, None where it is not a watched backend.
+    """Return {deployment id: backend name}, None for a deployment that is not a watched backend.
 
-    If the router reports no deployments, return `configured`, or None when that is empty too.
+    If the router reports no deployments (None), return `configured` (also id to backend), or None when
+    `configured` is empty too.
     """
     if told is None:
         return {**configured} or None

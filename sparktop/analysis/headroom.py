@@ -1,21 +1,23 @@
-"""The trend of free memory: how fast headroom changes, and how long it lasts at that pace.
+"""The trend of free memory: how fast it changes, and how long it lasts at that pace.
 
-Memory readings depend on earlier ones, so a test for independent points finds a trend in most drift-free
-memory. Therefore the test uses the steps between means over slots of some seconds. The steps of a random
-walk, the most persistent memory without a drift, are independent but for neighbours (means over slots share a
-part, correlation 1/4: H. Working, Econometrica 28, 1960). Steps of less persistent memory cancel, so a limit
-that is right for the walk is conservative for the rest. A trend is claimed where the sum of the steps is
-`CLAIM_T` of its standard errors from 0; the covariance of neighbours counts where it is positive (W. K. Newey
-and K. D. West, Econometrica 55, 1987). `benchmarks/headroom.py` measures the false and the true claims of the
-limit.
+Successive memory readings depend on each other, so a significance test for independent points finds a trend
+in most memory without a drift. Therefore the test uses *steps*: the differences between the means of
+successive time slots of some seconds. Memory without a drift depends on its past most strongly as a random
+walk; even then steps are independent except for neighbours, whose correlation is 1/4 because they share a
+slot (H. Working, Econometrica 28, 1960). Steps of other memory without a drift cancel each other, so a limit
+that suits the random walk is conservative for them. A trend is claimed where the sum of the steps is at least
+`CLAIM_T` standard errors from 0; the standard error includes the covariance of neighbours where that is
+positive (W. K. Newey and K. D. West, Econometrica 55, 1987). `benchmarks/headroom.py` measures how often this
+limit claims a trend correctly and wrongly.
 
-One jump is one step of many, so loading a model is not a trend. Windows of several lengths are tried, the
-shortest first: a fast leak shows within a minute, a slow one only in long slots, whose noise is lower.
+A single jump is only one of many steps, so loading a model is not a trend. Windows of several lengths are
+tried, the shortest first: a fast leak shows within a minute, a slow one only with long time slots, whose
+noise is lower.
 
-Two more conditions: the newest third of the steps continues at half the pace or more, and the series did not
+Two more conditions: the newest third of the steps continues at half the slope or more, and the series did not
 fall (or rise) as far before and come back, as with a cache that is filled and dropped repeatedly.
 
-The slope itself is the median of the slopes between all pairs of slots (Theil and Sen).
+The slope itself is the median of the slopes between all pairs of time slots (Theil and Sen).
 """
 
 from __future__ import annotations
@@ -30,22 +32,22 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import Headroom
 
 SLOT_S = 5.0
-"""Length of the shortest slot in seconds."""
+"""Length of the shortest time slot in seconds."""
 WINDOWS = ((1, 12), (1, 24), (2, 24), (4, 24))
-"""Windows that are tried, as (slot length in shortest slots, number of slots): one, two, four and eight
-minutes."""
+"""Windows that are tried in this order, as (length of a time slot in shortest slots, number of slots): one,
+two, four and eight minutes."""
 LEAST_STEPS = 7
 """With fewer steps, no trend is claimed."""
 CLAIM_T = 3.3
 """A trend is claimed when the sum of the steps is at least this many standard errors from 0."""
 _SLOT_INTERVALS = 1.25
-"""A slot spans at least this many intervals, so that slow sampling leaves no slot empty."""
+"""A time slot lasts at least this many sampling intervals, so that slow sampling leaves no slot empty."""
 _GIB = 2**30
 _GOES_ON = 0.5
-"""The newest steps have at least this share of the slope."""
+"""The slope of the newest third of the steps is at least this share of the slope of the window."""
 _CAME_BACK = 0.25
-"""Share of a fall by which an earlier value may miss the window's ends and still count as having been
-there."""
+"""How close an earlier value must come to the window's first or last value to count as equal, as a share of
+the window's change."""
 _Z99 = 2.576
 """99 % of a normal distribution lie within this many standard deviations."""
 
@@ -54,7 +56,7 @@ _Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The rate of change of a series, in its unit per second."""
+    """The rate of change of a series with its confidence interval, in the series' unit per second."""
 
     slope: float
     low: float
@@ -65,9 +67,9 @@ class Trend:
 
 
 def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
-    """Return the trend of `series` up to `end`; None where drift-free memory changes as much.
+    """Return the trend of `series` up to the time `end`; None where memory without a drift changes as much.
 
-    `interval_s` is the time between two samples: slow sampling needs longer slots.
+    `interval_s` is the time between two samples: slow sampling needs longer time slots.
     """
     shortest_s = max(SLOT_S, _SLOT_INTERVALS * interval_s)
     for scale, slots in WINDOWS:
@@ -80,7 +82,10 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
 
 
 def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
-    """Return the trend of slots whose steps add up to more than chance would; None for others."""
+    """Return the trend if the sum of the steps is significant and the newest steps continue it, else None.
+
+    Each of `stretches` is a list of (mean time, mean value) of successive time slots.
+    """
     runs = [
         [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(one)]
         for one in stretches
@@ -113,7 +118,7 @@ def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
 
 
 def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
-    """Return whether the series went as far before the window and came back to where that begins."""
+    """Return whether, before the window, the series already made the same change and then reversed it."""
     began_at, began = stretches[0][0]
     change = stretches[-1][-1][1] - began
     high, low = began + _CAME_BACK * change, began + (1 - _CAME_BACK) * change
@@ -132,7 +137,7 @@ def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
 
 
 def _stretches(series: Series, slot_s: float) -> list[list[_Point]]:
-    """Return (mean time, mean value) of each slot, in stretches between missing samples or slots."""
+    """Return the (mean time, mean value) of time slots as lists; a list ends where a sample is missing."""
     stretches: list[list[_Point]] = []
     times = values = 0.0
     count, slot, broken = 0, -math.inf, True
@@ -158,7 +163,11 @@ def _add(stretches: list[list[_Point]], point: _Point, *, new: bool) -> None:
 
 
 def headroom(found: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
-    """Return the change of headroom (a trend in GiB) and when it reaches the critical `limit_bytes`."""
+    """Return a `Headroom` from the trend `found` of the free memory in GiB.
+
+    Seconds until the limit are given only for a negative slope where both the free memory `left_gib` and the
+    critical limit are known. A trend of None gives a `Headroom` with the limit only.
+    """
     limit = None if limit_bytes is None else round(limit_bytes)
     if found is None:
         return Headroom(limit_bytes=limit)

@@ -8,7 +8,11 @@ from sparktop.model.targets import NodeTarget
 
 
 def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
-    """Return whether a found agent is on a watched node: at its URL, or on this machine."""
+    """Return whether the agent `found` by discovery runs on the watched node `known`.
+
+    True where both have the same URL, or where `known` is read on this machine and the agent's host is
+    localhost or the node's name.
+    """
     host = bare_host(urlsplit(found.url or "").hostname or "")
     if known.via == "local":
         return host in {"localhost", known.name.lower()}
@@ -16,6 +20,9 @@ def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
 
 
 def bare_host(host: str) -> str:
-    """Return a normalized host, so that discovery polls each machine only once."""
+    """Return a host in lower case without brackets, loopback addresses as "localhost".
+
+    Discovery compares these, so that it polls each machine only once.
+    """
     host = host.strip("[]").lower()
     return "localhost" if host in {"127.0.0.1", "::1"} else host

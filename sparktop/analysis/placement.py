@@ -1,8 +1,8 @@
 """Places backends on nodes: by the configuration, else by address, never by a guess.
 
-A backend is on a node if its host is the host of the agent's URL or of the ssh target, one of the addresses
-of the machine's interfaces, or its host name; loopback means the node read on this machine. If two nodes
-match, the node is unknown and none is returned.
+A backend is on a node if the host of the backend's URL is the host of the agent's URL or of the ssh target,
+one of the addresses of the machine's interfaces, or its host name; loopback means the node that is read on
+this machine. If two nodes match, the node is unknown and none is returned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _ENGINES = (
     ("ollama", "ollama"),
     ("text-generation", "tgi"),
 )
-"""How the names of engines' processes begin, such as "VLLM::Worker_TP0" or "ollama_llama_server"."""
+"""(regular expression for the begin of a process name, engine), for names such as "VLLM::Worker_TP0" or
+"ollama_llama_server"."""
 _ENGINE = re.compile("|".join(f"({pattern})(?![a-z0-9])" for pattern, _ in _ENGINES), re.IGNORECASE)
 _RANK = re.compile(r"_(PP|TP)(\d{1,4})(?!\d)")
 
@@ -37,11 +38,11 @@ Rank = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """The addresses of a node, and the engines on its GPUs."""
+    """What is known of a node for the placement: its addresses, and the engine processes on its GPUs."""
 
     name: str
     local: bool = False
-    """True: read on this machine."""
+    """True if the node is read on this machine."""
     url: str | None = None
     """The agent's URL."""
     ssh: str | None = None
@@ -52,19 +53,19 @@ class NodePlace:
 
 @dataclass(frozen=True, slots=True)
 class BackendPlace:
-    """The address of a backend, its engine, and its configured nodes."""
+    """What is known of a backend for the placement: its address, its engine, and its configured nodes."""
 
     name: str
     url: str
     engine: str | None = None
-    """Its engine's name; None while unknown."""
+    """Name of the engine; None while unknown."""
     nodes: tuple[str, ...] = ()
-    """As configured."""
+    """The names of its nodes as configured; empty where none are configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Follower:
-    """A node with workers of higher ranks only."""
+    """A node on which an engine has workers of higher ranks, but none of rank 0."""
 
     node: str
     engine: str
@@ -73,20 +74,20 @@ class _Follower:
 
 @lru_cache(maxsize=1024)
 def engine_of(process_name: str) -> str | None:
-    """Return the engine that a process with this name belongs to; None for any other process."""
+    """Return the name of the engine whose processes have such a name; None for any other process."""
     found = _ENGINE.match(process_name)
     return _ENGINES[found.lastindex - 1][1] if found and found.lastindex else None
 
 
 @lru_cache(maxsize=1024)
 def rank_of(process_name: str) -> Rank | None:
-    """Return the rank of an engine's worker; None where its name contains none."""
+    """Return the rank in the name of an engine's worker process; None where the name contains none."""
     known = {kind: int(number) for kind, number in _RANK.findall(process_name)}
     return (known.get("PP", 0), known.get("TP", 0)) if known else None
 
 
 def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
-    """Return the engines' processes on these GPUs, each once."""
+    """Return the processes on these GPUs that belong to an engine, each process once."""
     found: dict[int, EngineProcess] = {}
     for gpu in gpus:
         for process in gpu.processes or ():
@@ -97,10 +98,10 @@ def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
 
 
 def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[str, tuple[str, ...]]:
-    """Return the nodes of each backend, the one with rank 0 first; empty where they are unknown.
+    """Return the names of each backend's nodes, the node with rank 0 first; empty where they are unknown.
 
-    Workers of a higher rank without a rank 0 on their node belong to a backend that spans nodes. They are
-    assigned where exactly one backend of this engine has a rank 0 and none of their ranks.
+    A node that has workers of higher ranks, but none of rank 0, belongs to a backend that spans nodes. It is
+    assigned where exactly one backend of this engine has a rank 0 and lacks these ranks.
     """
     by_host = _nodes_by_host(nodes)
     placed = {one.name: one.nodes or _by_address(one, by_host) for one in backends}
@@ -123,9 +124,10 @@ def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[
 def matched(
     processes: Iterable[EngineProcess], engines: Mapping[str, str | None]
 ) -> tuple[EngineProcess, ...]:
-    """Return a node's engine processes, with their backend where only one backend has their engine.
+    """Return a node's engine processes, each with its backend's name where only one backend has their engine.
 
-    `engines` holds the engine of each backend that is placed on the node.
+    `engines` holds the engine of each backend that is placed on the node; None for an engine not known yet,
+    which leaves all processes without a backend.
     """
     known: list[EngineProcess] = []
     for one in processes:
@@ -158,7 +160,7 @@ def _by_address(backend: BackendPlace, by_host: Mapping[str, set[str]]) -> tuple
 def _followers(
     backends: Sequence[BackendPlace], nodes: Sequence[NodePlace], placed: Mapping[str, tuple[str, ...]]
 ) -> list[_Follower]:
-    """Return the nodes that run only higher ranks of an engine and no backend of it, by rank."""
+    """Return the nodes with only higher ranks of an engine and no backend of it, ordered by lowest rank."""
     taken = {(node, one.engine) for one in backends for node in placed[one.name]}
     found = [
         _Follower(node.name, engine, ranks)
@@ -170,7 +172,7 @@ def _followers(
 
 
 def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[NodePlace]) -> bool:
-    """Return whether a backend at `places` has a rank 0, and none of the follower's ranks."""
+    """Return whether the nodes `places` have rank 0 of the follower's engine, and none of its own ranks."""
     own = [_ranks(node, follower.engine) for node in nodes if node.name in places]
     here = frozenset().union(*own)
     return (0, 0) in here and not follower.ranks & here
@@ -198,7 +200,7 @@ def _ssh_host(target: str | None) -> str | None:
 
 
 def _host(name: str | None) -> str | None:
-    """Return a normalized host, so that two spellings compare equal; any loopback is "localhost"."""
+    """Return a host name or address in one normal spelling, any loopback as "localhost"; None for no host."""
     plain = (name or "").partition("%")[0].lower().removesuffix(".").removesuffix(".local")
     if not plain:
         return None

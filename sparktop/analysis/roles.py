@@ -1,7 +1,9 @@
-"""Prefill and decode workers of a model: each request visits one of both, so they have no common share.
+"""Recognises prefill and decode workers of a model by what they count.
 
-A prefill worker processes prompts and generates at most the first token; a decode worker generates the rest
-and computes no prompts. Both kinds must be present: requests for a single token look like prefills too.
+Each request visits a prefill worker and a decode worker, so the two kinds have no common share of the load. A
+prefill worker processes prompts and generates at most the first token; a decode worker generates the rest and
+computes no prompts. Both kinds must be present: a normal server that gets only requests for a single token
+looks like a prefill worker too.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from enum import StrEnum
 
 _FEWEST_REQUESTS = 8
 _FIRST_TOKEN = 1.2
-"""Most generated tokens per finished request of a prefill worker; some requests are still running."""
+"""Upper limit of generated tokens per finished request of a prefill worker; above 1, because tokens of
+requests that are still running count too."""
 _DECODES = 4.0
-"""Fewest generated tokens per finished request of a decode worker."""
+"""Lower limit of generated tokens per finished request of a decode worker."""
 _NO_PROMPTS = 0.02
-"""Prompt tokens over generated ones, at most, of a decode worker that counts only prompts it computed
-itself."""
+"""Upper limit of prompt tokens per generated token of a decode worker that counts only the prompts that it
+computed itself."""
 _SAME_REQUESTS = 0.15
-"""Relative difference up to which both kinds count as having served the same requests."""
+"""Relative difference of finished requests up to which prefill and decode workers count as having served the
+same requests."""
 
 
 class Role(StrEnum):
@@ -31,7 +35,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a backend has done over some minutes; None where it does not count it."""
+    """Counts of a backend over some minutes; None for what it does not count."""
 
     finished: float | None = None
     prompt_tokens: float | None = None
@@ -39,10 +43,10 @@ class Work:
 
 
 def worker_roles(work: Mapping[str, Work]) -> dict[str, Role]:
-    """Return the role of each backend of a group; empty where they are not all prefill or decode workers.
+    """Return the role of each backend of a group; empty where not all are clearly prefill or decode workers.
 
-    Some versions count prompts at the decode worker too, although its KV cache comes from elsewhere: then
-    both kinds must have finished the same number of requests.
+    Some engine versions count prompts at the decode worker too, although its KV cache comes from elsewhere.
+    Then both kinds must also have finished the same number of requests, within 15 %.
     """
     if any(_unknown(each) for each in work.values()):
         return {}

@@ -1,8 +1,8 @@
-"""How close a server comes to the limit of its memory bandwidth: pure arithmetic.
+"""How close a server comes to the limit of its memory bandwidth.
 
-Each token of a single request requires reading all active weights once. So the memory bandwidth over the
-bytes read per token is the highest rate that a single request can have: 273 GB/s / 2.55 GB = 107 tokens/s for
-gpt-oss-120b on a GB10.
+Each generated token of a single request requires reading all active weights once. So the memory bandwidth
+divided by the bytes read per token is the highest token rate of a single request: 273 GB/s / 2.55 GB = 107
+tokens/s for gpt-oss-120b on a GB10. A *lane* is an engine core (data-parallel rank) of a server.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sparktop.analysis.speed_state import is_gb10
 from sparktop.model.node import NodeSample
 
 GB10_BANDWIDTH_GB_PER_S = 273.0
-"""Peak bandwidth of a GB10's LPDDR5X (data sheet); NVML cannot measure the used part."""
+"""Peak bandwidth of a GB10's LPDDR5X (data sheet); NVML cannot measure how much of it is used."""
 
 
 def bandwidth_gb_per_s(nodes: Sequence[NodeSample | None]) -> float | None:
-    """Return the memory bandwidth of each GPU of a backend's nodes; None unless all are GB10s."""
+    """Return the memory bandwidth in GB/s of each GPU of a backend's nodes; None unless all are GB10s."""
     return GB10_BANDWIDTH_GB_PER_S if nodes and all(map(_has_gb10s, nodes)) else None
 
 
@@ -30,10 +30,10 @@ def _has_gb10s(node: NodeSample | None) -> bool:
 def limit_tps(
     bandwidth: float | None, bytes_per_token_gb: float | None, nodes: int, lanes: int
 ) -> float | None:
-    """Return the highest tokens per second of a single request; None where a figure is unknown.
+    """Return the highest tokens per second of a single request; None where bandwidth or bytes are unknown.
 
-    `bandwidth` is that of each node in GB/s; a lane spans `nodes` / `lanes` of them (tensor parallel), at
-    least one, which share the weights.
+    `bandwidth` is that of one node in GB/s. A lane (engine core) spans `nodes` / `lanes` nodes, at least one;
+    they share the weights (tensor parallel), so their bandwidths add up.
     """
     if bandwidth is None or not bytes_per_token_gb:
         return None
@@ -43,10 +43,10 @@ def limit_tps(
 def read_percent(
     bandwidth: float | None, read_gb_per_s: float | None, nodes: int, lanes: int
 ) -> float | None:
-    """Return the memory reads in percent of the bandwidth of the GPUs that read.
+    """Return memory reads as a percentage (0 to 100) of the bandwidth of the GPUs that read; None if unknown.
 
-    `read_gb_per_s` is the rate of one GPU of each lane, added up over lanes; lanes are spread evenly over
-    nodes.
+    `read_gb_per_s` is the sum over lanes (engine cores) of the read rate of one GPU of each lane. Lanes are
+    assumed to be distributed evenly over nodes.
     """
     if bandwidth is None or read_gb_per_s is None:
         return None

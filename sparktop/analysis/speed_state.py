@@ -1,8 +1,9 @@
-"""Whether a GPU runs as fast as its load should make it: clock and power against load, steps against earlier.
+"""Whether a GPU runs as fast as its load should make it.
 
-Two faults of a GB10 appear in no throttle reason (reported by users): a power-delivery fault pins the SM
-clock at 500 to 850 MHz, at 15 to 18 W and 95 % load; and a hidden state makes a step take 94 ms instead of 63
-at a clock that looks healthy. So the clock alone reveals neither.
+Clock and power are compared with the load, and step times with earlier step times of the same batch. Two
+faults of a GB10 appear in no throttle reason (reported by users): a power-delivery fault pins the SM clock at
+500 to 850 MHz, at 15 to 18 W and 95 % load; and an unexplained state makes a step take 94 ms instead of 63 at
+a clock that looks healthy. So the clock alone does not reveal both.
 """
 
 from __future__ import annotations
@@ -22,25 +23,26 @@ UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK, SLOW_STEPS = (
     "slow clock",
     "slow steps",
 )
-"""The states, least informative first, most severe last; steps are judged only where the rest is normal."""
+"""The states, least informative first, most severe last; step times are judged only where the clock is
+normal."""
 SLOW_AFTER_S = 10.0
 """A slow clock counts once it has been slow under load for this many seconds."""
 CLEARS_AT = 1.2
-"""Multiple of the limit from which on a clock that was slow counts as healthy again."""
+"""Multiple of the clock limit that a slow clock must reach to count as healthy again."""
 LOADED_PERCENT = 80.0
-"""Load from which on a low clock is a fault."""
+"""GPU utilization in percent from which on a low clock is a fault."""
 IDLE_PERCENT = 5.0
 AT_LIMIT_C = 3.0
 """A GPU within this many degrees of its thermal limit counts as being at it."""
 LOW_POWER_W = 25.0
 """A GB10 under load that draws less is underpowered: 15 to 18 W with the fault, 30 to 45 W while decoding."""
 SLOW_SHARE = 0.5
-"""Share of its highest clock that a loaded GPU other than a GB10 stays above."""
+"""A loaded GPU other than a GB10 is slow below this share of its highest clock."""
 
 HEAT = frozenset({"software thermal", "hardware thermal"})
 POWER_CAP = "software power cap"
 BY_CHOICE = frozenset({"application clocks", "sync boost", "display clock"})
-"""Reasons that come from a setting: they lower the clock, but nothing is wrong."""
+"""Throttle reasons that come from a setting: they lower the clock, but nothing is wrong."""
 _GRAVITY = {word: rank for rank, word in enumerate((UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK))}
 
 _USB_PD_FIX = (
@@ -54,27 +56,27 @@ _NOT_SEEN = SpeedState()
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The state of a GPU, and since when its readings have shown a slow clock."""
+    """The state of a GPU, and since when its readings have shown a slow clock under load."""
 
     state: SpeedState = _NOT_SEEN
     slow_since: float | None = None
-    """Monotonic seconds; None while they do not."""
+    """Monotonic seconds; None while they show no slow clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPace:
-    """The step time of an engine now, compared with earlier steps of the same batch."""
+    """The step time of an engine now, compared with earlier steps of a batch of the same size."""
 
     backend: str
     now_ms: float
     before_ms: float
-    """The best time in this session of steps with as many requests and tokens."""
+    """The best time in this session of steps with as many requests and tokens in the batch."""
     running: float
     """Requests in the batch."""
     slow: bool
-    """True once steps have been slow for some time."""
+    """True once steps have been too slow for some time."""
     healthy: bool = False
-    """True where they are well below the limit for slow."""
+    """True where steps are well below the limit for slow."""
 
 
 def is_gb10(gpu: GpuReading, *, unified: bool | None) -> bool:
@@ -91,9 +93,10 @@ def follow(
     shares: Mapping[str, float],
     thresholds: NodeThresholds,
 ) -> Pace:
-    """Return the state of a GPU at `at`; `pace` is its previous state.
+    """Return the state of a GPU at the time `at` (monotonic seconds); `pace` is its previous state.
 
-    `shares` is the percentage of the last minute by reason. `unified`: the machine's memory is unified.
+    `shares` maps each throttle reason to the percentage of the last minute in which it was active. `unified`:
+    the machine's memory is unified. A slow clock is "unknown" until it has lasted `SLOW_AFTER_S`.
     """
     gb10, held = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
     state = _state(gpu, shares, thresholds, gb10=gb10, held=held)
@@ -106,7 +109,7 @@ def follow(
 
 
 def worst(paces: Mapping[int, Pace]) -> SpeedState:
-    """Return the state of the GPU that is worst off, with its number where there are several GPUs."""
+    """Return the most severe state of the GPUs; its reason has the GPU's index if there are several GPUs."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")
     index, pace = max(paces.items(), key=lambda one: (_GRAVITY[one[1].state.word], -one[0]))
@@ -116,7 +119,10 @@ def worst(paces: Mapping[int, Pace]) -> SpeedState:
 
 
 def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> SpeedState:
-    """Return "slow steps" if one of `steps` is slow although `state` is normal; else `state`."""
+    """Return "slow steps" if `state` is normal, but an engine of `steps` is slow; else return `state`.
+
+    If several engines are slow, the reason names the one whose step time grew most.
+    """
     slow = [one for one in steps if one.slow]
     if state.word != NORMAL or not slow:
         return state
@@ -140,7 +146,7 @@ def _state(
     gb10: bool,
     held: bool,
 ) -> SpeedState:
-    """Return the state that one reading shows; `held`: the clock was slow before."""
+    """Return the state that one reading shows; `held` is True if the clock was slow before this reading."""
     use, clock = gpu.utilization_percent, gpu.sm_clock_mhz
     if use is None:
         return SpeedState(UNKNOWN, "the driver does not tell the load")
@@ -162,7 +168,10 @@ def _state(
 
 
 def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
-    """Return the state of a GPU that no reason slows."""
+    """Return normal, or unknown, for a GPU without a throttle reason and without a low clock under load.
+
+    `low`: the clock is below its limit (but the load is too small to judge). `judged`: there is a limit.
+    """
     if gpu.sm_clock_mhz is None or not judged:
         which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
         return SpeedState(UNKNOWN, f"the driver does not tell the {which}")
@@ -172,14 +181,14 @@ def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
 
 
 def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> float | None:
-    """Return the clock in MHz that a loaded GPU stays above; None where it is unknown."""
+    """Return the clock in MHz below which a loaded GPU is slow; None where it is unknown."""
     if gb10:
         return thresholds.slow_clock_mhz
     return None if gpu.sm_clock_max_mhz is None else SLOW_SHARE * gpu.sm_clock_max_mhz
 
 
 def _clock_words(gpu: GpuReading) -> str:
-    """Return clock, load and power in words."""
+    """Return clock, load and power as text such as "2411 of 2800 MHz at 96 % load, 41 W"."""
     top = f" of {gpu.sm_clock_max_mhz}" if gpu.sm_clock_max_mhz is not None else ""
     watts = f", {gpu.power_w:.0f} W" if gpu.power_w is not None else ""
     return f"{gpu.sm_clock_mhz}{top} MHz at {gpu.utilization_percent:.0f} % load{watts}"
@@ -210,7 +219,10 @@ def _slow_other(gpu: GpuReading) -> SpeedState:
 def _reasons_over(
     gpu: GpuReading, shares: Mapping[str, float], thresholds: NodeThresholds
 ) -> dict[str, float | None]:
-    """Return reasons beyond the allowed share of the last minute, or active ones without a share (None)."""
+    """Return {throttle reason: percent of the last minute} for all above the allowed percentage.
+
+    Active reasons without a known percentage are included with None; reasons `BY_CHOICE` are left out.
+    """
     over: dict[str, float | None] = {
         reason: share
         for reason, share in shares.items()
@@ -232,7 +244,7 @@ def _throttled(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
 
 
 def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
-    """Return cause and fix of a throttle reason."""
+    """Return (cause, fix) of a throttle reason as text."""
     if reason in HEAT:
         return _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"
     if reason == POWER_CAP:
@@ -243,7 +255,7 @@ def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
 
 
 def _heat_cause(gpu: GpuReading) -> str:
-    """Return why heat slows a GPU: its limit, or what else if it is several degrees below that."""
+    """Return as text why heat slows a GPU: the GPU is at its thermal limit, or well below it."""
     margin = gpu.limit_margin_c
     if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
         margin = gpu.slowdown_c - gpu.temperature_c

@@ -1,8 +1,8 @@
 """The state of a backend, the rule behind it, and the window that it covers.
 
-A state may be judged over the last seconds while the figures beside it are current: requests waited in most
-of the window, but none waits now. Such a state carries its window, so that a reader never sees "queueing"
-beside 0 waiting, or "idle" beside a token rate, without an explanation.
+A state may be judged over the last seconds while the values beside it are current: requests waited in most of
+the window, but none waits now. Such a state carries the length of its window, so that a reader never sees
+"queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
 
 _LEAST_WINDOW_S = 1.0
-"""A window of a single sample is still shown as a second."""
+"""A window of a single sample is shown as this many seconds."""
 _FAILED = {
     FailureKind.LOADING: BackendState.LOADING,
     FailureKind.ENGINE_DEAD: BackendState.ENGINE_DEAD,
@@ -26,12 +26,12 @@ _FAILED = {
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """The input of the rules."""
+    """The values of one backend that its state is judged by; None for a value that is unknown."""
 
     seen: bool = False
-    """True once there was any answer."""
+    """True once the backend has answered any poll."""
     failure: Failure | None = None
-    """Of the newest poll."""
+    """Failure of the newest poll; None if it succeeded."""
     asleep: bool | None = None
     preemptions: float | None = None
     """Preemptions in the window."""
@@ -43,29 +43,31 @@ class LoadFigures:
     """Share of the window's samples with requests waiting, 0 to 1."""
     running: float | None = None
     running_mean: float | None = None
-    """Mean of the window's samples."""
+    """Mean of running requests over the window's samples."""
     tokens_moved: bool = False
     """True while a token rate that is shown beside the state is above 0."""
     slots: int | None = None
     note: str | None = None
-    """Why the server reports no more, in its reader's words."""
+    """Why the server reports no more, as its reader explains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedState:
-    """The state of a backend."""
+    """The state of a backend with its explanation."""
 
     state: BackendState
     rule: str
-    """The rule behind it, in words with its numbers."""
+    """The rule behind the state as a text with its numbers, or the failure's message."""
     window_s: float | None = None
-    """The seconds that it covers, where the newest figures alone would give another state; else None."""
+    """The seconds that the state covers, where the newest values alone would give another state; else
+    None."""
 
 
 def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
-    """Return the first state whose rule holds.
+    """Return the first state whose rule holds, with its explanation.
 
-    The order: unreachable, engine dead, loading, asleep, preempting, KV-full, queueing, busy, bored, idle.
+    The order: unreachable, engine dead or loading (by the failure of the newest poll), connecting, asleep,
+    preempting, KV-full, queueing, busy, bored, idle; unknown where running requests are not reported.
     """
     if load.failure is not None:
         return JudgedState(_FAILED.get(load.failure.kind, BackendState.UNREACHABLE), load.failure.message)
@@ -83,7 +85,7 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
 
 
 def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedState | None:
-    """Return preempting, KV-full or queueing if one of them holds, else None."""
+    """Return preempting, KV-full or queueing, the first of these that holds; None if none does."""
     window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
     if load.preemptions is not None and load.preemptions > 0:
         plural = "" if load.preemptions == 1 else "s"
@@ -100,7 +102,7 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
 
 
 def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
-    """Return busy or bored by the current requests; without any, by those of the window, else idle."""
+    """Return busy or bored by the requests running now, else by those of the window; idle where none ran."""
     if running > 0:
         state, rule = _busy_or_bored(running, load.slots, thresholds)
         return JudgedState(state, rule)
@@ -117,7 +119,11 @@ def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds)
 def _busy_or_bored(
     running: float, slots: int | None, thresholds: StateThresholds
 ) -> tuple[BackendState, str]:
-    """Return busy or bored, comparing running requests with the slots or, if unknown, a fixed number."""
+    """Return (busy or bored, rule as text).
+
+    `running` is compared with the server's `slots` (requests that can run at once) or, if unknown, with a
+    fixed number.
+    """
     if slots:
         enough = slots * thresholds.busy_share
         rule = f"running {_count(running)} of {slots} slots, {100 * thresholds.busy_share:g} % is busy"
@@ -128,5 +134,5 @@ def _busy_or_bored(
 
 
 def _count(value: float) -> str:
-    """Return a mean with one decimal, a count without."""
+    """Format a number: without decimals if it is an integer, else with one decimal."""
     return f"{value:.0f}" if value == round(value) else f"{value:.1f}"

@@ -1,1 +1,1 @@
-"""Balance of a group of backends: from their loads to a verdict and its evidence."""
+"""Balance of a group of backends behind one router: from their loads to a verdict and its evidence."""

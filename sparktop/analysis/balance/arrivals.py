@@ -1,14 +1,17 @@
 """Detects requests sent in herds: tests the requests that each backend got in short periods against chance.
 
-Loads show herds late and blurred, because their distribution under random routing depends on the servers'
-pace. The counts of arrivals do not: under random routing each request is an independent draw, whatever the
-servers do, so the spread of these counts is multinomial. A router on old counts sends all requests of a
-moment the same way, past an even split.
+A *herd* is a batch of requests that a router sends to the same backend within a short time, because it reads
+outdated load counts. A *piece* is one of the short periods into which the window is cut.
 
-Up to an even split that is correct: a backend that was drained, cooled down or joined late has nothing, and
-least-busy on fresh counts sends it everything until it has as much as the others. Such a piece is not a herd,
-and the even split is over the backends with any requests: one that stays empty and gets nothing may be
-drained.
+Loads show herds late and blurred, because their distribution under random routing depends on the servers'
+speed. The counts of arrivals do not: under random routing each request is an independent draw, whatever the
+servers do, so these counts are multinomial. A router that reads outdated counts sends all requests of a
+moment to the same backend, even after that backend has more than an even split.
+
+Below an even split this is correct: a backend that was drained, cooled down or joined late has no requests,
+and least-busy on fresh counts sends it everything until it has as much as the others. Such a piece is not a
+herd. The even split is over the backends with any requests: a backend that stays empty and gets nothing may
+be drained.
 """
 
 from __future__ import annotations
@@ -25,34 +28,35 @@ from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import Arrivals
 
 PIECE_LIVES = 0.5
-"""Length of a piece in lives of a request: a herd lasts about one life, so a piece holds part of a single
-herd."""
+"""Length of a piece as a multiple of a request's life (median time from arrival to end): a herd lasts about
+one life, so a piece holds part of a single herd."""
 _SHORTEST_S = 1.0
 _FEWEST_LOOKS = 2
 """Fewest samples in a piece; with fewer, the counts of one sample fall into the next piece."""
 _FEWEST_PIECES, _FEWEST_WHERE_FAILED = 8, 6
-"""Fewest pieces with requests; fewer are enough where backends failed, because that makes herds likely."""
+"""Fewest pieces with requests for a test; the second, lower number is for a pair with failures, because
+failures make herds likely."""
 _FEWEST_IN_A_PIECE = 2
 _SERVED_BY_CHANCE = 3
 """Requests per backend in a piece: with this many a backend gets none by chance in one of twenty pieces."""
 _HERD_CHANCE = 0.05
-"""Probability of a piece up to which it counts as a herd."""
+"""A piece whose counts have at most this probability under random routing counts as a herd."""
 _BEYOND_EVEN = 1.25
-"""A herd ends with at least this multiple of the mean load of the backends in use, and at least one request
-more."""
+"""At the end of a herd, its backend has at least this multiple of the mean load of the backends in use, and
+at least one request more than the mean."""
 _LEFT_OUT = 1 / 8
-"""Share of the pieces, the most uneven, that is left out: a cold burst is one herd, however large, and not a
-swing."""
+"""Share of the pieces, the most uneven ones, that the overall test leaves out: one cold burst, however large,
+is a single herd and not a swing."""
 
 
 def find_herds(
     tracks: Sequence[LoadTrack], end_s: float, span_s: float, step_s: float, life_s: float | None
 ) -> Arrivals | None:
-    """Test how the requests that arrived in the last `span_s` before `end_s` were distributed.
+    """Test how the requests that arrived in the `span_s` seconds before `end_s` were distributed.
 
-    None where a backend does not count finished requests, where the life of a request is unknown, or where
-    too few requests arrived. Each piece's counts are compared with the backends' parts of the entire window,
-    so that a constant skew is not a herd.
+    `step_s` is the polling interval, `life_s` the life of a request. Return None where a backend does not
+    count finished requests, where `life_s` is None, or where too few requests arrived. Each piece's counts
+    are compared with the backends' parts of the entire window, so that a constant skew is not a herd.
     """
     if life_s is None or any(track.arrived is None for track in tracks):
         return None
@@ -69,18 +73,22 @@ def find_herds(
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One backend: its arrivals in each piece, and its load at each edge (one more than pieces)."""
+    """One backend: its arrivals in each piece, and its load at the borders of all pieces in time order."""
 
     came: Sequence[float]
     loads: Sequence[float]
 
     def away(self, piece: int) -> bool:
-        """Return whether it was empty at both ends of a piece and got nothing in it."""
+        """Return whether the backend was empty at both ends of a piece and got no request in it."""
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 
 def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
-    """Test the counts of each backend per piece; with `fills`, filling up to an even split is not a herd."""
+    """Return the test of the backends' counts per piece; None where too few pieces have requests.
+
+    None also where a backend got no request. With `fills`, sending requests to a backend up to an even split
+    does not make a herd.
+    """
     totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
     pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
     pair_failed = len(columns) == 2 and not fills  # noqa: PLR2004 - a pair
@@ -126,10 +134,11 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
 
 
 def _served(columns: Sequence[_Column], piece: int) -> list[int]:
-    """Return the indexes of the backends that count in a piece: all but a single one that got nothing.
+    """Return the indexes of the backends that are compared in a piece.
 
-    With three and more backends that one may be drained, if chance does not explain it. (A herd goes to one
-    backend, so at least two of three get nothing.)
+    These are all, except that a single backend without requests is left out if there are three or more and
+    chance does not explain its 0: it may be drained. (A herd goes to one backend, so at least two of three
+    get nothing.)
     """
     came = [column.came[piece] for column in columns]
     served = [index for index, count in enumerate(came) if count]
@@ -140,9 +149,10 @@ def _served(columns: Sequence[_Column], piece: int) -> list[int]:
 def _parts(
     columns: Sequence[_Column], totals: Sequence[float], served: Mapping[int, Sequence[int]]
 ) -> list[float] | None:
-    """Return the part of the requests that each backend got while it was served; None if one got nothing.
+    """Return each backend's part (0 to 1) of the requests of the pieces in which it was served.
 
-    The parts are relative: those of the backends served in a piece are divided by their sum.
+    None if a backend got no request. The parts need not add up to 1: for a piece, divide by the sum over its
+    backends.
     """
     parts: list[float] = []
     for index, column in enumerate(columns):
@@ -162,7 +172,7 @@ def _is_past_even(loads: Sequence[float], load: float) -> bool:
 
 
 def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Return the load at the last sample up to each edge; at the first sample for an earlier edge."""
+    """Return the load at each edge: of the last sample up to the edge, or of the first sample of all."""
     waiting = track.waiting or [0.0] * len(track.times_s)
     found: list[float] = []
     for edge in edges:
@@ -172,7 +182,7 @@ def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
 
 
 def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Return the arrivals between each two edges, interpolated linearly between samples."""
+    """Return the number of arrivals between each two successive edges, interpolated between samples."""
     arrived = track.arrived or ()
     known = [index for index, count in enumerate(arrived) if not math.isnan(count)]
     times = [track.times_s[index] for index in known]

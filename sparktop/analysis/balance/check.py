@@ -1,4 +1,4 @@
-"""A figure of a group with its limit, and the rules made of such checks."""
+"""A measured value of a group with its limit (a check), and the rules that consist of such checks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SMALLEST_CHANCE = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One figure of a group with its limit."""
+    """One measured value of a group with its limit."""
 
     name: str
     value: float | None
     limit: float | None = None
-    """None where the figure is only informative."""
+    """None where the value is only informative."""
     unit: str = ""
-    """"%", "×", "ms", "s", "life" (a duration in seconds), "chance" (0 to 1), or none."""
+    """"%", "×", "ms", "s", "life" (a duration in seconds), "chance" (0 to 1), or "" for a plain number."""
     digits: int = 0
     """Decimals of the value."""
     meaning: str = ""
@@ -45,7 +45,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule about a group, and its checks."""
+    """A named condition on a group that holds if all its checks hold."""
 
     name: str
     checks: tuple[Check, ...]
@@ -57,7 +57,7 @@ class Rule:
 
 
 def time_with_load(balance: Balance) -> Check:
-    """Return the check of how much of the time the group has enough requests for the counting rules."""
+    """Return the check that the group has enough requests for the rules that count them, often enough."""
     least = fewest_requests(max(limits.PAIR, len(balance.backends)))
     return Check(
         "time with load",
@@ -69,7 +69,7 @@ def time_with_load(balance: Balance) -> Check:
 
 
 def chance_text(chance: float | None) -> str:
-    """Return a probability as text, "<0.001" below that, a dash where it is unknown."""
+    """Format a probability (0 to 1) such as "0.034"; "<0.001" for smaller ones, "–" for None."""
     if chance is None:
         return "–"
     return "<0.001" if chance < _SMALLEST_CHANCE else f"{chance:.2g}"

@@ -1,9 +1,14 @@
 """Detects convoys that come and go in turns: the split of all requests against the split of half of them.
 
-A router that counts what it sends puts an equal number of requests on each backend. If requests are alike,
-those of one backend end together, return together and go to the same backend again: a convoy each. While all
-are present the split is even; while one convoy is away the backends are full and empty. Random routing has no
-such difference: relative to the number of requests, its split is as wide with many as with few.
+A *convoy* is a set of requests that start together at one backend, end together and return together. A router
+that counts what it sends puts an equal number of requests on each backend. If requests are alike, those of
+one backend end together, return together and go to the same backend again: a convoy per backend. While all
+requests are present the split is even; while one convoy is away, some backends are full and others empty.
+Random routing has no such difference: relative to the number of requests, its split is as wide with many
+requests as with few.
+
+A *full time* is a stretch of time slots with nearly all requests present, a *part time* one with about half
+of them.
 """
 
 from __future__ import annotations
@@ -18,21 +23,23 @@ from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Convoys
 
 FULL_SHARE, PART_SHARES = 0.8, (0.25, 0.6)
-"""Shares of the usual most: nearly all requests are present, or about half of them."""
+"""Shares of the usual maximum of requests in the group: a full time has at least the first, a part time a
+share between the other two."""
 _USUAL_MOST = 0.95
-"""The quantile of the total that counts as the usual most; a single burst does not raise it."""
+"""The quantile of the group's total load that counts as its usual maximum; a single burst does not raise
+it."""
 _SMALLEST_SPREAD = 1e-3
-"""Smaller spreads are not distinguished, because counts are integers."""
+"""Lower limit of a spread in a ratio, because counts are integers and so a spread may be 0."""
 _TIE = -1
 _FULL_LOAD, _EMPTY_LOAD = 0.75, 0.25
-"""Shares of a backend's own usual most."""
+"""A backend is full from the first share of its own usual maximum on, empty up to the second."""
 
 
 def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
-    """Compare the splits at full and part load over `slots`; None where the total never falls to half.
+    """Compare the splits at full and part load over `slots`; None where the total never falls to about half.
 
-    The servers' pace cancels: servers that slow down with their batch widen random routing's split by a
-    factor, most of all at full load, and the test is Fisher's F, the ratio of two such spreads.
+    The servers' speed cancels out: servers that slow down with larger batches widen random routing's split by
+    a factor, most of all at full load. The significance test is Fisher's F, the ratio of the two spreads.
     """
     pick = picker(grid, slots)
     totals = pick(grid.totals)
@@ -69,25 +76,25 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
 
 @dataclass(slots=True)
 class _Times:
-    """The separate times with nearly all requests present and with about half: the spreads of each."""
+    """The full times and part times of a window, with the spread of the split in each of their slots."""
 
     columns: Sequence[Sequence[float]]
     shares: Sequence[float]
     most: float
-    """Requests in the group at its usual most."""
+    """Requests in the group at its usual maximum."""
     full: list[list[float]] = field(default_factory=list)
     full_totals: list[float] = field(default_factory=list)
     part: list[list[float]] = field(default_factory=list)
     leads: list[int] = field(default_factory=list)
-    """The backend with most requests at each part time."""
+    """For each part time, the index of the backend furthest above its share; `_TIE` where two are."""
     part_slots: int = 0
     last_part: int = -1
     _fell: bool = True
-    """The total fell to half or below since the last full time."""
+    """The total has fallen to the upper limit of a part time or below since the last full time."""
     _leader: int | None = None
 
     def take(self, index: int, total: float) -> None:
-        """Add the next slot; slots between full and part, and NaN, belong to neither."""
+        """Add the next slot with `total` requests; slots between full and part, and NaN, are not counted."""
         lowest, part = PART_SHARES
         if total >= FULL_SHARE * self.most:
             if self._fell:
@@ -118,23 +125,26 @@ def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: 
 
 
 def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
-    """Return the backend furthest above its share; `_TIE` where two are."""
+    """Return the index of the backend furthest above its share; `_TIE` where two have the same load."""
     loads = [column[index] / share for column, share in zip(columns, shares, strict=True)]
     top = max(loads)
     return loads.index(top) if loads.count(top) == 1 else _TIE
 
 
 def _second(leads: Sequence[int]) -> int:
-    """Return the number of part times led by the backend with the second most of them."""
+    """Return the number of part times led by the backend with the second most part times.
+
+    0 if there is none.
+    """
     ordered = sorted(Counter(one for one in leads if one != _TIE).values(), reverse=True)
     return ordered[1] if len(ordered) > 1 else 0
 
 
 def _period_s(columns: Sequence[Sequence[float]], step_s: float) -> float | None:
-    """Return the median time from full over empty to full, or the reverse; None where no backend did both.
+    """Return the median time in seconds from full over empty to full, or the reverse; None without any.
 
-    Full and empty are relative to a backend's own usual most, so that convoys in phase with each other have a
-    period too.
+    Full and empty are relative to a backend's own usual maximum, so that convoys in phase with each other
+    have a period too.
     """
     gaps: list[int] = []
     for column in columns:
@@ -156,7 +166,10 @@ def _mean_of_means(runs: Sequence[Sequence[float]]) -> float:
 
 
 def chi_squared_tail(value: float, freedom: int) -> float:
-    """Return the probability of at least `value` under χ² (Wilson and Hilferty's approximation, 1931)."""
+    """Return the probability of at least `value` under χ² with `freedom` degrees of freedom.
+
+    Uses the approximation of Wilson and Hilferty (1931).
+    """
     width = 2 / (9 * freedom)
     return math.erfc(((value / freedom) ** (1 / 3) - 1 + width) / math.sqrt(2 * width)) / 2
 
@@ -164,8 +177,8 @@ def chi_squared_tail(value: float, freedom: int) -> float:
 def f_tail(ratio: float, above: int, below: int) -> float:
     """Return the probability of at least `ratio` under Fisher's F with these degrees of freedom.
 
-    This is the regularised incomplete beta function I(x; below / 2, above / 2) with x = below / (below +
-    above · ratio).
+    `above` belongs to the numerator, `below` to the denominator. The probability is the regularised
+    incomplete beta function I(x; below / 2, above / 2) with x = below / (below + above · ratio).
     """
     if ratio <= 0:
         return 1.0
@@ -173,7 +186,11 @@ def f_tail(ratio: float, above: int, below: int) -> float:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return I(x; a, b) by its continued fraction, Abramowitz and Stegun 26.5.8, where that converges."""
+    """Return I(x; a, b), the regularised incomplete beta function.
+
+    Uses the continued fraction 26.5.8 of Abramowitz and Stegun, or the symmetry I(x; a, b) = 1 - I(1 - x; b,
+    a) where the fraction converges badly.
+    """
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):

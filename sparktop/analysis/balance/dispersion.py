@@ -1,4 +1,8 @@
-"""How unevenly a group's requests are spread over its backends, compared with random routing."""
+"""How unevenly a group's requests are distributed over its backends, compared with random routing.
+
+The *share* of a backend is its part of the group's load under an even split. A slot is a time slot of the
+`LoadGrid`.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,20 @@ from sparktop.analysis.balance.step_time import throughput, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
-"""Share of its share: a backend with no more than this has next to no work."""
+"""A backend with at most this part of its share has next to no work."""
 AWAY_LIVES = 2.0
-"""Lives of a request without a new one after which a backend with less than its share is away; a herd leaves
-it out for about one life."""
+"""A backend below its share is away after this many lives of a request without a new request; a herd leaves a
+backend out for about one life only."""
 LOST_WITHIN = 0.03
-"""Share of the throughput: a loss with a larger uncertainty is not shown."""
+"""Largest uncertainty of a throughput loss that is shown, as a share of the throughput."""
 _ERRORS = 2.0
 """Half-width of the slope's confidence interval, in standard errors."""
 _FULL = 1.5
-"""Multiple of its share: a backend with more could give some away."""
+"""A backend with more than this multiple of its share has more than enough work."""
 
 
 def fewest_requests(backends: int) -> int:
-    """Return the group's load below which counts are too small for all rules but that of repetition."""
+    """Return the group's load (requests) below which counts are too small for most rules behind a verdict."""
     return max(16, 8 * backends)
 
 
@@ -39,9 +43,10 @@ def loaded_slots(grid: LoadGrid, least: float) -> list[int]:
 
 
 def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return the mean of Σ(x - share)² / share / (n - 1): 1 for multinomial chance; None without a slot.
+    """Return the spread of the loads, averaged over `slots`: Σ(x - share)² / share / (n - 1).
 
-    With equal shares this is Σ(x - x̄)² / x̄ / (n - 1), the index of dispersion.
+    The result is 1 for multinomial chance; None without a slot. With equal shares this is Σ(x - x̄)² / x̄ /
+    (n - 1), the index of dispersion.
     """
     if not slots:
         return None
@@ -58,21 +63,25 @@ def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
-    """Return each slot's load under an even split, by share: mostly all backends have the same share."""
+    """Return {share: load of a backend with this share under an even split, by slot}.
+
+    Keyed by share, because mostly all backends have the same one.
+    """
     return {share: [share * total for total in totals] for share in set(grid.shares)}
 
 
 @dataclass(frozen=True, slots=True)
 class Starved:
-    """Shares of time, 0 to 1, with next to no work while another backend has more than enough."""
+    """Shares of time, 0 to 1, in which a backend had next to no work while another had more than enough."""
 
     shares: tuple[float, ...]
     """By backend."""
     anyone: float
-    """Share for at least one backend, without time that may turn out to be away."""
+    """Share of time in which at least one backend starved, without stretches at the end of the window in
+    which a backend may turn out to be away."""
     away_s: tuple[float, ...]
-    """By backend: seconds in stretches of `AWAY_LIVES` lives and more without a new request; not included in
-    `shares`."""
+    """By backend: seconds in which it was away, in stretches of at least `AWAY_LIVES` lives without a new
+    request; not included in `shares`."""
     anyone_or_away: float
     """Share of time in which at least one backend starved or was away."""
 
@@ -81,8 +90,8 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
     """Measure starvation over `slots`.
 
     "Next to no work" is one request, or a tenth of the share if that is more; "more than enough" is a queue,
-    or more than 1.5 times the share. A backend that gets nothing for `AWAY_LIVES` lives (of `life_s` seconds)
-    is away: drained, or not in the router yet.
+    or more than 1.5 times the share. A backend that gets no request for `AWAY_LIVES` lives of `life_s`
+    seconds is away: drained, or not in the router yet. With `life_s` of None no backend is away.
     """
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
@@ -110,12 +119,12 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
 
 @dataclass(frozen=True, slots=True)
 class _Away:
-    """Slots in which a backend got no request."""
+    """Slots in which a backend got no new request."""
 
     known: frozenset[int] = frozenset()
-    """In stretches that are long enough."""
+    """Slots in stretches that are long enough to call the backend away."""
     possible: frozenset[int] = frozenset()
-    """In the last stretch, which has not ended and may become long enough."""
+    """Slots of the last stretch, which has not ended and may still become long enough."""
 
 
 def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | None) -> _Away:
@@ -143,7 +152,10 @@ def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | No
 
 
 def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
-    """Return for each slot whether the count of arrivals is the same at its end as at the previous end."""
+    """Return for each slot whether the backend got no request in it, by its count of arrivals.
+
+    False where the count is unknown.
+    """
     count = len(grid.totals)
     newest_s = max(track.times_s[-1] for track in grid.tracks)
     ends = [newest_s - (count - 1 - slot) * grid.step_s for slot in range(-1, count)]
@@ -153,7 +165,7 @@ def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: Lo
 
 
 def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
-    """Return those of the slots in which a backend has more than enough."""
+    """Return those of the `slots` in which any backend has more than enough work."""
     totals, rest = grid.totals, slots
     for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
         most = _FULL * share
@@ -164,7 +176,11 @@ def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
 
 
 def free_slot_share(grid: LoadGrid) -> float | None:
-    """Return the share of time in which a backend had a free slot and no queue while another had a queue."""
+    """Return the share of time, 0 to 1, in which a backend had room for requests while another had a queue.
+
+    Room means fewer requests than can run at once, and no queue. None where a backend reports no limit or no
+    queue.
+    """
     limits = [track.slots for track in grid.tracks]
     if any(limit is None for limit in limits) or any(queue is None for queue in grid.waiting):
         return None
@@ -183,18 +199,20 @@ def free_slot_share(grid: LoadGrid) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Throughput lost to uneven loads."""
+    """Estimated throughput lost to uneven loads."""
 
     share: float | None
-    """1 - Σ T(x) / Σ T(share), 0 to 1; None without a step time."""
+    """1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; None without a step
+    time."""
     certain: bool = False
-    """Whether the slope's error changes it by at most `LOST_WITHIN`."""
+    """Whether `share` stays within `LOST_WITHIN` when the slope of the step time varies by its error."""
 
 
 def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> Lost:
-    """Estimate how much less throughput the actual loads give than evenly split ones.
+    """Estimate how much less throughput the actual loads over `slots` give than evenly split ones.
 
-    T is concave, so for backends of equal speed this cannot be negative (Jensen).
+    Throughput as a function of the load is concave, so for backends of equal speed the loss cannot be
+    negative (Jensen).
     """
     if step is None or not slots:
         return Lost(None)
@@ -212,7 +230,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """How often a backend had each load, and would have had it under an even split."""
+    """For one backend: how many slots had each load, actually and under an even split."""
 
     weight: float
     slots: int | None
@@ -238,24 +256,24 @@ def _total_of(makes: Callable[[float], float], loads: Mapping[float, int]) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """The backend with most beyond its share, and how constant that is."""
+    """The backend with the largest mean excess over its share, and how constant that excess is."""
 
     backend: int
     mean: float
-    """Mean of (load - share) / share."""
+    """Mean over time of (load - share) / share."""
     deviation: float
-    """Standard deviation of it over time."""
+    """Standard deviation over time of (load - share) / share."""
 
     @property
     def steadiness(self) -> float:
-        """Mean over deviation; infinite when it never changes."""
+        """`mean` divided by `deviation`; infinite when the excess never changes."""
         return self.mean / self.deviation if self.deviation > 0 else math.inf
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
     """Return the skew of the backend that is furthest above its share on average; None without a slot.
 
-    Of two equal backends A and B this is the mean of (A - B) / (A + B).
+    Of two equal backends A and B with A ahead, its mean is that of (A - B) / (A + B).
     """
     if not slots:
         return None
@@ -273,7 +291,7 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
 
 
 def _in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
-    """Return loads in units of the even load; 1 where there is no load at all."""
+    """Return each load divided by the load of an even split; 1 where the group has no load at all."""
     try:
         return list(map(truediv, loads, even))
     except ZeroDivisionError:

@@ -1,4 +1,4 @@
-"""The figures of one window that the verdict is based on."""
+"""All measured values of one window that a verdict is based on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparktop.model.balance import Arrivals, Convoys, Swing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figures:
-    """The input of the rules for one window."""
+    """The measured values of one window, as input of the rules."""
 
     load: GroupLoad
     grid: LoadGrid
@@ -26,9 +26,9 @@ class Figures:
     """Slots in which the group has enough requests."""
     mean_total: float
     loaded: float | None
-    """Share of time in which it has; None without a known total."""
+    """Share of time, 0 to 1, in which the group has enough requests; None without a known total."""
     enough: bool
-    """Whether that is enough for the rules that count requests."""
+    """Whether `loaded` is high enough for the rules that count requests."""
     pace: GroupPace
     factor: float
     z: float | None
@@ -40,22 +40,26 @@ class Figures:
     starved: Sequence[float]
     starved_any: float
     away: Sequence[float]
-    """Seconds in which each backend got no request, in stretches of at least two lives of a request."""
+    """For each backend, the seconds in which it got no request, in stretches of at least two lives of a
+    request."""
     away_any: float
     """Share of time in which a backend starved or was away while another had more than enough."""
     lost: float | None
     lost_for_certain: float | None
-    """None also where the estimate may be off by more than 3 points."""
+    """As `lost`, but None also where the estimate may be off by more than 3 percentage points."""
     skew: Skew | None
 
     @property
     def failing(self) -> bool:
-        """Whether both backends of a pair failed repeatedly, as far as failures are known."""
+        """Whether both backends of a pair failed repeatedly; unknown failures count as none."""
         return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
 
 
 def even_share(grid: LoadGrid) -> float | None:
-    """Return the share of time, 0 to 1, in which loads differ by at most one request; None without any."""
+    """Return the share of time, 0 to 1, in which the backends' loads are within one request of each other.
+
+    Each load is taken relative to its due share. None where no slot of the grid has a known total.
+    """
     beyond = [
         [load - share * total for load, total in zip(column, grid.totals, strict=True)]
         for column, share in zip(grid.loads, grid.shares, strict=True)
@@ -67,10 +71,11 @@ def even_share(grid: LoadGrid) -> float | None:
 
 
 def looks_explain(grid: LoadGrid) -> float | None:
-    """Return the part of the loads' spread that polls at different times can cause; None if simultaneous.
+    """Return which part of the loads' spread can come from polling the backends at different times.
 
-    When the group's load jumps, one backend may be polled after the jump and another before it; this happens
-    in the share of cases that the time between their polls has of the polling interval.
+    0 is none of it, 1 all of it; it may be more. None if the polls are practically simultaneous. When the
+    group's load jumps, one backend may be polled after the jump and another before it; the probability of
+    this is the time between their polls divided by the polling interval.
     """
     if grid.skew_s <= limits.LOOKS_APART_S:
         return None
@@ -87,7 +92,10 @@ def looks_explain(grid: LoadGrid) -> float | None:
 
 
 def turning_spread(figures: Figures) -> float:
-    """Return the part of the spread that varies in time, beyond chance's 1, in units of two backends."""
+    """Return the part of the spread that varies in time, less the 1 that chance gives, times √(backends - 1).
+
+    The factor makes the value comparable with that of two backends. 0 where the spread is unknown.
+    """
     if figures.z is None or figures.swing is None:
         return 0.0
     return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)

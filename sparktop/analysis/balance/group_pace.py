@@ -1,10 +1,10 @@
 """Step times of a group whose backends may differ in speed.
 
-A common line is right only where all backends are equal. Under round-robin a slow backend has a large batch
-and a fast one a small batch, so a line through both describes neither. Therefore each backend is compared
-with the line of the backend whose batches vary most, and if they differ, each gets its own line. These lines
-show how unequal the backends are; they are too coarse for the throughput of the best split (tried: 3 to 7
-percent off), so that is not estimated.
+A *line* is a linear fit of step time over batch size. A common line is right only where all backends are
+equal. Under round-robin a slow backend has a large batch and a fast one a small batch, so a line through both
+describes neither. Therefore each backend is compared with the line of the backend whose batches vary most,
+and if the backends differ, each gets its own line. These lines show how unequal the backends are; they are
+too inaccurate for the throughput of the best split (3 to 7 percent off when tried), so that is not estimated.
 """
 
 from __future__ import annotations
@@ -41,19 +41,23 @@ class GroupPace:
     """The step times of a group: a common line, or one for each backend."""
 
     common: StepTime | None = None
-    """Where all are equal as far as known; None where it is unknown or they differ."""
+    """The common line where all backends are equal, as far as known; None where it is unknown or they
+    differ."""
     own: Mapping[str, StepTime] = field(default_factory=lambda: _NONE)
-    """By backend, where they differ; without backends whose step time is unknown."""
+    """The line of each backend by name, where they differ; without backends whose step time is unknown."""
 
     @property
     def usual(self) -> StepTime | None:
-        """The common line; where backends differ, the line with the median relative growth per request."""
+        """The line that stands for the group; None where no line is known.
+
+        It is the common line or, where backends differ, the line with the median relative growth per request.
+        """
         ordered = sorted(self.own.values(), key=lambda one: (one.per_request_s / one.base_s, one.base_s))
         return self.common or (ordered[len(ordered) // 2] if ordered else None)
 
 
 def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) -> GroupPace:
-    """Fit the steps since `since_s`; what they do not show is kept from `earlier`."""
+    """Fit step times to the samples since `since_s`; keep what the samples do not show from `earlier`."""
     pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
     points = {name: points_of(one) for name, one in pairs.items()}
     known = {name: one for name, one in points.items() if one}
@@ -70,7 +74,10 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
 
 
 def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
-    """Return the line of the backend with the widest range of batches; None where none spans 2 to 1."""
+    """Return the line of the backend with the widest range of batches; None where the line cannot be fitted.
+
+    A fit needs batches of a ratio of at least 2 to 1.
+    """
     # On equal spans the order of backends must not decide.
     spans = {name: (one[-1][0] / one[0][0], tuple(one)) for name, one in known.items()}
     widest = max(known, key=spans.__getitem__, default=None)
@@ -78,7 +85,7 @@ def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
 
 
 def _factors(known: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
-    """Return each backend's median ratio of its step times to those of `line`."""
+    """Return for each backend the median ratio of its step times to those of `line` at the same batch."""
     return {name: median(time / _step_s(line, batch) for batch, time in one) for name, one in known.items()}
 
 
@@ -91,7 +98,7 @@ def _scaled(line: StepTime, factor: float) -> StepTime:
 
 
 def _agree(points: Sequence[Sequence[Pair]]) -> bool:
-    """Return whether the batches of all backends overlap, and take the same time where they do."""
+    """Return whether all backends' batches overlap, and the step times per request are about equal there."""
     ordered = sorted(points, key=tuple)
     for earlier, later in pairwise(ordered):
         ratios = [
@@ -106,7 +113,11 @@ def _agree(points: Sequence[Sequence[Pair]]) -> bool:
 
 
 def full_slots(track: LoadTrack) -> int | None:
-    """Return how many requests run at once, as seen while others waited; None where that varies."""
+    """Return how many requests the backend can run at once, None if unknown.
+
+    Where the backend does not report the number, it is that of the running requests while others waited, if
+    it was nearly constant.
+    """
     if track.slots is not None or track.waiting is None:
         return track.slots
     full = [run for run, queue in zip(track.running, track.waiting, strict=True) if queue > 0]

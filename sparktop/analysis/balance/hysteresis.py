@@ -1,4 +1,4 @@
-"""The announced verdict on a group: announced after two evaluations, withdrawn after three."""
+"""The announced verdict on a group: announced after two equal evaluations, withdrawn after three others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TO_ANNOUNCE, _TO_WITHDRAW = 2, 3
 
 
 class BalanceWatch:
-    """Follows one group's verdicts, so that the announced one neither flickers nor lingers.
+    """Follows one group's verdicts, so that the announced verdict neither flickers nor lingers.
 
     A verdict is announced once two evaluations in a row agree on it. A bad verdict is withdrawn only after
-    three other ones in a row; then the verdict that the last two agree on is announced, else "unknown".
+    three different ones in a row; then the verdict that the last two agree on is announced, else "unknown".
     """
 
     def __init__(self) -> None:
@@ -35,15 +35,19 @@ class BalanceWatch:
         self._had_loads = False
 
     def due(self, at_s: float) -> bool:
-        """Return whether to judge the group again at `at_s` (monotonic); half a second early is accepted."""
+        """Return whether the group should be judged again at `at_s` (monotonic seconds).
+
+        True every `EVERY_S`, half a second early included, and always until the group had its first samples.
+        """
         if self._judged_at_s is None or not self._had_loads:
             return True  # a verdict before the first samples is void: judge again at once
         return at_s - self._judged_at_s >= EVERY_S - 0.5
 
     def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
-        """Add an evaluation made at `at_s` (monotonic) and `now` (UTC); return it as announced, and a change.
+        """Add an evaluation made at `at_s` (monotonic) and `now` (UTC); return (balance, change).
 
-        The change is None while the announced word stays.
+        The returned balance has the announced verdict as its `word`, and the time since which it holds. The
+        change is None while the announced verdict stays the same.
         """
         self._judged_at_s = at_s
         self._had_loads = self._had_loads or balance.sample_hz is not None

@@ -1,11 +1,11 @@
 """Balance of a group of backends behind one router: from their loads to a verdict and its evidence.
 
-No single statistic distinguishes herding from chance: loads of a closed loop always move against each other,
-and those of random routing drift slowly and widely. So the spread is compared with random routing's own, and
-five views complement each other: changes of the lead (long swings), one rhythm (short ones), each backend's
-own turns from full to empty and back (neither), whether the split is even with all requests present and
-one-sided with half of them (convoys, which a counting router preserves), and which backend got the requests
-of each moment (herds).
+No single statistic distinguishes herding from chance. Loads of a closed loop (a fixed number of clients)
+always move against each other, and those of random routing drift slowly and widely. So the spread of the
+loads is compared with that of random routing, and five rules complement each other: changes of the lead (for
+long swings); one rhythm (for short ones); each backend's own turns from full to empty and back; convoys,
+which a counting router preserves (an even split with all requests present, a one-sided one with half of
+them); and herds (which backend got the requests of each moment).
 """
 
 from __future__ import annotations
@@ -42,21 +42,28 @@ LIFETIMES = 8
 _DECIDING = (*swings.WAYS_TO_SWING, rules.starved, rules.ahead)
 _SWINGS = frozenset({"lead", "rhythm", "turns", "convoys", "herds"})
 _USUAL_S = 60.0
-"""Seconds analysed where there are as many, so that a swing of 6 s shows 10 cycles; 45 s are enough for a
-verdict."""
+"""Seconds analysed where the history is long enough, so that a swing of 6 s shows 10 cycles; 45 s are enough
+for a verdict."""
 _WITHOUT_E2E_S = 180.0
-"""Most seconds analysed while the life of a request is unknown."""
+"""Seconds analysed while the life of a request is unknown."""
 
 
 def window_s(e2e_s: float | None) -> float:
-    """Return the seconds to analyse: 8 lives of a request, because a swing lasts about two."""
+    """Return the seconds to analyse: 8 lives of a request (`e2e_s`), because a swing lasts about two.
+
+    The result is at least 60 s and at most 600 s; 180 s where `e2e_s` is None.
+    """
     if e2e_s is None:
         return _WITHOUT_E2E_S
     return min(LONGEST_S, max(_USUAL_S, LIFETIMES * e2e_s))
 
 
 def judge(load: GroupLoad, now_s: float) -> Balance:
-    """Judge a group by its last window before `now_s`; `word` is that window's verdict, not announced yet."""
+    """Judge a group by its last window before `now_s` (monotonic seconds).
+
+    `word` of the result is the verdict of this window alone; `BalanceWatch` decides which verdict is
+    announced.
+    """
     if load.e2e_s is not None and not 0 < load.e2e_s < math.inf:
         load = replace(load, e2e_s=None)
     names = tuple(track.name for track in load.tracks)
@@ -81,7 +88,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
 
 
 def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
-    """Compute all figures of one window."""
+    """Compute all measured values of one window; `needed_s` is the length of a full window."""
     count = len(grid.loads)
     known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
     mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
@@ -134,7 +141,10 @@ def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None
 
 
 def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[list[BalanceWord], str | None]:
-    """Return all verdicts that hold, the most severe first, and the reason when there is none."""
+    """Return (all verdicts that hold, the most severe first; why the verdict is "unknown", else None).
+
+    `held` are the names of the rules that hold. The verdicts are never empty.
+    """
     grid = figures.grid
     present = min(grid.present)
     if grid.span_s < SHORTEST_S - grid.step_s:
@@ -162,7 +172,7 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
-    """Return whether the same backend has been ahead as steadily for 300 s."""
+    """Return whether the same backend has been ahead as steadily for 300 s (required with many requests)."""
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True
     grid = lay_out(figures.load.tracks, now_s, limits.MANY_S)
@@ -174,7 +184,7 @@ def _holds_longer(figures: Figures, now_s: float) -> bool:
 
 
 def measure(figures: Figures) -> Balance:
-    """Return the figures of one window as the rules read them, without a verdict."""
+    """Return the measured values of one window as a `Balance` without a verdict."""
     grid, lead, found = figures.grid, figures.lead, figures.skew
     names = tuple(track.name for track in grid.tracks)
     some = bool(figures.slots)
@@ -247,8 +257,9 @@ def _verdict(
 def _held(measured: Balance) -> frozenset[str]:
     """Return the names of the rules that hold.
 
-    "drained" is among them where backends starve only because they get nothing at all: drained, or not in the
-    router yet. Such a backend has no share, so nothing starves; with it gone the others cannot be even.
+    "drained" is among them where a backend is empty only because it gets no requests at all: it is drained,
+    or not in the router yet. Such a backend has no due share, so it does not starve, but the split is not
+    even either.
     """
     held = {rule.name for rule in (way(measured) for way in _DECIDING) if rule.holds}
     if measured.away_s and "starved" not in held and rules.drained(measured).holds:
@@ -257,14 +268,17 @@ def _held(measured: Balance) -> frozenset[str]:
 
 
 def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
-    """Return whether a rhythm shows the swing best: not a faint one beside convoys or herds."""
+    """Return whether the rhythm rule describes a swing best.
+
+    It must hold, and be clear if convoys or herds hold too.
+    """
     if swing is None or swing.score is None or "rhythm" not in held:
         return False
     return not held & {"convoys", "herds"} or swing.score >= limits.COMING_SCORE
 
 
 def _description(found: Balance, grid: LoadGrid) -> Balance:
-    """Return a bad verdict as a mere description of loads that no known router distributes."""
+    """Replace a bad verdict by "uneven" with a mere description, for loads without a known router."""
     return replace(
         found,
         word=BalanceWord.UNEVEN,
@@ -277,16 +291,16 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
 
 
 def _other_swing(result: Balance, held: frozenset[str]) -> str:
-    """Return the sentence for a swing that neither the lead nor a rhythm shows best."""
+    """Return the sentence for a swing that neither the lead nor a rhythm describes best."""
     if "convoys" in held:
         return balance_words.convoys(result)
     return balance_words.turns(result) if "turns" in held else balance_words.herds(result)
 
 
 def _period(figures: Figures, held: frozenset[str]) -> float | None:
-    """Return the swing's period by the rule that decided: lead, rhythm, convoys, else the loads' turns.
+    """Return the swing's period in seconds by the rule that decided: lead, rhythm, convoys, else the turns.
 
-    None where that rule has none: noise has a best lag too, but not a period.
+    None where that rule has no period: noise has a best lag too, but not a period.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
     if "lead" in held and len(figures.grid.loads) == limits.PAIR and swap is not None:
@@ -299,9 +313,10 @@ def _period(figures: Figures, held: frozenset[str]) -> float | None:
 
 
 def _confidence(figures: Figures, held: frozenset[str], word: BalanceWord) -> float | None:
-    """Return 0.5 at the deciding limit and 0.75 at twice that, times the share of samples present.
+    """Return the confidence in the verdict `word`, 0 to 1: 0.5 at the deciding limit, 0.75 at twice that.
 
-    For a good verdict it is the distance to the nearest bad one: 1 where nothing points to it.
+    It is multiplied by the share of samples present and the share of a full window. For a good verdict it is
+    the distance to the nearest bad one: 1 where nothing points to a bad verdict. None for "unknown".
     """
     if word is BalanceWord.UNKNOWN:
         return None

@@ -1,4 +1,7 @@
-"""Which backend clearly has most of the load, how often that changes, and which go from full to empty."""
+"""Which backend clearly has most of the load, how often that changes, and how often backends fill and empty.
+
+The *share* of a backend is its part of the group's load under an even split.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,38 @@ from sparktop.analysis.balance.load_grid import LoadGrid, picker
 _SMALLEST, _LARGEST = 0.5, 0.9
 _DEVIATIONS = 3.0
 _AROUND = 0.5
-"""Part of its share: a backend is full with this much more and empty with this much less; in between it is
-neither."""
+"""Half-width of the neutral range, as a part of the share: a backend is full from 1.5 times its share on, and
+empty up to half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The changes of the lead in a window."""
+    """How often the lead changed in a window."""
 
     margin: float
-    """A backend leads from (1 + margin) times its share on, until another does."""
+    """A backend takes the lead when its load reaches (1 + margin) times its share, and keeps it until another
+    backend does."""
     changes: int
     swap_s: float | None
-    """Median time between changes; None with fewer than two."""
+    """Median seconds between changes; None with fewer than two changes."""
     per_min: float | None
 
 
 def lead_margin(total: float, backends: int, factor: float) -> float:
-    """Return a margin that chance seldom reaches: 3 deviations of random routing, within 0.5 to 0.9."""
+    """Return the margin for `follow_lead`: 3 standard deviations of random routing, limited to 0.5 to 0.9.
+
+    `factor` is how much wider than multinomial random routing distributes the `total` requests.
+    """
     if total <= 0:
         return _LARGEST
     return min(_LARGEST, max(_SMALLEST, _DEVIATIONS * math.sqrt((backends - 1) * factor / total)))
 
 
 def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
-    """Count how often the lead changes over `slots`.
+    """Count how often the lead changes over `slots`, with `margin` as in `Lead`.
 
-    Where two overtake at once, to the same load, the lead does not change until one of them is ahead.
+    Where two backends overtake the leader in the same slot with the same load, the lead does not change until
+    one of them is ahead.
     """
     pick = picker(grid, slots)
     excess = [
@@ -70,20 +78,21 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How often backends went from full to empty or back; ties and leads do not matter here."""
+    """How often backends went from full to empty or back, independent of which one has the lead."""
 
     turns: int
-    """Of all backends."""
+    """Number of turns of all backends together."""
     most: int
-    """Of the backend with most turns."""
+    """Number of turns of the backend with most turns."""
     period_s: float | None
-    """Median time from full over empty to full, or the reverse; None when no backend did both."""
+    """Median seconds from full over empty to full, or the reverse; None when no backend did both."""
 
 
 def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> Turns:
     """Count over `slots` how often each backend went from 1.5 times its share to half of it, or back.
 
-    Among many backends several are full at once, so the lead may not change while convoys rotate.
+    Among many backends several are full at once, so the lead may not change while convoys (requests that
+    start and end together) move from backend to backend.
     """
     counts: list[int] = []
     gaps: list[int] = []

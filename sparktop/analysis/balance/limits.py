@@ -1,4 +1,9 @@
-"""The limits of the rules behind a group's verdict, for the judgement and for the screen."""
+"""The limits of the rules behind a group's verdict, for the judgement and for the screen.
+
+Names that end in `_Z` and `_SPREAD` are ratios of a measured spread to that of random routing; `_RMS` is the
+size of a swing in shares, `_CHANCE` a probability, `_S` seconds. `COMING_` limits apply where the group's
+requests come and go together, `FAILING_` where a pair of backends fails repeatedly.
+"""
 
 from __future__ import annotations
 
@@ -9,102 +14,123 @@ from sparktop.model.balance import Arrivals, Convoys
 
 PAIR = 2
 SHORTEST_S = 45.0
-"""Seconds of samples below which there is no verdict."""
+"""With samples of fewer seconds than this there is no verdict."""
 PRESENT_SHARE = 0.9
 """Share of the samples of every backend that must be present for a verdict."""
 LOADED_SHARE = 0.5
-"""Share of the time in which a group must have enough requests."""
+"""Share of the time in which a group must have enough requests for the rules that count them."""
 SWING_CHANGES, SWING_Z, SWING_Z_OF_MANY = 3, 4.0, 3.0
-"""With more than two backends the spread is a mean of more terms: chance reaches 3 as seldom as 4 with
-two."""
+"""Fewest changes of the lead, and smallest spread with two backends and with more. With more than two the
+spread is a mean of more terms: chance reaches 3 as seldom as it reaches 4 with two."""
 FAILURES_OF_ONE, FAILING_CHANGES = 3, 2
-"""Failures of a backend in the window that are not accidental, and the lead changes required then."""
+"""Failures of each backend in the window that are not accidental, and the changes of the lead that are enough
+then."""
 SWING_RMS, SWING_RMS_OF_MANY = 0.6, 0.5
-"""Size of a swing: 1 is all to nothing and back. Counts alone do not make a swing, since a change of scale
-would multiply them."""
+"""Smallest size of a swing with two backends and with more: 1 is from all to nothing and back. Counts alone
+do not make a swing, since a change of scale would multiply them."""
 RHYTHM_RMS, RHYTHM_Z, RHYTHM_TURN = 0.25, 1.0, 0.2
 RHYTHM_LOAD, FEW_SCORE = 3.0, 4.0
-"""Requests per backend: with fewer, three random draws look like a swing, and the score must be higher."""
+"""Requests per backend, and the score required with fewer: then three random draws look like a swing."""
 LOW_SCORE = 1.0
-"""Required below the load that the other rules need."""
+"""Score required where the load is too low for the other rules."""
 COMING_TIMES, COMING_SCORE, COMING_SCORE_OF_MANY = 3, 3.8, 6.0
-"""If requests come and go together, a time is one draw for many of them, and a rhythm must be clearer.
+"""Fewest full times of a group whose requests come and go together, and the score required then with two
+backends and with more. One random draw moves many requests at once, so a rhythm must be clearer.
 
-Not if convoys are found. Real simple-shuffle on busy cores had 3.6 once in 54 minutes; recorded see-saws have
-4.0 and more. Simulated bursts, routed at random to eight backends, reached 5.2.
+Does not apply where convoys are found. Real simple-shuffle on busy cores had a score of 3.6 once in 54
+minutes; recorded swings have 4.0 and more. Simulated bursts, routed at random to eight backends, reached 5.2.
 """
 CONVOY_HINT = 0.02
-"""Probability of the two spreads up to which convoys may be the reason for coming and going."""
+"""Probability that random routing makes the two spreads differ so much, up to which convoys may be the reason
+why requests come and go."""
 TURNS_Z, TURNS_RMS = 3.0, 0.5
-"""Time-varying spread beyond 1, times √(n - 1), because chance is narrower among n; and the swing's size.
+"""Smallest turning spread and size of a swing.
 
-Simulated random routing reached 2.4 in 56,000 windows of 770 runs (2 to 8 backends, 4 to 128 clients).
+The turning spread is the time-varying spread less 1, times √(n - 1), because chance varies less with n
+backends. Simulated random routing reached a turning spread of 2.4 in 56,000 windows of 770 runs (2 to 8
+backends, 4 to 128 clients).
 """
 COMING_TURNS_Z, COMING_TURNS_RMS = 4.0, 0.7
-"""The same where requests come and go: real shuffle on busy cores reached 3.9 and 0.66 in 54 minutes."""
+"""The limits of turning spread and size where requests come and go: real simple-shuffle on busy cores reached
+3.9 and 0.66 in 54 minutes."""
 FAILING_TURNS_RMS = 0.4
-"""The size where backends fail in turns: they are out of the router for a part of each turn only."""
+"""The smallest size of a swing where backends fail in turns: they are out of the router for only a part of
+each turn."""
 TURNS_OF_EACH, TURNS_OF_ONE = 1.5, 2
-"""Turns from full to empty or back, per backend on average and of at least one; a cold burst makes one."""
+"""Fewest turns from full to empty or back: per backend on average, and of the backend with most turns. A cold
+burst makes one turn."""
 HERD_SPREAD, COMING_HERD_SPREAD, HERD_CHANCE = 2.5, 3.5, 1e-4
-"""Limits for arrivals; the second one applies where requests come and go.
+"""Smallest spread of arrivals, the same where requests come and go, and the largest probability under random
+routing.
 
-Simulated random routing reached 1.9 and 3e-3 in 2200 windows, 95 of 100 simulated herds have 3.9 and more. On
-busy cores servers report arrivals late: real simple-shuffle reached 3.0 there, real least-busy 3.8.
+Simulated random routing reached a spread of 1.9 and a probability of 3e-3 in 2200 windows; 95 of 100
+simulated herds have a spread of 3.9 and more. On busy cores servers report arrivals late: real simple-shuffle
+reached 3.0 there, real least-busy 3.8.
 """
 DEALT_SPREAD, DEALT_SCORE = 1.4, 3.5
-"""Where the arrivals' spread is below this, routing is random, and a rhythm needs this much more score."""
+"""Where the arrivals' spread is below the first number, routing is random, and a rhythm needs a score that is
+higher by the second."""
 HERDS, HERD_LEADS = 4, 2
-"""Herds in total, and herds of a second backend: a single cold burst is not enough."""
+"""Fewest herds in total, and of the backend with the second most: a single cold burst is not enough."""
 HERD_RMS = 0.35
-"""Size of the swing: requests sent in herds may still leave the loads nearly even."""
+"""Smallest size of the swing: requests sent in herds may still leave the loads nearly even."""
 CONVOY_CHANCE = 2e-3
-"""Real least-busy reached 2e-3 to 1e-11 in most windows, real simple-shuffle 0.07 at least in 54 minutes.
+"""Largest probability that random routing makes the split at full load so much more even than at part load.
 
-16 clients; servers, router and clients on two cores.
+Real least-busy reached 2e-3 to 1e-11 in most windows, real simple-shuffle 0.07 at least in 54 minutes (16
+clients; servers, router and clients on two cores).
 """
 CONVOY_PART_CHANCE = 1e-3
-"""If a router splits evenly, the first spread is 0, and the second must be improbable by itself."""
+"""Largest probability of the spread at part load by itself: if a router splits evenly, the spread at full
+load is 0, and the comparison with it is not enough."""
 CONVOY_FULL, CONVOY_PART = 0.5, 2.5
-"""Spreads: clearly more even than chance with all requests present, clearly wider with half of them."""
+"""Largest spread with all requests present (clearly more even than chance), smallest with half of them
+(clearly wider)."""
 MANY_RATIO, MANY_SHARE = 20.0, 0.2
-"""If the first spread is larger, the second must be this many times as wide, for this part of the time.
+"""If the spread at full load is above `CONVOY_FULL`, the spread at part load must be this many times as wide,
+for this share of the time.
 
 Simulated bursts, routed at random, reached a ratio of 14 at such shares.
 """
 LOOKS_APART_S = 0.1
-"""Seconds between the polls of a group's backends: further apart, a common fall looks like convoys.
+"""Largest time in seconds between the polls of a group's backends: further apart, a common fall looks like
+convoys.
 
 Fair routing polled up to 400 ms apart was judged as convoys in 14 of 15 simulated runs, 100 ms apart in none.
 """
 LOOKS_APART_SHARE = 0.1
-"""Share of a rhythm's period: polls further apart show a swing where loads rise and fall together."""
+"""Largest time between the polls as a share of a rhythm's period: further apart, a common rise and fall of
+all loads looks like a swing."""
 LOOKS_EXPLAIN = 0.25
-"""Part of the spread that polls at different times can cause, from which on it does not count as a swing.
+"""Where polling at different times can cause this part of the spread or more, the spread does not count as a
+swing.
 
 Least-busy on fresh counts under bursts reached 2 to 5 with polls 262 ms apart; simulated herds 0.003 at most.
 """
 CONVOY_TIMES, CONVOY_LEADS = 5, 2
-"""Separate times of each kind, and part times led by a second backend."""
+"""Fewest full times and fewest part times, and fewest part times led by the backend with the second most of
+them."""
 CONVOY_SINCE = 1 / 3
-"""Share of the window: convoys that were seen only earlier are over."""
+"""Largest time since the last part time, as a share of the window: convoys that were seen only earlier are
+over."""
 CONVOY_SHARE, CONVOY_RMS = 0.15, 0.35
-"""Share of the time with half of the requests, and size of the swing.
+"""Smallest share of the time with half of the requests present, and smallest size of the swing.
 
-Backends that end a common batch at slightly different times are not a see-saw.
+Backends that end a common batch at slightly different times do not swing.
 """
 BLIND_SCORE = 1.5
-"""Added while the life of a request is unknown, because then any period is accepted."""
+"""Added to the required score while the life of a request is unknown, because then any period is accepted."""
 MANY_SCORE = 2.5
-"""Required with more than two backends: the one that differs most is picked, which may be by chance."""
+"""Score required with more than two backends: the backend that differs most is picked, which may be by
+chance."""
 MUTUAL = 0.4
-"""Part of a swing that a backend and the others must each make: bursts to a single backend have 0.
+"""Smallest part of a swing that a backend and the others must each make: bursts to a single backend have 0.
 
-Recorded see-saws of real servers have 0.58 to 1, simulated closed loops 0.66 and more.
+Recorded swings of real servers have 0.58 to 1, simulated closed loops 0.66 and more.
 """
 STARVED_SHARE, STARVED_LOSS, STARVED_Z = 0.1, 0.05, 2.5
-"""With few requests per backend, chance leaves one of many nearly empty; then the spread is that of
-chance."""
+"""Smallest share of time, smallest loss of throughput and smallest spread of a starved group. With few
+requests per backend, chance leaves one of many nearly empty, and then the spread is that of chance."""
 SKEW, STEADY, SKEW_CHANGES = 0.2, 4.0, 1
 MANY, MANY_S = 128, 300.0
 """With this many requests random routing drifts so slowly that a skew must last longer to count."""
@@ -113,7 +139,7 @@ EVEN_SHARE = 0.9
 
 
 def comes_and_goes(convoys: Convoys | None) -> bool:
-    """Return whether a group's requests come and go together, other than as convoys of a counting router."""
+    """Return whether a group's requests come and go together, for another reason than convoys."""
     if convoys is None or convoys.full_times < COMING_TIMES:
         return False
     hinted = convoys.chance is not None and convoys.chance <= CONVOY_HINT
@@ -121,7 +147,7 @@ def comes_and_goes(convoys: Convoys | None) -> bool:
 
 
 def splits_evenly(convoys: Convoys) -> bool:
-    """Return whether the requests are split clearly more evenly while all are present than while half are."""
+    """Return whether the split is clearly more even with all requests present than with half of them."""
     if convoys.full_spread <= CONVOY_FULL:
         return True
     ratio = (convoys.part_spread or 0.0) / convoys.full_spread
@@ -129,16 +155,16 @@ def splits_evenly(convoys: Convoys) -> bool:
 
 
 def fail_by_turns(errors: Sequence[float]) -> bool:
-    """Return whether both backends of a pair failed repeatedly, by the known failures of each.
+    """Return whether both backends of a pair failed repeatedly, given the number of failures of each.
 
     Failures take a backend out of a router for a while, so a swing that coincides with them needs fewer
-    cycles. With more than two backends the widest swing may be chance.
+    cycles. False for more than two backends, where the widest swing may be chance.
     """
     return len(errors) == PAIR and min(errors) >= FAILURES_OF_ONE
 
 
 def least_lead_changes(*, failing: bool) -> int:
-    """Return the changes of the lead from which on they may be a swing."""
+    """Return the number of changes of the lead from which on they count as a swing."""
     return FAILING_CHANGES if failing else SWING_CHANGES
 
 
@@ -150,7 +176,11 @@ def least_score(
     *,
     life_known: bool,
 ) -> float:
-    """Return the score that a rhythm needs, given the requests and the number of backends."""
+    """Return the score (see `swing_score`) that a rhythm needs to count as a swing.
+
+    It depends on the mean number of requests in the group, the number of backends, convoys and arrivals, and
+    on whether the life of a request is known.
+    """
     least = 0.0 if backends <= PAIR else MANY_SCORE
     if mean_total is not None and mean_total < fewest_requests(backends):
         least = max(least, LOW_SCORE)
@@ -165,12 +195,12 @@ def least_score(
 
 
 def least_herd_spread(convoys: Convoys | None) -> float:
-    """Return the spread of arrivals that only a herd has."""
+    """Return the spread of arrivals from which on requests may be sent in herds."""
     return COMING_HERD_SPREAD if comes_and_goes(convoys) else HERD_SPREAD
 
 
 def are_herds(arrivals: Arrivals | None, convoys: Convoys | None) -> bool:
-    """Return whether requests of one moment go the same way, now to one backend and now to another."""
+    """Return whether requests are sent in herds: those of a moment to one backend, later ones to another."""
     return (
         arrivals is not None
         and arrivals.herds >= HERDS
@@ -181,12 +211,12 @@ def are_herds(arrivals: Arrivals | None, convoys: Convoys | None) -> bool:
 
 
 def least_turns(backends: int) -> float:
-    """Return the turns of all backends together from which on they may be a swing."""
+    """Return the number of turns of all backends together from which on they count as a swing."""
     return max(2 * PAIR, TURNS_OF_EACH * backends)
 
 
 def least_turning_spread(convoys: Convoys | None, *, failing: bool) -> tuple[float, float]:
-    """Return the spread and the size that a swing by its turns needs."""
+    """Return (turning spread, size) from which on turns of the backends count as a swing."""
     if failing:
         return (TURNS_Z, FAILING_TURNS_RMS)
     return (COMING_TURNS_Z, COMING_TURNS_RMS) if comes_and_goes(convoys) else (TURNS_Z, TURNS_RMS)

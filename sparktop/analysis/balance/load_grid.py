@@ -1,4 +1,7 @@
-"""The loads of a group's backends on one time axis, with gaps kept as gaps."""
+"""The loads of a group's backends on one time axis, with gaps kept as gaps.
+
+A *slot* is a time slot of this grid (except in the field `LoadTrack.slots`).
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,24 @@ from sparktop.model.balance import StepTime
 from sparktop.model.series import LATE, Series
 
 MISSING_IN_A_ROW = 0.25
-"""Share of backends that a row may lack; they are set to their share of the others' load."""
+"""Share of the backends that may lack a sample in a slot; each gets the load that it would have under an even
+split."""
 _SILENT_S = 5.0
-"""A backend has left if its newest sample is older than this (or 4 steps, if that is more)."""
+"""A backend has left if its newest sample is older than this (or than 4 steps, if that is more)."""
 _BREAK_S = 10.0
 """After a longer gap the history starts again: samples before it do not describe those after it."""
 _ENOUGH_STEPS = 64
 _PRESENT = 0.9
-"""If fewer slots have a sample, the slots are rebuilt with the slower pace of polls."""
+"""If fewer slots have a sample, the grid is built again with longer slots, for slower polling."""
 _OTHER_PACE = 1.5
-"""Ratio of two steps from which on they are different paces."""
+"""Ratio of two polling intervals from which on they count as different."""
 _FEW = 9
-"""Samples that determine the pace at each end of the window."""
+"""Number of samples, at each end of the window, that the polling interval there is computed from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadTrack:
-    """The load of one backend over time: parallel arrays, ascending in time, NaN where not reported."""
+    """The load of one backend over time: parallel arrays, ascending in time; NaN where not reported."""
 
     name: str
     times_s: Sequence[float]
@@ -43,12 +47,12 @@ class LoadTrack:
     slots: int | None = None
     """Requests that can run at once."""
     weight: float = 1.0
-    """Speed relative to the others: its relative share of the load."""
+    """Speed relative to the other backends: under an even split its load is proportional to it."""
     errors: int | None = None
-    """Failed requests and refusals in the window; None where they are not counted."""
+    """Number of failed and refused requests in the window; None where they are not counted."""
     arrived: Sequence[float] | None = None
-    """Requests that arrived since some moment: those that ended plus those present. None where the backend
-    does not count ended requests."""
+    """Number of requests that arrived since some moment: those that ended plus those present. None where the
+    backend does not count ended requests."""
 
 
 def load_track(
@@ -62,9 +66,9 @@ def load_track(
     weight: float = 1.0,
     errors: int | None = None,
 ) -> LoadTrack:
-    """Build a track from a backend's history, at or after `since_s`.
+    """Build a track from a backend's history at or after `since_s` (monotonic seconds).
 
-    The three histories must share a time axis, like those of one `HistoryTable`.
+    The three series must share a time axis, like those of one `HistoryTable`.
     """
     times, loads = running.arrays(since_s)
     _, queue = waiting.arrays(since_s)
@@ -93,23 +97,24 @@ class LoadGrid:
     """Backends without any answer in the window."""
     step_s: float
     span_s: float
-    """Seconds that the slots cover: from the last change of the answering backends, at most the requested
-    window."""
+    """Seconds that the slots cover: from the last change of the set of answering backends, at most the
+    requested window."""
     shares: tuple[float, ...]
     """Each backend's due share, 0 to 1; they add up to 1."""
     loads: tuple[list[float], ...]
-    """Running plus waiting requests, by backend and slot."""
+    """Running plus waiting requests: a list per backend, with a value per slot."""
     waiting: tuple[list[float] | None, ...]
     present: tuple[float, ...]
     """Share of each backend's slots that have a sample, 0 to 1."""
     totals: list[float]
     """Requests in the group by slot; NaN where too many backends are missing."""
     skew_s: float = 0.0
-    """Time between the oldest and the newest sample of a slot in seconds: upper quartile of recent slots."""
+    """Time in seconds between the oldest and the newest sample of the same slot: the upper quartile of recent
+    slots."""
 
 
 def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """Return a function that picks the values of ascending `slots` from a column (or the column if all)."""
+    """Return a function that returns the values of a column at the ascending `slots`, in the same order."""
     if len(slots) == len(grid.totals):
         return lambda column: column
     if len(slots) < 2:  # noqa: PLR2004 - of one, an itemgetter gives no sequence
@@ -119,7 +124,7 @@ def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], 
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """The usable samples of a track."""
+    """The usable samples of a track: in the window, with a known load."""
 
     track: LoadTrack
     times: Sequence[float]
@@ -131,8 +136,8 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
     """Put the samples of the last `window_s` before `now_s` on a common grid; None without two backends.
 
     A backend that appears or leaves changes the even split, so the grid begins where the set of answering
-    backends last changed. If the pace of polls changed, so that slots of the newest pace stay empty, the
-    slots get the slower pace of the window's two ends, and all of them are filled.
+    backends last changed. If the polling interval changed, so that slots of the newest interval stay empty,
+    the grid is built with the longer interval of the window's two ends.
     """
     points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
     steps = [_median_step(one.times) for one in points if len(one.times) > 1]
@@ -147,13 +152,13 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
 
 
 def _slowest_step(points: Sequence[_Points]) -> float:
-    """Return the longest of the median steps at the beginning and the end of each track, in seconds."""
+    """Return the longest polling interval in seconds: the largest median at the begin or end of a track."""
     ends = (part for one in points for part in (one.times[:_FEW], one.times[-_FEW:]) if len(part) > 1)
     return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
 
 
 def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | None:
-    """Put samples into slots of `step` seconds; None without two backends that answer."""
+    """Put samples into slots of `step` seconds; None without two backends that still answer."""
     silence = max(_SILENT_S, 4 * step)
     here = [one for one in points if one.times and now_s - one.times[-1] <= silence]
     gone = [one for one in points if one.times and now_s - one.times[-1] > silence]
@@ -188,7 +193,7 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
 
 
 def _skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
-    """Return the upper quartile of newest minus oldest sample over the last slots that have all samples."""
+    """Return the seconds between a slot's oldest and newest sample: the upper quartile of recent slots."""
     spreads: list[float] = []
     for row in zip(*(column[-_ENOUGH_STEPS:] for column in columns), strict=True):
         if min(row) >= 0:
@@ -230,7 +235,10 @@ def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
 
 
 def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
-    """Return the index of each slot's sample, -1 for none; no sample is beyond the last edge."""
+    """Return for each slot the index of its sample in `times`, -1 for none.
+
+    `edges` are the slots' borders; no sample may be later than the last edge.
+    """
     base, count, per_s = edges[0], len(edges) - 1, 1 / step
     first = bisect_left(times, base)
     inside = times[first:]
@@ -260,7 +268,11 @@ def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
 
 
 def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[float]:
-    """Return the totals, and set the few missing loads of a row to their share, where they are neutral."""
+    """Return the group's total load by slot, and fill in missing loads (NaN) in place where they are few.
+
+    A missing load is set to the backend's share of the slot's total, which makes it neutral. Where more than
+    `MISSING_IN_A_ROW` of the backends are missing, the total is NaN.
+    """
     totals: list[float] = [sum(row) for row in zip(*loads, strict=True)]
     most = math.floor(MISSING_IN_A_ROW * len(loads))
     if most:
@@ -283,18 +295,19 @@ class GroupLoad:
     group: str
     tracks: Sequence[LoadTrack]
     e2e_s: float | None = None
-    """Median life of a request in the group."""
+    """Median life of a request in the group in seconds; None if unknown."""
     length_variation: float | None = None
     """Standard deviation over mean of output lengths; near 0 where all are equal."""
     strategy: str | None = None
     """The routing strategy that the router reports."""
     step_time: StepTime | None = None
-    """From an earlier window, for a window whose batches do not vary enough."""
+    """Step time as a function of the batch from an earlier window, for a window whose batches do not vary
+    enough."""
     step_times: Mapping[str, StepTime] = field(default_factory=dict)
     """By backend, from an earlier window, where backends differ in speed."""
     prefills: bool = False
     """True for prefill workers: their throughput does not grow with the batch, and generated tokens do not
     measure it."""
     router: str | None = "router"
-    """The name of what distributes the requests; None if no router is known: then the verdict only
-    describes."""
+    """The name of the router that distributes the requests; None if no router is known: then the verdict only
+    describes the loads."""

@@ -1,4 +1,7 @@
-"""Whether the load swings in one rhythm: a periodogram against slow drift, confirmed by autocorrelation."""
+"""Whether the load swings in one rhythm.
+
+A periodogram is tested against slow drift, and confirmed by the autocorrelation.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +17,40 @@ from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Curve, Swing
 
 FEWEST_CYCLES = 4.0
-"""With fewer, the autocorrelation gives a better period than the spectrum."""
+"""With fewer cycles in the window, the autocorrelation gives a better period than the spectrum."""
 _MOST_POINTS = 256
 """Longer windows are averaged down to this many points, which bounds the cost and keeps the number of
 cycles."""
 _SPECTRUM_SIZE = 512
 _FEWEST_POINTS = 24
 _BAND_WIDTHS = 1.5
-"""Half a band in units of 1 / window: about the main lobe of a steady swing under a Hann taper."""
+"""Half-width of a frequency band in units of 1 / window: about the main lobe of a steady swing under a Hann
+taper."""
 _SHORTEST_STEPS = 4
 """Points in the shortest period searched for."""
 _BAND_FREEDOM = 4.0
-"""Degrees of freedom of the power in a band: it is 3 / window wide, and the taper correlates neighbours."""
+"""Degrees of freedom of the power in a band: the band is 3 / window wide, and the taper correlates
+neighbours."""
 _SMALLEST_POWER = 1e-12
 _LEAST_CYCLES = 2.4
 """Fewer cycles in a window are not a rhythm."""
 _CLIP = 0.5
-"""Limit in shares: which backend is ahead and when matters, so one cold burst must not outweigh ten
-swings."""
+"""Largest distance from the median, in shares of the backend, that is counted: which backend is ahead and
+when matters, so one cold burst must not outweigh ten swings."""
 _AS_CLEAR = 0.85
-"""A shorter period is preferred if its return is at least this share of the clearest one."""
+"""A period shorter than the best one is preferred if its clearness (see `_turning_lag`) is at least this
+share of the best."""
 LIVES = (0.8, 4.0)
 """Periods that a router's swing can have, in lives of a request; 1.3 to 2.7 were observed."""
 
 
 def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swing | None:
-    """Search for a rhythm in the backend that differs most from its share; None with too few slots.
+    """Search for a rhythm in the backend whose load differs most from its share.
 
-    One backend is compared with the rest: with two, that is their difference; with more, some backend swings
-    most in any swing. No choice among equal backends depends on their order.
+    None with too few slots or no load. The result has no period where none is found. `e2e_s` is the life of a
+    request, which limits the period. One backend is compared with the rest: with two, that is their
+    difference; with more, some backend swings most in any swing. No choice among equal backends depends on
+    their order.
     """
     if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
         return None
@@ -84,12 +92,12 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
 
 
 def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return how far one backend and the others both make the swing, 1 to below 0; None if nothing moves.
+    """Return how much of a swing one backend and the others both make: 1 is half each, 0 only one of them.
 
-    The backend is the one whose load moves most: where only one has bursts, it must be that one. The variance
-    of own - share · total is the sum of a part of the own load and a part of the others'. Where they take
-    turns each part is as large as the variance, whether the total is constant or not; where only one comes
-    and goes the other part is 0.
+    None if nothing moves. The backend is the one whose load moves most: where only one has bursts, it must be
+    that one. The variance of own - share · total is the sum of a part of the own load and a part of the
+    others'. Where they take turns each part is as large as the variance, whether the total is constant or
+    not; where only one comes and goes the other part is 0.
     """
     pick = picker(grid, slots)
     columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)
@@ -108,7 +116,10 @@ def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
-    """Clip around the median and subtract the mean; a missing point becomes 0."""
+    """Return `points` clipped around the median of `there` and with a mean of 0.
+
+    A missing point becomes 0.
+    """
     middle = median(there) if there else 0.0
     low, high = middle - _CLIP, middle + _CLIP
     mean = sum(max(low, min(high, value)) for value in there) / max(1, len(there))
@@ -116,7 +127,10 @@ def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
 
 
 def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: float | None) -> int | None:
-    """Return the lag, in points, at which the load returns most clearly after reversing half way, or None."""
+    """Return the lag, in points, of the clearest period, or None if the window is too short for any.
+
+    Clearness is the autocorrelation at the lag less that at half of it: the load returns after reversing.
+    """
     low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
     first = max(_SHORTEST_STEPS, math.floor(low))
     last = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
@@ -139,10 +153,10 @@ def _half_way(correlation: Sequence[float], lag: int) -> float:
 
 
 def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
-    """Return the backend that is furthest from its share, and its distance in shares for each slot.
+    """Return (index of the backend furthest from its share, its distance from it in shares for each slot).
 
-    A slot with less than half of the usual load counts as if it had half, because few requests are spread
-    widely by chance.
+    A slot with less than half of the mean load counts as if it had half of it, because few requests are
+    spread widely by chance.
     """
     first, last = slots[0], slots[-1] + 1
     totals = grid.totals[first:last]
@@ -164,7 +178,10 @@ def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]
 
 
 def _thinned(values: list[float], step: float) -> tuple[list[float], float]:
-    """Average equal runs of values until few enough are left; a run with a gap is the mean of the rest."""
+    """Average groups of successive values, down to at most `_MOST_POINTS`; return (values, new step in s).
+
+    Missing values (NaN) in a group are ignored; a group of only missing values gives NaN.
+    """
     size = -(-len(values) // _MOST_POINTS)
     if size <= 1:
         return values, step
@@ -187,7 +204,10 @@ def _twiddles(size: int) -> tuple[complex, ...]:
 
 
 def _transform(values: Sequence[complex]) -> list[complex]:
-    """Return the discrete Fourier transform (Cooley and Tukey); the size must be a power of two from 4 on."""
+    """Return the discrete Fourier transform (Cooley and Tukey).
+
+    The size must be a power of two, at least 4.
+    """
     size = len(values)
     if size == 4:  # noqa: PLR2004 - the smallest one worth a call
         one, two, three, four = values
@@ -206,7 +226,10 @@ def _taper(size: int) -> tuple[float, ...]:
 
 
 def _spectrum(centred: Sequence[float]) -> list[float]:
-    """Return the share of the variance at each multiple of 1 / (512 steps), tapered to suppress drift."""
+    """Return the share of the variance (0 to 1) at each multiple of the frequency 1 / (512 steps).
+
+    The values are tapered (Hann) to suppress drift.
+    """
     tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
     tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
     # Every other value becomes the imaginary part: half the size, half the time.
@@ -221,7 +244,7 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """A band of the spectrum, in multiples of its lowest frequency."""
+    """A band of the spectrum; frequencies as multiples of the spectrum's lowest one."""
 
     low: float
     centre: float
@@ -230,7 +253,10 @@ class _Band:
 
 
 def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
-    """Return the band around the period of `lag` points."""
+    """Return the band around the frequency whose period is `lag` points.
+
+    Its centre is weighted by the power.
+    """
     middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
     first = max(1, round(middle - half))
     last = min(len(spectrum) - 1, round(middle + half))
@@ -241,11 +267,11 @@ def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
 
 
 def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
-    """Return the probability that red noise of this memory has as much in one of `bands` bands (Bonferroni).
+    """Return the probability that drift alone (red noise) has so much power in any of `bands` bands.
 
-    The memory is the autocorrelation from one point to the next; the power of a band is χ² with 4 degrees of
-    freedom. A swing of few cycles looks like memory, so its probability is overestimated, never
-    underestimated.
+    Corrected for the number of bands (Bonferroni). The red noise has the autocorrelation `memory` from one
+    point to the next; the power of a band is χ² with 4 degrees of freedom. A swing of few cycles looks like
+    memory, so its probability is overestimated, never underestimated.
     """
     decay = -step / math.log(min(max(memory, 0.01), 0.999))
     low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))
@@ -257,7 +283,10 @@ def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) ->
 
 
 def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
-    """Return it for all lags up to the longest period searched; each lag over the pairs that it has."""
+    """Return the autocorrelation for all lags up to the longest period searched, in points from 0 on.
+
+    The values have a mean of 0; `present` is the share of them that is not missing.
+    """
     count = len(centred)
     power = sum(value * value for value in centred) / (count * present)
     most = max(2, math.floor(count / _LEAST_CYCLES) + 2)

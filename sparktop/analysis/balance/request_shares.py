@@ -1,7 +1,8 @@
-"""How many requests each backend got: names a router that sends nearly all to one, even if loads look smooth.
+"""How many requests each backend got: finds a router that sends nearly all to one, even if loads look smooth.
 
-Loads only show the requests that are running at the moment of a poll. Counters miss none: the number that
-each backend received is compared with random routing, under which it has a binomial distribution.
+Loads only show the requests that are running at the moment of a poll; counters miss none. The number of
+requests that each backend received is compared with random routing, under which it has a binomial
+distribution.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ from sparktop.model.balance import Balance, BalanceWord
 FEWEST_REQUESTS = 40
 """With fewer requests a share is not meaningful."""
 CHANCE_LIMIT = 1e-6
-"""Windows overlap and are many, so only what chance does once in a million counts."""
+"""Largest probability under random routing that counts as uneven; so low because windows overlap and are
+many."""
 ODDS_LIMIT = 3.0
-"""Multiple of the odds of an even split: 75 % with two backends, 50 % with four."""
+"""Smallest multiple of the odds of an even split that counts as uneven: 75 % of the requests with two
+backends, 50 % with four."""
 _LOADED = 1.2
-"""Multiple of its share: with less load, the backend is merely faster with the requests that it gets."""
+"""Smallest multiple of its share of the load: with less load, the backend merely finishes its requests
+faster."""
 _FULL_PERCENT, _FULL_WINDOW = 90.0, 0.97
 _FIRST = 2
-"""The sentence on requests is at most the second reason."""
+"""Position, counted from 1, of the sentence on requests among the reasons, if there are as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestShares:
-    """How a window's requests were distributed over the backends of a group."""
+    """How a window's requests were distributed over the backends of a group, with a significance test."""
 
     requests: int
     counts: Mapping[str, int]
@@ -36,13 +40,13 @@ class RequestShares:
     most: str
     """The backend with most requests relative to its fair share."""
     fair: float
-    """Its fair share, 0 to 1."""
+    """Fair share of the backend `most`, 0 to 1."""
     chance: float
-    """Probability that random routing gives any backend as many as this one got; at most 1."""
+    """Probability, 0 to 1, that random routing gives any backend as many requests as `most` got."""
 
     @property
     def odds(self) -> float:
-        """Its odds over those of an even split."""
+        """Odds of the backend `most` to get a request, over its odds under an even split; may be infinite."""
         share = self.shares[self.most]
         if share >= 1:
             return math.inf
@@ -68,7 +72,7 @@ def request_shares(
 ) -> RequestShares | None:
     """Test the requests that each backend received; None without two backends or without a request.
 
-    `weights` are the relative parts that they should get; equal by default.
+    `weights` are the relative parts that the backends should get; equal by default.
     """
     whole = {name: max(0, round(count)) for name, count in counts.items()}
     total = sum(whole.values())
@@ -86,7 +90,7 @@ def request_shares(
 def binomial_tail(least: int, trials: int, probability: float) -> float:
     """Return the probability of `least` or more successes; 1 if that many are expected anyway.
 
-    Beyond the mean the terms fall faster than a geometric series, so few of them are needed.
+    Above the mean the terms of the sum fall faster than a geometric series, so few of them are computed.
     """
     if least <= trials * probability:
         return 1.0
@@ -110,10 +114,10 @@ def binomial_tail(least: int, trials: int, probability: float) -> float:
 def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: bool = False) -> Balance:
     """Add the requests per backend to a balance; a good verdict may become "uneven".
 
-    `all_told`: the counts are complete, however short the time (a level of a sweep), so no full window is
-    needed. The verdict does not change without a known router, nor where the group is idle (sending ties to
-    the first backend does no harm), nor where the backend with most requests has no more load than the
-    others: it is faster, or its requests are shorter.
+    The verdict does not change without a known router, nor where the group is idle (sending ties to the first
+    backend does no harm), nor where the backend with most requests has no more load than the others: then it
+    is faster, or its requests are shorter. A full window is needed, except with `all_told`: then the counts
+    are complete however short the time, as in a level of a sweep.
     """
     if found is None:
         return balance
@@ -144,6 +148,6 @@ def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: b
 
 
 def _is_full_window(balance: Balance) -> bool:
-    """Return whether the window is full and without gaps: then "unknown" only means that loads are small."""
+    """Return whether the window has its full length and few gaps; then "unknown" only means small loads."""
     full = balance.window_s >= _FULL_WINDOW * balance.needed_s
     return full and (balance.samples_percent or 0.0) >= _FULL_PERCENT

@@ -1,6 +1,7 @@
 """The rules behind a group's verdict as data: each is a list of checks, and holds if all of them hold.
 
-The judgement evaluates these rules, and the screen, the JSON and the reports print the same checks.
+The judgement evaluates these rules, and the screen, the JSON and the reports print the same checks. Each
+function returns a rule with its checks, filled with the measured values of a `Balance`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from sparktop.analysis.balance.swings import WAYS_TO_SWING
 from sparktop.model.balance import Balance
 
 _NAMED = 4
-"""Upper limit of backends named in a sentence."""
+"""Most backends that are named in a sentence."""
 
 
 def enough(balance: Balance) -> Rule:
-    """Return the rule for a full window of samples and load."""
+    """Return the rule that the window is full: long enough, with few gaps and with enough requests."""
     count = max(limits.PAIR, len(balance.backends))
     return Rule(
         "enough",
@@ -65,7 +66,7 @@ def starved(balance: Balance) -> Rule:
 
 
 def drained(balance: Balance) -> Rule:
-    """Return the rule for starvation that includes backends that got nothing at all."""
+    """Return the rule for starvation in which time without any new request counts too."""
     return _starved(balance, balance.empty_any_percent)
 
 
@@ -108,7 +109,7 @@ def _starved(balance: Balance, percent: float | None) -> Rule:
 
 
 def ahead(balance: Balance) -> Rule:
-    """Return the rule for a backend that always has more than its share."""
+    """Return the rule for a backend that always has more than its share of the load."""
     skew = balance.skew
     return Rule(
         "ahead",

@@ -1,10 +1,11 @@
 """How an engine's step time grows with its batch, and what follows for random routing and throughput.
 
-A step of a batch of b requests takes a + s·b and generates a token for each: T(b) = b / (a + s·b) tokens per
-second. Under random routing the states of such servers have a product form, whatever the lengths are
-(processor sharing is insensitive to them): with r = a / s each has the weight ∏(r + k) / k, a negative
-binomial with parameter 1 + r, so n of them share C requests as a Dirichlet-multinomial distribution does. Its
-variance over the multinomial's is (C + n(1 + r)) / (1 + n(1 + r)), exactly.
+A step of a batch of b requests takes a + s·b seconds and generates a token for each: T(b) = b / (a + s·b)
+tokens per second. Under random routing the states of such servers have a product form, whatever the lengths
+of requests (processor sharing is insensitive to them): with r = a / s each server has the weight ∏(r + k) /
+k, a negative binomial with parameter 1 + r, so n servers share C requests as a Dirichlet-multinomial
+distribution does. Its variance divided by that of the multinomial is (C + n(1 + r)) / (1 + n(1 + r)),
+exactly.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ FEWEST_PAIRS = 20
 SMALLEST_SPAN = 2.0
 """The largest batch over the smallest: below this ratio a line's slope is noise."""
 _RATE_WINDOW_S = 1.0
-"""Window of a track's rates in seconds: its batch must have been steady for as long."""
+"""Window of a track's token rates in seconds: the batch must have been steady for as long."""
 _STEADY = 0.1
 _JITTER = 0.1
-"""Share of a step: samples that come a little early do not require another one."""
+"""Samples that come early by up to this share of an interval do not require a further sample."""
 _MEDIAN_ERROR = 1.86
 """Standard error of a median of n samples, in median deviations over √n: 1.253 / 0.674 for normal scatter."""
 _LEAST_ERROR = 0.01
-"""Share of a step time by which prefills and polling times move any median."""
+"""Least error of any median as a share of a step time: prefills and polling times move it by this much."""
 _SHARED = 3.0
-"""Samples that count as one: rates over a second, polled at 4 Hz, overlap."""
+"""Number of samples that count as one independent sample: rates over a second, polled at 4 Hz, overlap."""
 _MOST_PAIRS = 400
 _BINS_PER_DOUBLING = 4
 _MOST_STATES = 4096
-"""Requests up to which the exact distribution of a group with full slots is computed."""
+"""Largest number of requests for which the exact distribution of a group with a limit of running requests is
+computed."""
 
 Pair = tuple[float, float]
 """(batch size, step time in seconds)."""
@@ -45,13 +47,17 @@ def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | Non
     """Fit step time to batch size over all steady samples since `since_s`; None where that is impossible.
 
     Fits a line through the medians of batches of similar size, so that prefills and late counters, which only
-    lengthen a step, do not bend it; each median is weighted by its accuracy.
+    lengthen single steps, do not change it; each median is weighted by its accuracy.
     """
     return fit_pairs(tracks, [steady_pairs(track, since_s, len(tracks)) for track in tracks])
 
 
 def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> StepTime | None:
-    """Fit step time to batch size over the steady samples of each track, scaled to the mean speed of all."""
+    """Fit step time to batch size over the steady samples (`pairs`) of each track.
+
+    Step times are scaled to the mean speed of all tracks first. None with too few samples or too similar
+    batches.
+    """
     mean = sum(track.weight for track in tracks) / max(1, len(tracks))
     scaled: list[Pair] = []
     for track, own in zip(tracks, pairs, strict=True):
@@ -61,7 +67,10 @@ def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> S
 
 
 def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
-    """Return the least-squares line through the bins' medians, with the standard error of its slope."""
+    """Return the weighted least-squares line through the bins' medians, with the standard error of its slope.
+
+    None unless the batches span at least 2 to 1. `pairs` is the number of samples, for the result.
+    """
     points = [_middle(each) for each in bins]
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
         return None
@@ -86,18 +95,23 @@ def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
 
 
 def _line(slope: float, middle: float, height: float, pairs: int, error: float) -> StepTime:
-    """Return the line through a point, its slope limited to between 0 and nearly that through the origin."""
+    """Return the line through the point (`middle`, `height`) with `slope`, limited to a plausible range.
+
+    The slope is at least 0, and at most nearly that of the line through the origin. `pairs` and `error` (the
+    standard error of the slope) are stored in the result.
+    """
     steepest = height / (middle + 1)
     slope = min(max(0.0, slope), steepest)
     return StepTime(height - slope * middle, slope, pairs, slope_error_s=error, middle=middle)
 
 
 FLAT = StepTime(base_s=1e-6, per_request_s=1.0, pairs=0)
-"""Of prefill workers: each prompt token costs the same, so one request gives the same throughput as many."""
+"""Step time of prefill workers: each prompt token costs the same, so one request gives the same throughput as
+many."""
 
 
 def with_slope(step: StepTime, errors: float) -> StepTime:
-    """Return the line rotated about its middle by `errors` standard errors of its slope."""
+    """Return the line rotated about its middle by a number (`errors`) of standard errors of its slope."""
     if step.slope_error_s == 0:
         return step
     height = step.base_s + step.per_request_s * step.middle
@@ -106,12 +120,15 @@ def with_slope(step: StepTime, errors: float) -> StepTime:
 
 
 def points_of(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the medians of batches of similar size, ascending; empty if there are too few samples."""
+    """Return the medians of batches of similar size, by ascending batch; empty with too few samples."""
     return [_middle(each) for each in _bins(pairs)] if len(pairs) >= FEWEST_PAIRS else []
 
 
 def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
-    """Return Theil and Sen's line through points by ascending batch; None if they span less than 2 to 1."""
+    """Return the line of Theil and Sen through points by ascending batch; None if they span less than 2 to 1.
+
+    `pairs` is the number of samples behind the points, for the result.
+    """
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
         return None
     slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2)]
@@ -125,7 +142,10 @@ def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
 
 
 def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
-    """Return (batch, step time) of steady samples of one of `backends` backends, in time order."""
+    """Return (batch size, step time in seconds) of a track's samples with a steady batch, in time order.
+
+    With more `backends`, fewer samples of each are read. Empty where the track has no token rates.
+    """
     most = max(FEWEST_PAIRS, _MOST_PAIRS // backends)
     speeds, running, times = track.generation_tps, track.running, track.times_s
     if speeds is None:
@@ -161,7 +181,11 @@ def _middle(pairs: Sequence[Pair]) -> Pair:
 
 
 def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:
-    """Return how much wider than multinomial random routing spreads `total` requests; 1 if unknown."""
+    """Return how many times wider than multinomial random routing distributes `total` requests; 1 if unknown.
+
+    "Wider" means the variance of a backend's load. `slots` is the number of requests that a backend runs at
+    once.
+    """
     if step is None or step.per_request_s <= 0 or total < 1 or backends < 2:  # noqa: PLR2004 - alone, nothing spreads
         return 1.0
     ratio = step.base_s / step.per_request_s
@@ -172,10 +196,11 @@ def variance_factor(total: float, backends: int, step: StepTime | None, slots: i
 
 
 def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> float:
-    """Compute the factor from the states' weights: with full slots, steps stop growing and requests queue.
+    """Return the `variance_factor` where backends may be full, so that steps stop growing and requests queue.
 
-    Exact for two backends (a birth-death chain). For more, one backend's weights are tilted to the mean load:
-    exact except for the fixed total, which reduces this variance and the multinomial's alike by (n - 1) / n.
+    Computed from the weights of the states. Exact for two backends (a birth-death chain). For more, one
+    backend's weights are tilted to the mean load: exact except for the fixed total, which reduces this
+    variance and that of the multinomial alike by (n - 1) / n.
     """
     logs = [0.0]
     for load in range(1, total + 1):
@@ -203,7 +228,7 @@ def _variance(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
-    """Return T: tokens per second of a backend of mean speed as a function of its requests."""
+    """Return T, a function from the load of a backend of mean speed (requests) to its tokens per second."""
     base, slope = step.base_s, step.per_request_s
     if slots is None:
         return lambda load: load / (base + slope * load)

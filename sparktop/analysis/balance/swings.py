@@ -1,4 +1,4 @@
-"""The five rules behind "oscillating", as data: any one is enough."""
+"""The five rules behind "oscillating", as data: a group oscillates if any one of them holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.model.balance import Balance, Convoys, Swing
 
 
 def lead(balance: Balance) -> Rule:
-    """Return the rule for a lead that changes repeatedly, far more than by chance."""
+    """Return the rule for a lead (the backend with clearly most load) that changes more than by chance."""
     pair = len(balance.backends) <= limits.PAIR
     spread, size = (
         (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
@@ -57,7 +57,7 @@ def _size(swing: Swing | None, least: float) -> Check:
 
 
 def _a_swing(balance: Balance) -> tuple[Check, ...]:
-    """Return the checks of every swing: all backends take part, and late polls do not explain it."""
+    """Return the checks that every swing needs: all backends take part, and late polls do not explain it."""
     swing = balance.swing
     mutual = Check(
         "both take part",
@@ -80,7 +80,7 @@ def _a_swing(balance: Balance) -> tuple[Check, ...]:
 
 
 def rhythm(balance: Balance) -> Rule:
-    """Return the rule for a load that reverses and returns as neither chance nor drift does."""
+    """Return the rule for a load that reverses and returns in one rhythm, unlike chance or drift."""
     count = max(limits.PAIR, len(balance.backends))
     swing = balance.swing or Swing("")
     back, half = swing.rebound, swing.opposite
@@ -116,7 +116,7 @@ def rhythm(balance: Balance) -> Rule:
 
 
 def _of_a_rhythm(swing: Swing, mean_total: float | None, count: int) -> tuple[Check, ...]:
-    """Return the purely informative checks of a rhythm."""
+    """Return the checks of a rhythm that are only informative (without a limit)."""
     return (
         Check(
             "requests",
@@ -164,7 +164,7 @@ def _looks_apart(balance: Balance, limit_s: float | None) -> Check:
 
 
 def turns(balance: Balance) -> Rule:
-    """Return the rule for backends that go from full to empty and back, wider than random routing ever is."""
+    """Return the rule for backends that go from full to empty and back, further than under random routing."""
     count = max(limits.PAIR, len(balance.backends))
     spread, size = limits.least_turning_spread(balance.convoys, failing=balance.failing)
     return Rule(
@@ -197,7 +197,7 @@ def turns(balance: Balance) -> Rule:
 
 
 def convoys(balance: Balance) -> Rule:
-    """Return the rule for convoys in turns: an even split of all requests, a one-sided one of half of them.
+    """Return the rule for convoys: all requests present are split evenly, half of them one-sidedly.
 
     This is the only rule that needs neither a large swing nor a rhythm, and that can hold with few requests
     in the group.
@@ -295,7 +295,7 @@ def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
 
 
 def herds(balance: Balance) -> Rule:
-    """Return the rule for requests of one moment that go to one backend, and later to another."""
+    """Return the rule for herds: requests of one moment go to one backend, and later ones to another."""
     found = balance.arrivals
     return Rule(
         "herds",
@@ -351,4 +351,4 @@ def _signed(value: float | None) -> str:
 
 
 WAYS_TO_SWING: tuple[Callable[[Balance], Rule], ...] = (lead, rhythm, turns, convoys, herds)
-"""Any one is enough."""
+"""A group oscillates if any one of these rules holds."""

@@ -1,4 +1,7 @@
-"""The text of a group's balance: sentences that can be checked on the graph, and advice based on evidence."""
+"""The text of a group's balance: sentences that can be checked on the graph, and advice based on evidence.
+
+Most functions return a sentence, or a list that is empty where there is nothing to report.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
 _RANDOM_Z = (0.3, 3.0)
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
-"""Strategies that read no counts: they have no old counts, and there is no better strategy to suggest."""
+"""Routing strategies that read no load counts: outdated counts cannot explain a swing, and there is no better
+strategy to suggest."""
 _LIKE_LIFETIMES = (1.2, 2.6)
-"""Periods, in lives of a request, of observed synchronised waves: 1.3 to 2, plus a margin."""
+"""Range of a period, in lives of a request, that looks like synchronised waves: 1.3 to 2 were observed, plus
+a margin."""
 _ONE_LENGTH = 0.1
 _FLAT_S = 120.0
 _COLD_SHARE = 0.85
@@ -33,22 +38,22 @@ _NO_ROUTER = (
 
 
 def needs_more(seconds: float) -> str:
-    """Return the sentence that the window is not full yet."""
+    """Return the sentence that samples of `seconds` more are needed for a full window."""
     return f"needs {max(1, math.ceil(seconds))} s more of load figures from every backend"
 
 
 def gaps(name: str, present: float) -> str:
-    """Return the sentence that a backend has too few samples."""
+    """Return the sentence that the backend `name` has only the share `present` (0 to 1) of its samples."""
     return f"{name} has only {100 * present:.0f} % of its samples; 90 % are needed"
 
 
 def too_little(mean_total: float, least: int) -> str:
-    """Return the sentence that counts are too small."""
+    """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
     return f"too little load to tell: {_count(mean_total)} requests on average, {least} are needed"
 
 
 def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
-    """Return the sentence why two backends could not be compared."""
+    """Return the sentence why there are not two backends to compare at `now_s` (monotonic seconds)."""
     seen = [track.name for track in tracks if any(run == run for run in track.running)]  # noqa: PLR0124 - NaN differs from itself
     if len(tracks) < _PAIR:
         return "a group of one backend has no balance"
@@ -65,7 +70,11 @@ def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
 def reasons(
     result: Balance, load: GroupLoad, grid: LoadGrid, unknown: str | None, *, long: bool
 ) -> tuple[str, ...]:
-    """Return the sentences for a verdict, the deciding one first."""
+    """Return the sentences that explain a verdict, the deciding one first.
+
+    `unknown` is the reason for "unknown". `long`: the swing shows in changes of the lead, and is described by
+    these.
+    """
     said: list[str] = []
     word = result.word_now
     if word is BalanceWord.UNKNOWN and unknown:
@@ -91,7 +100,7 @@ def reasons(
 
 
 def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
-    """Return the sentences for a bad verdict without a known router, with how to configure that router."""
+    """Return the sentences for a bad verdict without a known router, including how to configure a router."""
     word, said = result.word_now, list(result.reasons[:1])
     if word is BalanceWord.OSCILLATING:
         pair = len(result.backends) == _PAIR
@@ -104,7 +113,7 @@ def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
 
 
 def _price(result: Balance) -> list[str]:
-    """Return the sentences on the cost of a bad verdict and its distance from chance."""
+    """Return the sentences on the cost of a bad verdict, and on its distance from chance."""
     said = _starved(result)
     if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
         said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
@@ -114,7 +123,10 @@ def _price(result: Balance) -> list[str]:
 
 
 def _unlike(result: Balance) -> list[str]:
-    """Return the sentence that backends differ in speed, so that an even split is not the best one."""
+    """Return the sentence that backends differ in speed, so that an even split is not the best one.
+
+    It is a list of one, empty where backends do not differ.
+    """
     batch = (result.mean_total or 0.0) / max(1, len(result.backends))
     times = {name: step.base_s + step.per_request_s * batch for name, step in result.step_times.items()}
     if len(times) < _PAIR:
@@ -186,7 +198,7 @@ def turns(result: Balance) -> str:
 
 
 def convoys(result: Balance) -> str:
-    """Return the sentence that convoys come and go in turns."""
+    """Return the sentence that convoys (requests that start and end together) come and go in turns."""
     found = result.convoys
     if found is None:
         return "whole convoys come and go by turns"
@@ -199,7 +211,7 @@ def convoys(result: Balance) -> str:
 
 
 def herds(result: Balance) -> str:
-    """Return the sentence that requests of one moment go the same way."""
+    """Return the sentence that requests of one moment are sent to the same backend."""
     found = result.arrivals
     if found is None:
         return "requests of one moment go the same way"
@@ -219,7 +231,7 @@ def _lifetimes(result: Balance, load: GroupLoad) -> str:
 
 
 def _away(result: Balance) -> list[str]:
-    """Name the backends that got no request for at least `AWAY_LIVES` lives of a request."""
+    """Return a sentence for each backend that got no request for a notable part of the window."""
     return [
         f"{name} got no request for {_span(seconds)}: drained, cooling down or not in the router's list"
         for name, seconds in result.away_s.items()
@@ -246,7 +258,7 @@ def _starved(result: Balance) -> list[str]:
 
 
 def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return the most likely cause and what to try; None for both where the cause is unknown."""
+    """Return (most likely cause, what to try) as text; None for both where the cause is unknown."""
     if result.word_now is BalanceWord.UNKNOWN:
         return None, None
     stuck = _stuck(grid)
@@ -259,7 +271,7 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
 
 
 def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return cause and hint for a router's mistake."""
+    """Return (cause, hint) for a mistake of the router or failures of backends; None for what is unknown."""
     failing = [track.name for track in grid.tracks if track.errors]
     word = result.word_now
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
@@ -272,7 +284,7 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
 
 
 def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return cause and hint where no backend failed: waves, a cold burst or counters that drifted."""
+    """Return (cause, hint) where no backend failed: waves, a cold burst or drifted counters; or Nones."""
     word = result.word_now
     if word is BalanceWord.OSCILLATING:
         return _waves(result, load, grid)
@@ -290,7 +302,7 @@ def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str 
 
 
 def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return cause and hint for a swing without failures: requests move together, or are sent together."""
+    """Return (cause, hint) for a swing without failures: requests end together, or are sent together."""
     if load.strategy in _BLIND:
         return None, None
     advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
@@ -314,7 +326,10 @@ def _counts(strategy: str | None) -> bool:
 
 
 def _stuck(grid: LoadGrid) -> str | None:
-    """Name a backend that holds requests all the time and generates nothing while another does."""
+    """Return the name of a backend that holds requests all the time, but generates nothing while others do.
+
+    None unless there is exactly one such backend.
+    """
     if grid.span_s < _STUCK_S:
         return None
     begin = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
@@ -334,7 +349,7 @@ def _stuck(grid: LoadGrid) -> str | None:
 
 
 def _cold_burst(load: GroupLoad, grid: LoadGrid) -> bool:
-    """Return whether, after a pause, one backend had nearly all requests for about one life."""
+    """Return whether, after a pause, one backend had nearly all requests for about one life of a request."""
     if not load.e2e_s:
         return False
     least, step = fewest_requests(len(grid.loads)), grid.step_s
