@@ -1,7 +1,6 @@
 """The monitor: creates the sources of everything watched, polls them, and delivers the results to the store.
 
-Importing this module is cheap: `start` loads aiohttp, httpx and psutil in a thread, so that the first picture
-on screen does not wait for them.
+Importing it is cheap: `start` loads aiohttp, httpx and psutil in a thread, while the first picture is drawn.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 ROUTER_INTERVALS = 5.0
-"""The poll interval of routers, as a multiple of the backends' interval. Routers change less often."""
+"""The poll interval of routers in backend intervals, because routers change less often."""
 DISCOVER_AGAIN_S = 30.0
 """Seconds after which hosts without a server are searched again."""
 SELF_EVERY_S = 2.0
@@ -110,8 +109,7 @@ class Monitor:
         """All polled backends by name."""
         self._routers: dict[str, RouterTarget] = {}
         self._tried: set[str] = set()
-        """URLs listed by routers that are being tried, or that failed within the last `DISCOVER_AGAIN_S`
-        seconds."""
+        """URLs listed by routers that are being tried or that failed a short time ago."""
 
     @property
     def interval_s(self) -> float:
@@ -134,10 +132,7 @@ class Monitor:
         self._tell_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
-        """Include the process table in the samples of the nodes `names` from now on, and of no others.
-
-        Nodes that are found later are included if their name is in `names`.
-        """
+        """Include the process tables of these nodes, found now or later, in their samples; of no others."""
         self._processes_of = frozenset(names)
         self._tell_nodes()
 
@@ -218,11 +213,7 @@ class Monitor:
         return group
 
     def _deliver(self, kind: SourceKind, name: str, reading: Reading, took_ms: float | None) -> None:
-        """Deliver the result of a poll to the store, after the source's identity if that has changed.
-
-        A backend that turns out to be a router is watched as a router instead. Results of backends also
-        update the poll rates, and results of routers may reveal new backends.
-        """
+        """Deliver the result of a poll to the store, after the source's identity if that has changed."""
         key = SourceKey(kind, name)
         identity = getattr(self._sources.get(key), "identity", None)
         if identity is not None and identity is not self._identities.get(key):
@@ -237,11 +228,7 @@ class Monitor:
             self._look_behind(name, reading)
 
     def _reroute(self, name: str) -> bool:
-        """Watch the backend `name` as a router from now on, because it turned out to be one.
-
-        Return False and change nothing if it was configured as a backend instead of given as a TARGET
-        argument.
-        """
+        """Watch the backend `name` as a router instead; return False if it was configured as a backend."""
         target = self._backends.get(name)
         if target is None or self._watch.source != ARGUMENTS:
             return False
@@ -254,10 +241,7 @@ class Monitor:
         return True
 
     def _quicken(self, name: str, reading: Reading) -> None:
-        """Record the poll result of the backend `name` and update the poll rates of all groups.
-
-        The rates are updated at most once per second.
-        """
+        """Record the poll result of the backend `name`; at most once a second, update all poll rates."""
         if self._cadence is None:
             return
         self._cadence.note(name, reading)
@@ -286,10 +270,7 @@ class Monitor:
             self._spawn(self._try(name, new))
 
     async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
-        """Poll the servers `targets`, listed by `router`, once; watch those that answer.
-
-        Failures become events; servers that failed may be tried again after `DISCOVER_AGAIN_S` seconds.
-        """
+        """Poll servers that `router` lists once; watch those that answer, let the others be tried again."""
         sources = self._ways.backends(targets)
         try:
             readings = await asyncio.gather(*(source.poll(TRY_WITHIN_S) for source in sources))
@@ -323,10 +304,7 @@ class Monitor:
                 await self._sleep(DISCOVER_AGAIN_S)
 
     async def _watch_found_nodes(self, found: Iterable[NodeTarget]) -> dict[str, str]:
-        """Watch the found nodes that are not watched yet.
-
-        Return the name under which each found node is watched, by the name under which it was found.
-        """
+        """Watch found nodes that are not watched yet; return the watched name by found name."""
         named: dict[str, str] = {}
         new: list[NodeTarget] = []
         for target in found:
@@ -348,10 +326,7 @@ class Monitor:
         return named
 
     def _watch_found(self, backends: Iterable[BackendTarget], nodes: Mapping[str, str]) -> None:
-        """Watch the found backends that are not watched yet.
-
-        `nodes` maps the names under which nodes were found to the names under which they are watched.
-        """
+        """Watch found backends that are not watched yet; `nodes` maps found node names to watched ones."""
         known = (*self._watch.backends, *self._backends.values())
         watched, names = {address_of(target.url) for target in known}, self._backends
         new = [
