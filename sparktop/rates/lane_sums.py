@@ -1,7 +1,7 @@
-"""Figures of a server over its lanes, by the same rule for the board, the balance and the levels of a sweep.
+"""Values of a server, combined from its lanes: its engine cores (data-parallel ranks).
 
-If a lane does not report a figure, the server's figure is unknown: the sum of the other lanes would be too
-low.
+The board, the balance and the levels of a sweep use the same rule: if a lane does not report a value, the
+server's value is unknown, because the sum of the other lanes would be too low.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from sparktop.model.engine import LaneSample
 
 
 def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | None]) -> float | None:
-    """Return the sum of a figure over all lanes; None where one of them does not report it."""
+    """Return the sum of `of(lane)` over all lanes.
+
+    None where a lane does not report the value, and without lanes.
+    """
     known = [value for lane in lanes if (value := of(lane)) is not None]
     return sum(known) if known and len(known) == len(lanes) else None
 
 
 def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the used share of all lanes' KV caches together; None where a lane does not report its share.
+    """Return the used share (0 to 100) of all lanes' KV caches taken together.
 
-    Weighted by capacity if every lane reports it; otherwise all caches count equally.
+    The mean of the lanes' shares is weighted by KV cache capacity if every lane reports its capacity, else
+    unweighted. None without lanes, or where a lane does not report its share.
     """
     shares = [lane.kv_cache_percent for lane in lanes]
     known = [share for share in shares if share is not None]
@@ -34,5 +38,8 @@ def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
 
 
 def kv_fullest_percent(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the used share of the fullest lane's KV cache: its requests wait, whatever room others have."""
+    """Return the highest used share (0 to 100) of any lane's KV cache; None where no lane reports it.
+
+    Requests that wait for the fullest lane cannot use the free space of other lanes.
+    """
     return max((lane.kv_cache_percent for lane in lanes if lane.kv_cache_percent is not None), default=None)

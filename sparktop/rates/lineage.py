@@ -1,4 +1,7 @@
-"""Detects restarts of a server process, and different servers behind the same address."""
+"""Detects restarts of a server process, and different servers that answer at the same address.
+
+A lane is an engine core (data-parallel rank) of a server; counters are compared lane by lane.
+"""
 
 from __future__ import annotations
 
@@ -13,56 +16,60 @@ from sparktop.rates.tally import LIVE_SPAN_S, lane_counters
 START_TOLERANCE_S = 1.0
 """Start times closer than this count as the same start."""
 FRESH_SHARE = 0.1
-"""A counter at or below this share of its old value may have restarted at zero since the previous sample."""
+"""A counter at or below this fraction of its old value may have restarted at zero since the previous
+sample."""
 PLAUSIBLE_RISE = 2.0
-"""Without a known start, tokens counted from zero may arrive at up to this multiple of the highest rate
-seen."""
+"""If the server's start time is unknown, a restart is assumed only if the tokens counted since zero imply at
+most this multiple of the highest token rate seen before."""
 _RATED_SPAN_S = 0.2
-"""Two samples closer than this do not yield a rate."""
+"""Samples closer together than this many seconds do not update `Lineage.highest_tps`."""
 _REMEMBERED = 4
-"""Servers whose last sample is kept after their counters fell; a load balancer rarely has more behind it."""
+"""How many earlier servers' last samples are kept; a load balancer rarely has more servers behind it."""
 
 
 class LinkKind(Enum):
-    """How a sample follows the previous one."""
+    """How a sample relates to the previous sample of the same address."""
 
     FIRST = auto()
     CONTINUES = auto()
     RESTARTED = auto()
     OTHER_SERVER = auto()
-    """A server that answered before, or one that started earlier: a load balancer is behind this address."""
+    """Another server than for the previous sample: one that answered before, or one that started earlier. So
+    a load balancer is behind this address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How a sample follows the previous one, and the baseline to count from."""
+    """How a sample relates to the previous sample, and the baseline from which its counters are counted."""
 
     kind: LinkKind
     baseline: EngineSample | None
-    """Count from here; None: nothing can be counted up to this sample. After a restart all its counters are
-    zero, at the time when the server began to count."""
+    """The sample to subtract from the new sample; None: no increase can be computed for the new sample. After
+    a restart, a made-up sample with all counters at zero, dated at the time when the server began to
+    count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """State of the server processes that have answered at one address."""
+    """What is known about the server processes that have answered at one address."""
 
     last: EngineSample | None = None
     start_time: float | None = None
-    """Unix time, of the last process that reported it."""
+    """Unix time at which the last process that reported its start time was started; None if none reported
+    it."""
     newest_start: float | None = None
     highest_tps: float = 0.0
-    """Highest rate between two samples: prompt and generated tokens per second."""
+    """Highest rate between two successive samples, in prompt plus generated tokens per second."""
     left_behind: tuple[EngineSample, ...] = ()
-    """The last sample of each server before its counters fell, oldest first."""
+    """The last sample of each earlier server, before a restart or a change of server; oldest first."""
 
 
 def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
-    """Return the new state, and how `sample` follows; `wall_at` is the wall clock (Unix time) at `sample.at`.
+    """Return the lineage with `sample` added, and how `sample` relates to the previous sample.
 
-    A newer start time or a counter that fell means a restart; a start time that was seen before, or is older,
-    means another server. Without start times, counters that all jump over those of an earlier server mean
-    that this server answers again.
+    `wall_at` is the wall clock (Unix time) at `sample.at`. A newer start time or a counter that fell means a
+    restart; a start time that was seen before, or is older, means another server. Without start times,
+    counters that all jump above those of an earlier server mean that the earlier server answers again.
     """
     link, resumed = _link(lineage, sample, wall_at)
     last = lineage.last
@@ -83,7 +90,7 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
 
 
 def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link, EngineSample | None]:
-    """Return the link, and the sample of an earlier server that this one resumes (None: it resumes none)."""
+    """Return the link of `sample`, and the last sample of the earlier server that answers again (or None)."""
     last, start, earlier_start = lineage.last, sample.start_time, lineage.start_time
     if last is None:
         return Link(LinkKind.FIRST, None), None
@@ -102,7 +109,7 @@ def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link,
 
 
 def fell(earlier: EngineSample, later: EngineSample) -> bool:
-    """Return whether a counter, or a histogram's count, of any lane is lower than before."""
+    """Return whether any counter or histogram count of any lane is lower in `later` than in `earlier`."""
     lanes = {lane.lane: lane for lane in earlier.lanes}
     return any(
         value < before[name]
@@ -115,7 +122,7 @@ def fell(earlier: EngineSample, later: EngineSample) -> bool:
 
 
 def zeroed(sample: EngineSample, at: float) -> EngineSample:
-    """Return `sample` with every counter and bucket at zero, at another time."""
+    """Return a copy of `sample` dated `at`: reported counters and histograms are zero, gauges are None."""
     return replace(sample, at=at, lanes=tuple(map(_zero_lane, sample.lanes)))
 
 
@@ -129,7 +136,11 @@ def _zero_lane(lane: LaneSample) -> LaneSample:
 
 
 def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> EngineSample | None:
-    """Return zeros at the server's start; None unless that lies between the two samples (clocks disagree)."""
+    """Return `sample` with counters at zero, dated at the server's start.
+
+    None unless the start lies between `last` and `sample`, and at least `LIVE_SPAN_S` before `sample`; a
+    start outside of that means that the clocks disagree, or that a rate would span too short a time.
+    """
     age_s = wall_at - (sample.start_time or 0.0)
     if LIVE_SPAN_S <= age_s <= sample.at - last.at:
         return zeroed(sample, sample.at - age_s)
@@ -137,7 +148,11 @@ def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> 
 
 
 def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) -> EngineSample | None:
-    """Return zeros at the last sample if the new values are small and rose at a plausible rate, or None."""
+    """Return `sample` with counters at zero, dated at `last.at`, if the server probably restarted since then.
+
+    That is so if few tokens are counted (`FRESH_SHARE`) and at a plausible rate (`PLAUSIBLE_RISE`); else
+    None.
+    """
     tokens, span_s = _tokens(sample), sample.at - last.at
     fresh = tokens <= FRESH_SHARE * _tokens(last)
     if fresh and span_s > 0 and tokens / span_s <= PLAUSIBLE_RISE * lineage.highest_tps:
@@ -148,11 +163,12 @@ def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) ->
 def _resumed(
     left_behind: Iterable[EngineSample], last: EngineSample, sample: EngineSample, *, fallen: bool
 ) -> EngineSample | None:
-    """Return the last sample of the earlier server that `sample` continues (most tokens wins), or None.
+    """Return the last sample of the earlier server that `sample` continues, or None.
 
-    A server continues if no counter is lower. Unless a counter fell just now, all of them must also have
-    jumped over the old value in this one step: a single server that outgrows an earlier one does so with one
-    counter after another.
+    Of several candidates, that with the most tokens is returned. An earlier server is continued if no counter
+    of `sample` is lower than its counter. Unless a counter fell since `last` (`fallen`), every counter must
+    also have passed the earlier server's value since `last`: a single server that outgrows an earlier server
+    does so with one counter after another.
     """
     before, now = _all_lanes(last), _all_lanes(sample)
     matches: list[EngineSample] = []

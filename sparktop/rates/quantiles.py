@@ -1,4 +1,4 @@
-"""Histograms of a window: their difference, their sum over lanes, and their quantiles."""
+"""Operations on histograms of a window of time: difference, sum over engine cores (lanes), quantiles."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LEAST_OBSERVATIONS = 5
 
 
 def difference(newer: Histogram, older: Histogram) -> Histogram | None:
-    """Return the observations between two samples of one histogram.
+    """Return a histogram of the observations made between two samples `older` and `newer` of one histogram.
 
-    None when they cannot be subtracted: their bounds differ, or a bucket fell.
+    None when they cannot be subtracted: their bounds differ, a bucket's count fell, or a value is not finite.
     """
     if newer.bounds != older.bounds or len(newer.cumulative) != len(older.cumulative):
         return None
@@ -29,10 +29,10 @@ def difference(newer: Histogram, older: Histogram) -> Histogram | None:
 
 
 def merge(histograms: Sequence[Histogram]) -> Histogram | None:
-    """Add histograms over the bounds that all of them have; None for an empty sequence.
+    """Return the sum of histograms, over the bucket bounds that all of them have; None for an empty sequence.
 
-    Only at those bounds is the summed cumulative count known exactly. If only `inf` is shared, the result has
-    a count and a sum but no quantiles.
+    Only at common bounds is the summed cumulative count known exactly. If `inf` is the only common bound, the
+    result has a count and a sum, but no quantile can be computed from it.
     """
     if not histograms:
         return None
@@ -59,9 +59,9 @@ def merge(histograms: Sequence[Histogram]) -> Histogram | None:
 def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
     """Return the quantile at `share` (0 to 1), computed like Prometheus' `histogram_quantile`.
 
-    Linear interpolation inside a bucket. In the first bucket the result is its bound, marked `below`; in the
-    `inf` bucket it is the last finite bound, marked `above`. None without observations or without a finite
-    bound.
+    The value is interpolated linearly inside a bucket. In the first bucket the result is the bucket's upper
+    bound, marked `below`; in the `inf` bucket it is the last finite bound, marked `above`. None without
+    observations or without a finite bound.
     """
     finite = len(histogram.bounds) - (1 if histogram.bounds and math.isinf(histogram.bounds[-1]) else 0)
     if finite == 0 or not histogram.count > 0:
@@ -79,7 +79,10 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
 
 
 def histogram_latency(observed: Histogram, window_s: float) -> Latency:
-    """Return mean and quantiles (seconds) of the observations in a window of `window_s` seconds."""
+    """Return mean and quantiles (seconds) of the observations made in a window of `window_s` seconds.
+
+    Without observations both are None; below `LEAST_OBSERVATIONS` the quantiles are None.
+    """
     count = observed.count
     if not count > 0:
         return Latency(count=0.0, window_s=window_s)

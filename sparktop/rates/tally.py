@@ -1,7 +1,8 @@
-"""Running totals of what a server counted since it was first polled, and windows over them.
+"""Running totals of what a server counted since it was first polled, and rates over windows of time.
 
-A tally is built step by step from raw samples, over the lanes present in both samples of a step, so it only
-grows: a lane that appears, disappears or restarts cannot make a rate negative or cause a spike.
+A tally is the sum of the increases between successive samples, over the lanes (engine cores, data-parallel
+ranks) that are present in both samples. So it never falls: a lane that appears, disappears or restarts cannot
+make a rate negative or cause a spike.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from sparktop.model.snapshot import NO_LATENCY, Latency
 from sparktop.rates.quantiles import difference, histogram_latency, merge
 
 LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
-"""Histograms of `LaneSample` that are shown as latencies."""
+"""Names of the `LaneSample` histograms that are shown as latencies."""
 
 LATENCY_WINDOW_S = 60.0
-"""The window of latencies and hit ratios in seconds: that of `rate()[1m]` on vLLM's own Grafana board."""
+"""Length in seconds of the window for latencies and hit ratios: as `rate()[1m]` on vLLM's own Grafana
+board."""
 EDGE_SLACK_S = 0.25
-"""A sample this many seconds older than a window still opens it: otherwise jitter of milliseconds decides
-whether the window of a 1 Hz poller spans ten seconds or nine, and bursty counters jump with it."""
+"""A window may begin with a sample that is up to this many seconds too old. Otherwise milliseconds of jitter
+decide whether the 10 s window of a 1 Hz poller spans ten seconds or nine, and the rates of bursty counters
+jump."""
 LIVE_SPAN_S = 0.9
-"""A "1 s" rate spans at least this many seconds: two polls of a 1 Hz poller are rarely a full second
-apart."""
+"""A "1 s" rate spans at least this many seconds: two polls of a 1 Hz poller are often slightly less than a
+second apart."""
 MISSED_INTERVALS = 2.5
 """If two samples are further apart than this many intervals, samples are missing between them."""
 
@@ -36,19 +39,19 @@ _histograms_of = attrgetter(*LATENCIES)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Totals over all lanes since the first sample, at one time."""
+    """Totals over all engine cores since the server's first sample, at one time."""
 
     at: float
     """Monotonic seconds."""
     counters: Mapping[str, float]
-    """By field name of `LaneSample`, plus "finished" over all reasons, the engine's "steps" and the tokens
-    "stepped" in them. Absent where no lane reports it."""
+    """By field name of `LaneSample`, plus "finished" (finished requests, for any reason), "steps" (engine
+    steps) and "stepped" (tokens processed in these steps). A counter that no lane reports is absent."""
     histograms: Mapping[str, Histogram]
-    """By name in `LATENCIES`; absent where no lane reports it."""
+    """By name in `LATENCIES`; a histogram that no lane reports is absent."""
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:
-    """Return the counters that a lane reports, with the derived ones (see `Tally.counters`)."""
+    """Return the counters that an engine core reports, by name, and the derived ones of `Tally.counters`."""
     reported = {
         name: value
         for name, value in zip(LANE_COUNTERS, _counters_of(lane), strict=True)
@@ -64,9 +67,10 @@ def lane_counters(lane: LaneSample) -> dict[str, float]:
 
 
 def advance(tally: Tally | None, baseline: EngineSample | None, sample: EngineSample) -> Tally:
-    """Add what was counted from `baseline` to `sample` to `tally`; None for either means starting at zero.
+    """Return `tally` plus what the server counted from `baseline` to `sample`.
 
-    A counter that fell adds nothing: restarts are detected by `follow`.
+    With `baseline` None nothing is added; with `tally` None the totals start at zero. A counter that fell
+    adds nothing, because `follow` in `lineage.py` detects restarts.
     """
     lanes = {lane.lane: lane for lane in baseline.lanes} if baseline else {}
     counters: dict[str, float] = {}
@@ -104,7 +108,11 @@ def _histograms(
 
 
 def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
-    """Add the lanes' steps to a total; bounds that differ from before start a new total at zero."""
+    """Return `total` plus `steps`, the lanes' new observations; None if no lane reports the histogram.
+
+    If `steps` is empty, return `total` unchanged. If there is no total yet, or bucket bounds changed, return
+    a new total at zero, with the bounds of `steps` or else of `lanes` (the lanes' raw histograms).
+    """
     merged = merge(steps)
     if merged is None:
         merged = merge(lanes)
@@ -122,33 +130,41 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
 
 
 class Window:
-    """The newest tallies: every one for a short time, then about one per second for a minute."""
+    """The newest tallies, and rates and latencies computed from them.
+
+    All tallies of a short time (`append`) are kept, and before it about one per second for a minute.
+    """
 
     def __init__(self) -> None:
         self._recent: deque[Tally] = deque()
         self._past: deque[Tally] = deque()
         self._reported_since: dict[str, float] = {}
-        """Monotonic time since which every tally has had a counter, by name."""
+        """By counter name: monotonic time since which every tally has had the counter."""
         self._bounds_since: dict[str, float] = {}
-        """Monotonic time since which every tally has had a histogram with its current bounds, by name."""
+        """By histogram name: monotonic time since which every tally has had the histogram with its current
+        bounds."""
         self._latencies: dict[str, tuple[Histogram, Histogram, Latency]] = {}
-        """The last result for each latency, with the histograms at both ends of its window."""
+        """By latency name: the histograms at the start and at the end of the window, and the latency computed
+        from them (cached)."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._past)
 
     @property
     def newest(self) -> Tally | None:
-        """The tally added last."""
+        """The tally added last; None while the window is empty."""
         return self._recent[-1] if self._recent else None
 
     def clear(self) -> None:
-        """Forget everything: the server restarted."""
+        """Remove all tallies and cached results, as after a restart of the server."""
         for kept in (self._recent, self._past, self._reported_since, self._bounds_since, self._latencies):
             kept.clear()
 
     def append(self, tally: Tally, short_s: float) -> None:
-        """Add a tally newer than all others; keep all tallies of the newest `short_s` seconds."""
+        """Add a tally that is newer than all others, and drop tallies that are no longer needed.
+
+        All tallies of the newest `short_s` seconds are kept, of older ones about one per second for a minute.
+        """
         self._note_since(self.newest, tally)
         self._recent.append(tally)
         while self._recent[0].at < tally.at - short_s:
@@ -171,7 +187,10 @@ class Window:
         }
 
     def _oldest(self, since: float) -> Tally | None:
-        """Return the oldest tally at or after `since`, or None; found from the old end, its usual place."""
+        """Return the oldest tally at or after the monotonic time `since`, or None.
+
+        The search begins at the oldest tally, because the result is usually near it.
+        """
         kept = self._past if self._past and self._past[-1].at >= since else self._recent
         for tally in kept:
             if tally.at >= since:
@@ -179,20 +198,28 @@ class Window:
         return None
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
-        """Return the rate (per second) of a counter from the oldest to the newest tally inside the window.
+        """Return the increase per second of counter `name` between the window's oldest and newest tally.
 
-        None where they are less than `least_s` apart, or where the newest does not have the counter.
+        None where these two tallies are less than `least_s` seconds apart, or the newest tally lacks the
+        counter.
         """
         counted = self.counted(name, window_s)
         return counted[0] / counted[1] if counted and counted[1] >= least_s else None
 
     def ratio(self, part: str, whole: str, window_s: float) -> float | None:
-        """Return the count of `part` per count of `whole` inside the window; None if nothing was counted."""
+        """Return the increase of counter `part` divided by that of counter `whole` inside the window.
+
+        None if `whole` did not increase, or either counter is not reported.
+        """
         parts, wholes = self.counted(part, window_s), self.counted(whole, window_s)
         return parts[0] / wholes[0] if parts and wholes and wholes[0] > 0 else None
 
     def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
-        """Return what a counter counted inside the window, and the seconds spanned; None as for `rate`."""
+        """Return by how much counter `name` increased inside the window, and over how many seconds.
+
+        The seconds are those from the oldest to the newest tally inside the window. None where the window has
+        fewer than two tallies, or the newest tally lacks the counter.
+        """
         newest = self.newest
         if newest is None or name not in newest.counters:
             return None
@@ -201,17 +228,21 @@ class Window:
         return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
 
     def figure(self, of: CounterFigure, rate_s: float, least_s: float, ratio_s: float) -> float | None:
-        """Return a figure: a rate over `rate_s` (`least_s` at least), or a percentage over `ratio_s`."""
+        """Return the value of an engine-specific figure: a rate per second, or a percentage (0 to 100).
+
+        The rate is computed over `rate_s` seconds and is None below a span of `least_s`; the percentage over
+        `ratio_s`. None also where the counters are not reported.
+        """
         if of.of is None:
             return self.rate(of.counter, rate_s, least_s)
         share = self.ratio(of.counter, of.of, ratio_s)
         return None if share is None else 100.0 * share
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
-        """Return the rate (per second) of a counter over about the last second, one interval at least.
+        """Return the increase per second of counter `name` over the last second (or one longer interval).
 
-        None where a sample is missing within that time, because the tokens may have arrived at any moment of
-        it.
+        `interval_s` is the poll interval. None where a sample is missing within that span, because the tokens
+        may have arrived at any moment of the gap; and where the span has no earlier tally with the counter.
         """
         newest = self.newest
         if newest is None or name not in newest.counters:
@@ -226,7 +257,10 @@ class Window:
         return None
 
     def latency(self, name: str, window_s: float = LATENCY_WINDOW_S) -> Latency:
-        """Return the latency of `name` (one of `LATENCIES`) over the part of the window that has samples."""
+        """Return the latency `name` (one of `LATENCIES`) over the part of the window that has samples.
+
+        Return `NO_LATENCY` where the server does not report the histogram, or fewer than two tallies have it.
+        """
         newest = self.newest
         total = newest.histograms.get(name) if newest else None
         if newest is None or total is None:
@@ -248,7 +282,7 @@ class Window:
         return reported
 
     def _back(self) -> Iterator[Tally]:
-        """Yield all tallies except the newest, newest first."""
+        """Yield all tallies except the newest one, in the order from new to old."""
         recent = reversed(self._recent)
         next(recent, None)
         yield from recent
