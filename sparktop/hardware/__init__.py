@@ -1,5 +1,5 @@
-"""Reading of one machine: small files below an injected root, and the NVIDIA driver's library in process.
+"""Reads one machine: small files of /proc and /sys below a given root, and GPUs through NVIDIA's NVML.
 
-`machine.Machine` combines the readers. Standard library only, apart from nvidia-ml-py, which is imported for
-the first sample.
+`machine.Machine` combines the readers. Standard library only, apart from nvidia-ml-py, which is imported when
+the first sample is read.
 """

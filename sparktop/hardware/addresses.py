@@ -11,11 +11,14 @@ from sparktop.hardware.kernel_file import read_bytes
 _MOST = 64
 """Upper limit of addresses returned."""
 _LOCAL = b"/32 host LOCAL"
-"""In /proc/net/fib_trie: the address in the line above is one of this machine's own."""
+"""A line in /proc/net/fib_trie: the line above it holds one of this machine's own addresses."""
 
 
 def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
-    """Return the addresses below `root`, IPv4 first, without loopback and link-local ones."""
+    """Return the machine's IP addresses, IPv4 first, without loopback and link-local addresses.
+
+    /proc is read below `root`; at most `_MOST` addresses are returned.
+    """
     # Of the namespace that `root` belongs to; psutil would ask the program's own kernel, whatever the root.
     trie = read_bytes(str(root / "proc/net/fib_trie")) or b""
     interfaces = read_bytes(str(root / "proc/net/if_inet6")) or b""
@@ -29,7 +32,10 @@ def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
 
 
 def _parse_trie(content: bytes) -> list[IPv4Address]:
-    """Return the machine's own addresses; each is listed in both tables, `Main:` and `Local:`."""
+    """Return the machine's own IPv4 addresses in /proc/net/fib_trie, sorted, each once.
+
+    The file lists each of them in both of its tables, `Main:` and `Local:`.
+    """
     found: list[IPv4Address] = []
     above = b""
     for line in content.splitlines():
@@ -42,7 +48,7 @@ def _parse_trie(content: bytes) -> list[IPv4Address]:
 
 
 def _parse_if_inet6(content: bytes) -> list[IPv6Address]:
-    """Return the addresses, which stand one per line as 32 hexadecimal digits."""
+    """Return the addresses in /proc/net/if_inet6, sorted: one per line, as 32 hexadecimal digits."""
     found: list[IPv6Address] = []
     for line in content.splitlines():
         digits = line.split()[:1]

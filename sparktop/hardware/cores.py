@@ -1,4 +1,4 @@
-"""The cores of a machine: their designs, where these differ, and a one-line description of the processors.
+"""The CPU cores of a machine: core designs (a GB10 has two), and a one-line description of the processors.
 
 All of this is static and read once: /proc/cpuinfo of a large x86 machine takes milliseconds.
 """
@@ -15,13 +15,14 @@ from sparktop.model.text import clean
 _CPUS = "sys/devices/system/cpu"
 _KHZ_PER_MHZ = 1000
 _DIFFERENT = 1.2
-"""Cores count as different designs when one is faster by this factor: the best cores of a single design are
-only a few percent faster than the others."""
+"""Cores count as different designs when one has at least this multiple of the other's clock or capacity: the
+best cores of a single design are only a few percent faster than its other cores."""
 _MOST = 8
 """Upper limit of designs distinguished."""
 _LONGEST = 64
 _HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-cores"}
-"""Folders of the performance counters of hybrid x86 processors, and the vendor's name for the cores."""
+"""Folders in /sys/devices of the performance counters of hybrid x86 processors, and the vendor's name for the
+cores."""
 _ARM, _NVIDIA = 0x41, 0x4E
 _DESIGNS = {
     (_ARM, 0xD03): "Cortex-A53",
@@ -55,7 +56,7 @@ _DESIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Cores of one design."""
+    """The cores of one design, such as Cortex-X925."""
 
     name: str
     cores: frozenset[int]
@@ -65,10 +66,10 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The designs of a machine's cores, and their description."""
+    """The core designs of a machine, and a description of its processors."""
 
     designs: tuple[Design, ...] = ()
-    """The fastest first; empty where all cores are alike or the designs are unknown."""
+    """The fastest design first; empty where all cores have the same design or the designs are unknown."""
     line: str | None = None
     """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
 
@@ -83,7 +84,7 @@ class _Core:
 
 
 def read_cores(root: Path = Path("/")) -> Cores:
-    """Read the cores of the machine below `root`."""
+    """Read the core designs and the processors' description from /proc and /sys below `root`."""
     cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
     numbers = frozenset(cores) or _present(root)
     capacities, clocks = _sizes(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
@@ -99,13 +100,17 @@ def read_cores(root: Path = Path("/")) -> Cores:
 
 
 def _rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
-    """Return a sort key: the kernel's capacity, the clock, then whether it is one of Arm's largest cores."""
+    """Return a sort key that is higher for a faster design.
+
+    It compares the kernel's capacity of a core, then the clock, then whether the design is one of Arm's large
+    Cortex-X cores.
+    """
     capacity = max((capacities.get(core, 0) for core in design.cores), default=0)
     return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name
 
 
 def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
-    """Parse /proc/cpuinfo, one block of `name : value` lines per core; return the cores by number."""
+    """Parse /proc/cpuinfo, one block of `name : value` lines per core; return the cores by core number."""
     cores: dict[int, _Core] = {}
     for block in content.split(b"\n\n"):
         fields: dict[bytes, bytes] = {}
@@ -131,7 +136,7 @@ def _number(digits: bytes | None) -> int | None:
 
 
 def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
-    """Return core numbers by design name; empty for a single design, or when a core lacks the fields."""
+    """Return core numbers by design name; empty if all cores have one design, or a core lacks the fields."""
     found: dict[str, set[int]] = {}
     for number, core in cores.items():
         if core.midr is None:
@@ -141,14 +146,17 @@ def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
 
 
 def _design_name(midr: tuple[int, int]) -> str:
-    """Return the name of a design, or its numbers when it is not in the table."""
+    """Return the name of a core design, given the (implementer, part number) in `midr`.
+
+    An unknown design is named by these numbers.
+    """
     name = _DESIGNS.get(midr)
     maker = "Arm" if midr[0] == _ARM else f"implementer {midr[0]:#x}"
     return name or f"{maker} part {midr[1]:#x}"
 
 
 def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
-    """Return the cores of a hybrid x86 processor by kind; empty on other processors."""
+    """Return core numbers of a hybrid x86 processor by "P-cores" and "E-cores"; empty on other processors."""
     found = {
         word: _parse_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers
         for folder, word in _HYBRID.items()
@@ -158,7 +166,11 @@ def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]
 
 
 def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
-    """Group cores wherever a per-core size drops by `_DIFFERENT`; empty when it never does."""
+    """Group cores by size (a capacity or a clock); return core numbers by group name, which `name` formats.
+
+    `sizes` has the size of each core. In descending order, a new group begins where the size drops by the
+    factor `_DIFFERENT` to the next core. Empty if there is only one group.
+    """
     found: dict[str, set[int]] = {}
     last: int | None = None
     title = ""
@@ -171,25 +183,28 @@ def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
 
 
 def _sizes(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
-    """Return the number in file `entry` of each core; cores without one, or with 0, are left out."""
+    """Return, by core number, the integer in the file `entry` of the core's folder.
+
+    Cores without the file, or with a number that is not positive, are left out.
+    """
     found = {core: read_int(f"{root}/{_CPUS}/cpu{core}/{entry}") for core in numbers}
     return {core: size for core, size in found.items() if size is not None and size > 0}
 
 
 def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
-    """Return the highest clock of each core in MHz."""
+    """Return the highest clock of each core in MHz, by core number; cores without one are left out."""
     kilohertz = _sizes(root, numbers, "cpufreq/cpuinfo_max_freq")
     return {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
 
 
 def _present(root: Path) -> frozenset[int]:
-    """Return the numbers of the cores that have a folder, for a machine without a readable cpuinfo."""
+    """Return the numbers of the cores that have a folder in /sys (for machines without readable cpuinfo)."""
     names = entries(root / _CPUS)
     return frozenset(int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal())
 
 
 def _parse_list(text: str | None) -> frozenset[int]:
-    """Parse a list such as `0-3,8`; invalid parts are skipped."""
+    """Parse a list of core numbers such as `0-3,8`; invalid parts are skipped."""
     found: set[int] = set()
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
@@ -204,7 +219,10 @@ def _parse_list(text: str | None) -> frozenset[int]:
 
 
 def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
-    """Describe the processors in one line: by design where their names differ, else by model."""
+    """Describe the processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725".
+
+    They are counted by design if `designs` is not empty, else by model name. None if no name is known.
+    """
     if designs:
         counted = [(design.name, len(design.cores)) for design in designs]
     else:

@@ -1,4 +1,4 @@
-"""Rates of counters that only grow."""
+"""Rates of counters that only grow, apart from resets and wrap-arounds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class CounterRates(Generic[Key]):
     def step(
         self, values: Mapping[Key, int], now: float, most_per_s: Mapping[Key, float] | None = None
     ) -> dict[Key, float | None]:
-        """Return the rate per second of every counter in `values`, read at `now` (seconds).
+        """Return the increase per second of every counter in `values`, which were read at `now` (seconds).
 
-        None for a counter that is new or went back, and for all when no time has passed. A counter listed in
-        `most_per_s`, with the highest rate at which it can grow, may have wrapped around: see `wrapped`.
+        None for a counter that is new or fell, and for all counters in the first step or when no time has
+        passed. A counter in `most_per_s`, which has the highest possible increase per second, may have
+        wrapped around instead of being reset: see `wrapped`.
         """
         elapsed_s = None if self._at is None else now - self._at
         if elapsed_s == 0:
@@ -44,11 +45,11 @@ class CounterRates(Generic[Key]):
 
 
 def wrapped(before: int, after: int, most: float) -> int | None:
-    """Return the growth of a counter that wrapped around, at most `most`; None where it was reset.
+    """Return by how much a counter grew that wrapped around at 32 or 64 bits; None where it was reset.
 
-    A counter that went back was either reset or wrapped at the end of its width. Only a wrap yields a growth
-    that fits the elapsed time. Where more than half of the width can pass between two readings, the two
-    cannot be distinguished, and the number of wraps is unknown.
+    A counter that fell from `before` to `after` was either reset or wrapped around. It has wrapped only if
+    the increase is at most `most`, what it can count in the elapsed time. Where `most` is more than half of
+    the counter's range, the two cases cannot be distinguished: None.
     """
     for bits in _WIDTHS:
         if before < 1 << bits:

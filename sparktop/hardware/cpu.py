@@ -1,4 +1,4 @@
-"""Load of the processors, from /proc/stat and /proc/loadavg."""
+"""CPU use and load average, from /proc/stat and /proc/loadavg."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FIELDS = 8
 """user nice system idle iowait irq softirq steal; the guest fields after them are part of user and nice."""
 _IDLE, _IOWAIT = 3, 4
 _ALL = -1
-"""Key of the line that sums all cores."""
+"""Key in the parsed ticks for the line `cpu`, which sums all cores."""
 
 _Ticks = tuple[int, int]
 """(total, idle) CPU ticks."""
 
 
 class CpuReader:
-    """Reads how busy the cores were since the previous reading."""
+    """Reads how busy the CPU cores were since the previous reading."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -32,11 +32,17 @@ class CpuReader:
 
     @property
     def line(self) -> str | None:
-        """The processors in one line; None before the first reading."""
+        """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725".
+
+        None before the first reading.
+        """
         return None if self._cores is None else self._cores.line
 
     def read(self, now: float) -> CpuReading:
-        """Return a reading at `now`; the first one has no percentages yet."""
+        """Return CPU use between the previous reading and `now` (seconds), and the load average.
+
+        The first reading has no percentages.
+        """
         ticks = _parse_stat(read_bytes(self._stat) or b"")
         before, self._before = self._before, ticks
         if self._cores is None or ticks.keys() != before.keys():
@@ -59,7 +65,7 @@ class CpuReader:
         )
 
     def _load1(self) -> float | None:
-        """Return the 1-minute load average."""
+        """Return the 1-minute load average; None when /proc/loadavg cannot be read."""
         try:
             return float((read_bytes(self._loadavg) or b"").split()[0])
         except (ValueError, IndexError):
@@ -69,7 +75,11 @@ class CpuReader:
 def _group(
     design: Design, places: Mapping[int, int], before: Mapping[int, _Ticks], after: Mapping[int, _Ticks]
 ) -> CoreGroup:
-    """Return the cores of a design that are online now, with their common load."""
+    """Return the cores of a design that are online now, and how busy they were together.
+
+    `places` has the index of each core number in `CpuReading.core_percent`; `before` and `after` have the
+    ticks by core number.
+    """
     here = sorted(design.cores & places.keys())
     both = [core for core in here if core in before]
     percent = _busy_percent(_sum(before[core] for core in both), _sum(after[core] for core in both))
@@ -77,13 +87,16 @@ def _group(
 
 
 def _sum(ticks: Iterable[_Ticks]) -> _Ticks:
-    """Return the ticks of several cores, added up."""
+    """Return the sum of the (total, idle) ticks of several cores."""
     listed = list(ticks)
     return sum(pair[0] for pair in listed), sum(pair[1] for pair in listed)
 
 
 def _parse_stat(content: bytes) -> dict[int, _Ticks]:
-    """Return the ticks by core number, and of all cores together, in the kernel's order."""
+    """Parse /proc/stat: return the ticks by core number, and those of all cores together by `_ALL`.
+
+    The order is that of the file.
+    """
     ticks: dict[int, _Ticks] = {}
     # The processors' lines come first; the interrupts' line after them can be kilobytes long.
     for line in content.partition(b"\nintr")[0].splitlines():
@@ -99,7 +112,10 @@ def _parse_stat(content: bytes) -> dict[int, _Ticks]:
 
 
 def _busy_percent(before: _Ticks | None, after: _Ticks) -> float | None:
-    """Return the percentage of ticks that were not idle; None when the count did not grow."""
+    """Return the percentage of ticks between two readings that were not idle.
+
+    None without an earlier reading, or when no ticks were counted.
+    """
     if before is None:
         return None
     total = after[0] - before[0]

@@ -1,4 +1,4 @@
-"""The identity of a machine: operating system, product, name, addresses and boot."""
+"""The identity of a machine: operating system, product, host name, IP addresses and boot id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLACEHOLDERS = frozenset(
 
 
 class IdentityReader:
-    """Reads the machine's identity, and repeats the parts that can change while it runs."""
+    """Reads the machine's identity once, and reads the parts again that can change while the machine runs."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -42,11 +42,18 @@ class IdentityReader:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """The machine's identity; None before the first reading. The object changes only with its content."""
+        """The machine's identity; None before the first reading.
+
+        A new object replaces it only when a field changed.
+        """
         return self._identity
 
     def read(self, now: float, *, driver: str | None = None, cpu: str | None = None) -> NodeIdentity:
-        """Return the identity at `now`; `driver` is NVML's driver version, `cpu` the processors' line."""
+        """Return the identity; host name and addresses are read again once a minute.
+
+        `now` is in seconds, `driver` the NVIDIA driver's version, `cpu` the one-line description of the
+        processors.
+        """
         known = self._identity
         if known is None:
             self._looked_at = now
@@ -65,7 +72,10 @@ class IdentityReader:
 def read_identity(
     root: Path = Path("/"), *, driver: str | None = None, cpu: str | None = None
 ) -> NodeIdentity:
-    """Read the identity of the machine below `root`; `driver` is the NVIDIA driver's version from NVML."""
+    """Read the identity of the machine from /proc, /sys and /etc below `root`.
+
+    `driver` (the NVIDIA driver's version) and `cpu` (the processors in one line) are stored as they are.
+    """
     boot_id = read_text(str(root / "proc/sys/kernel/random/boot_id"))
     maker = _dmi(root / _DMI / "sys_vendor")
     return NodeIdentity(
@@ -81,19 +91,22 @@ def read_identity(
 
 
 def _hostname(root: Path) -> str | None:
-    """Return the kernel's host name."""
+    """Return the kernel's host name, cleaned; None when it cannot be read."""
     return clean(read_text(str(root / "proc/sys/kernel/hostname")) or "", 253) or None
 
 
 def _os(root: Path) -> str | None:
-    """Return the distribution's name and the kernel's version."""
+    """Return the distribution's name and the kernel's version, such as "Ubuntu 24.04 LTS, Linux 6.8.0".
+
+    None where neither is known.
+    """
     kernel = read_text(str(root / "proc/sys/kernel/osrelease"))
     parts = [_pretty_name(root), f"Linux {kernel}" if kernel else None]
     return clean(", ".join(part for part in parts if part), _LONGEST) or None
 
 
 def _pretty_name(root: Path) -> str | None:
-    """Return PRETTY_NAME of os-release (man 5 os-release)."""
+    """Return the value of PRETTY_NAME in os-release (man 5 os-release); None when it is missing."""
     text = read_text(str(root / "etc/os-release")) or read_text(str(root / "usr/lib/os-release")) or ""
     for line in text.splitlines():
         key, _, value = line.partition("=")
@@ -106,7 +119,10 @@ def _pretty_name(root: Path) -> str | None:
 
 
 def _product(root: Path) -> str | None:
-    """Return maker and product from DMI, or the model of the device tree where there is no DMI."""
+    """Return maker and product from DMI, or the model in the device tree where DMI has no product.
+
+    Else None.
+    """
     dmi = root / _DMI
     family, name, vendor = (_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor"))
     # A DGX Spark's family names it, whichever maker's; elsewhere the name can hold the family and more.

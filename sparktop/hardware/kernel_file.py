@@ -1,4 +1,4 @@
-"""Reading of the kernel's small files (/proc, /sys): complete content, or None."""
+"""Reads small files of the kernel (/proc, /sys): each returns the complete content, or None."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def read_text(path: str) -> str | None:
 
 
 def read_int(path: str) -> int | None:
-    """Return the integer in `path`; None when it holds none."""
+    """Return the integer in the file `path`; None when the file is missing or does not hold an integer."""
     return parse_int(read_small(path))
 
 
 def parse_int(digits: bytes | None) -> int | None:
-    """Parse an integer; None when `digits` is None or not one."""
+    """Parse an integer; None when `digits` is None or not an integer."""
     try:
         return None if digits is None else int(digits)
     except ValueError:
@@ -71,7 +71,7 @@ def parse_int(digits: bytes | None) -> int | None:
 
 
 def entries(folder: Path) -> tuple[str, ...]:
-    """Return the names in `folder`, sorted; empty when it is missing."""
+    """Return the names in `folder`, sorted; empty when the folder is missing or cannot be read."""
     try:
         return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - names are wanted, not a Path object for each
     except OSError:
@@ -79,6 +79,6 @@ def entries(folder: Path) -> tuple[str, ...]:
 
 
 def by_number(name: str) -> tuple[int, str]:
-    """Return a sort key that puts hwmon10 after hwmon9."""
+    """Return a sort key for a name with one number: hwmon10 comes after hwmon9."""
     digits = "".join(char for char in name if char in "0123456789")
     return int(digits or 0), name

@@ -1,4 +1,4 @@
-"""One machine, read into one sample."""
+"""Reads one machine into one sample."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MILLI = 1000.0
 
 
 class Machine:
-    """Reads the machine below a root; blocking, and for one thread at a time."""
+    """Reads CPU, memory, GPUs, network and sensors of the machine; blocking, and for one thread at a time."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Machine:
         nvml: NvmlModule | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read /proc and /sys below `root`, and GPUs through `nvml` (nvidia-ml-py when None)."""
+        """Read /proc and /sys below `root`, and GPUs through `nvml` (None: the module of nvidia-ml-py)."""
         self._root = root
         self._clock = clock
         self._cpu = CpuReader(root)
@@ -46,11 +46,17 @@ class Machine:
 
     @property
     def identity(self) -> NodeIdentity | None:
-        """The machine's identity; None before the first reading. The object changes only with its content."""
+        """The machine's identity; None before the first reading.
+
+        A new object replaces it only when a field changed.
+        """
         return self._identity.identity
 
     def read(self, *, processes: bool = False) -> NodeSample:
-        """Return a sample, with the process table if `processes`; what the machine lacks is None or empty."""
+        """Return a sample; readings that the machine does not provide are None or empty.
+
+        The process table is read only if `processes` is true.
+        """
         now = self._clock()
         cpu = self._cpu.read(now)
         meminfo = read_meminfo(self._root)
@@ -78,5 +84,5 @@ class Machine:
         )
 
     def close(self) -> None:
-        """Close the driver's library."""
+        """Close the NVIDIA driver's library; a later `read` opens it again."""
         self._gpu.close()

@@ -1,7 +1,8 @@
-"""Memory as one pool, from /proc/meminfo, /proc/vmstat and PSI.
+"""The machine's memory, which a GPU may share, from /proc/meminfo, /proc/vmstat and PSI (memory pressure).
 
-On a machine whose GPU lives in the same memory, MemAvailable counts free CMA pages that ordinary allocations
-cannot use: processes were killed with 10.4 GiB "available", 8.8 GiB of them CmaFree. Hence the headroom.
+On a machine whose GPU uses the same memory, MemAvailable counts free CMA pages that ordinary allocations
+cannot use: processes were killed with 10.4 GiB "available", 8.8 GiB of them CmaFree. Hence the reading's
+headroom.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ _KIB = 1024
 
 
 def read_meminfo(root: Path = Path("/")) -> Meminfo:
-    """Read /proc/meminfo below `root`; empty when there is none."""
+    """Read /proc/meminfo below `root`, by line name; empty when the file is missing."""
     return _parse_meminfo(read_bytes(str(root / "proc/meminfo")) or b"")
 
 
 def _parse_meminfo(content: bytes) -> Meminfo:
-    """Return every line that holds a number, in bytes where the kernel gives kB."""
+    """Return the value of every line that holds a number, by line name.
+
+    Values in kB are converted to bytes.
+    """
     figures: dict[str, int] = {}
     for line in content.splitlines():
         name, _, rest = line.partition(b":")
@@ -39,7 +43,10 @@ class MemoryReader:
     """Reads memory, swap traffic and memory pressure."""
 
     def __init__(self, root: Path = Path("/"), *, page_bytes: int | None = None) -> None:
-        """Read below `root`; swap is counted in pages of `page_bytes` (this machine's by default)."""
+        """Read /proc below `root`.
+
+        Swap is counted in pages of `page_bytes` (None: this machine's page size).
+        """
         self._vmstat = str(root / "proc/vmstat")
         self._pressure = str(root / "proc/pressure/memory")
         self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
@@ -53,7 +60,11 @@ class MemoryReader:
         unified: bool | None = None,
         gpu_processes_bytes: int | None = None,
     ) -> MemoryReading:
-        """Compute a reading from `meminfo`, read at `now`; `unified` and the GPU's share come from NVML."""
+        """Return a reading from `meminfo`, which was read at `now` (seconds).
+
+        `unified` is whether a GPU uses the machine's memory, `gpu_processes_bytes` what GPU processes hold;
+        both come from NVML. Swap rates are None in the first reading.
+        """
         total, available = meminfo.get("MemTotal"), meminfo.get("MemAvailable")
         huge_pages = bool(unified and meminfo.get("HugePages_Total"))
         if huge_pages:
@@ -85,7 +96,10 @@ class MemoryReader:
         )
 
     def _swap_rates(self, now: float) -> tuple[float | None, float | None]:
-        """Return the bytes per second read from and written to swap."""
+        """Return the bytes per second read from swap and written to swap since the previous reading.
+
+        Each is None in the first reading and where the kernel does not report it.
+        """
         content = read_bytes(self._vmstat) or b""
         counted = {name: _vmstat_value(content, name) for name in ("pswpin", "pswpout")}
         pages = {name: value for name, value in counted.items() if value is not None}
@@ -94,7 +108,7 @@ class MemoryReader:
 
 
 def _vmstat_value(content: bytes, name: str) -> int | None:
-    """Return one counter of /proc/vmstat, found without splitting its 180 lines."""
+    """Return the counter `name` of /proc/vmstat, or None; found without splitting the file's 180 lines."""
     start = content.find(f"\n{name} ".encode())
     if start < 0:
         return None
@@ -109,13 +123,16 @@ def _difference(total: int | None, part: int | None) -> int | None:
 
 
 def _free_huge_pages_bytes(meminfo: Mapping[str, int]) -> int | None:
-    """Return what unified memory can still provide when huge pages are reserved (vendor's porting rule)."""
+    """Return the bytes in free huge pages; None when /proc/meminfo does not report them.
+
+    Where huge pages are reserved on unified memory, this is what is available (NVIDIA's porting guide).
+    """
     free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
     return None if free is None or size is None else free * size
 
 
 def _full_avg10(content: bytes | None) -> float | None:
-    """Return `avg10` of the "full" line of a PSI file; None where the kernel has none."""
+    """Return `avg10` (percent) of the "full" line of a PSI file; None where the kernel has no such file."""
     for line in (content or b"").splitlines():
         if line.startswith(b"full "):
             for field in line.split():

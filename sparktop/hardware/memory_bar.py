@@ -1,7 +1,8 @@
-"""The bar of a machine's memory: parts that always add up to the total.
+"""The bar of a machine's memory: parts whose sizes always add up to the total.
 
-The lines of /proc/meminfo do not add up: on a GB10 no line includes what the GPU holds, and a page can be
-counted in two. What no line explains is `unattributed`; what is counted twice is cut and reported as overlap.
+The lines of /proc/meminfo do not add up: on a GB10 no line includes what the GPU holds, and two lines can
+count the same page. Memory that no line explains is the part `unattributed`. Bytes that are counted twice are
+subtracted from a part and reported as overlap.
 """
 
 from __future__ import annotations
@@ -32,40 +33,37 @@ NAMED_USE = (
     "Zswap",
     "HardwareCorrupted",
 )
-"""Lines of /proc/meminfo that name a use of memory and do not overlap.
-
-SReclaimable, SUnreclaim and most of KReclaimable are part of Slab, AnonHugePages of AnonPages; Mapped,
-Mlocked, Unevictable, Dirty and the Active and Inactive lines count pages of AnonPages and Cached again.
-"""
+"""Lines of /proc/meminfo that name a use of memory and do not overlap. SReclaimable, SUnreclaim and most of
+KReclaimable are part of Slab, AnonHugePages of AnonPages; Mapped, Mlocked, Unevictable, Dirty and the Active
+and Inactive lines count pages of AnonPages and Cached again."""
 _ORDER = (GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_PART, FREE_PART)
 _CUT_ORDER = (CMA_PART, PROGRAMS_PART, CACHE_PART, GPU_PART, HUGE_PART, CMA_FREE_PART, FREE_PART)
-"""Parts in the order in which they are cut where pages were counted twice.
-
-Pages of CMA that are in use are either a driver's, which no other line counts, or lent to programs and cache,
-which count them too: only what is left unexplained can be the former. A page that a GPU process shares with
-the host is drawn as the GPU's. The other parts are cut only if the figures are impossible (free above total).
-"""
+"""Parts in the order in which bytes that were counted twice are subtracted from them. CMA pages in use either
+belong to a driver, and no other line counts them, or are lent to programs and cache, which count them too: so
+they are cut first. A page that a GPU process shares with the host is drawn as the GPU's. The other parts are
+cut only if the values are impossible (free above total)."""
 
 Meminfo = Mapping[str, int]
-"""/proc/meminfo by name: bytes, or pages where the line counts pages."""
+"""Values of /proc/meminfo by line name: in bytes, or a count of pages where the line has no unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBar:
-    """The parts of the bar, and the corrections made."""
+    """The parts of the memory bar, and what was corrected so that they add up."""
 
     parts: tuple[MemoryPart, ...] = ()
-    """In the order of `sparktop.model.node`, without empty parts; their sum is exactly the total."""
+    """In the order of `sparktop.model.node`, without empty parts; the sum of their sizes is exactly the
+    total."""
     overlap_bytes: int | None = None
-    """Bytes counted twice, which were cut."""
+    """Bytes that were counted in two parts and subtracted from one of them."""
     unattributed_bytes: int | None = None
-    """The part that no line explains; 0 where `parts` has none."""
+    """Size of the part that no line explains; 0 where `parts` does not have this part."""
 
 
 def lay_out(meminfo: Meminfo, gpu_processes_bytes: int | None = None) -> MemoryBar | None:
-    """Return the bar; None when MemTotal, MemFree or Cached is missing.
+    """Return the memory bar; None when MemTotal, MemFree or Cached is missing.
 
-    `gpu_processes_bytes` is what processes hold on GPUs that use this memory, from NVML.
+    `gpu_processes_bytes` is what processes hold on GPUs that use the machine's memory, from NVML.
     """
     total, free, cache = meminfo.get("MemTotal"), meminfo.get("MemFree"), page_cache_bytes(meminfo)
     if total is None or free is None or cache is None:
@@ -95,7 +93,10 @@ def lay_out(meminfo: Meminfo, gpu_processes_bytes: int | None = None) -> MemoryB
 
 
 def page_cache_bytes(meminfo: Meminfo) -> int | None:
-    """Return Buffers + Cached - Shmem (Shmem is in Cached but cannot be dropped); None without Cached."""
+    """Return Buffers + Cached - Shmem; None without Cached.
+
+    Shmem is subtracted because Cached includes it, but the kernel cannot drop it.
+    """
     cached = meminfo.get("Cached")
     if cached is None:
         return None
@@ -103,10 +104,10 @@ def page_cache_bytes(meminfo: Meminfo) -> int | None:
 
 
 def _huge_bytes(meminfo: Meminfo) -> tuple[int, int]:
-    """Return the bytes reserved as huge pages, and the free bytes among them.
+    """Return the bytes reserved as huge pages, and how many of them are free.
 
-    Hugetlb counts pages of every size, the HugePages lines those of the default size; kernels before 4.20
-    have no Hugetlb.
+    The line Hugetlb counts pages of every size, the HugePages lines only those of the default size; kernels
+    before 4.20 have no Hugetlb.
     """
     size = meminfo.get("Hugepagesize", 0)
     all_bytes = max(meminfo.get("Hugetlb", 0), meminfo.get("HugePages_Total", 0) * size)

@@ -1,6 +1,6 @@
 """Network interfaces, from /proc/net/dev and /sys/class/net.
 
-RDMA traffic does not pass through these counters: `rdma` reads its own.
+RDMA traffic does not pass through these counters; the module `rdma` reads RDMA ports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
 
 _LEFT_OUT = ("docker", "veth", "br-")
-"""Prefixes of interfaces that container engines create: their traffic is also counted elsewhere."""
+"""Prefixes of interfaces that container engines create; their traffic is also counted on other interfaces."""
 _MOST = 64
 """Upper limit of interfaces shown."""
 _STATE_AGAIN_S = 5.0
@@ -26,17 +26,17 @@ _ETHERNET_TYPE = 1
 _SPEED_MAX_MBPS = 100_000_000
 _BITS_PER_MEGABIT = 1_000_000
 _MARGIN = 1.25
-"""Tolerance for counters that are read a little late: rates up to this multiple of the link's are
-accepted."""
+"""Tolerance for counters that are read a little late: an increase per second of up to this multiple of the
+link's rate is accepted."""
 _COLUMNS = 16
 _RATES = {"rx": 0, "rx packets": 1, "tx": 8, "tx packets": 9}
 _ERRORS = {"rx_errors": 2, "tx_errors": 10}
-"""Columns of /proc/net/dev; errors have the names that /sys gives them."""
+"""Indexes of columns in /proc/net/dev; the error counters have the names that /sys uses for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """The seldom changing facts of an interface."""
+    """The state, type and rates of an interface, which change seldom."""
 
     up: bool | None
     kind: str
@@ -56,7 +56,10 @@ class NetworkReader:
         self._links: dict[str, _Link] = {}
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
-        """Return a reading at `now`, in the kernel's order; the first one has no rates yet."""
+        """Return a reading of each interface at `now` (seconds), in the kernel's order.
+
+        Rates are None in the first reading. Loopback and interfaces of container engines are left out.
+        """
         counters = _parse_dev(read_bytes(self._dev) or b"")
         flat = {(name, part): value for name, parts in counters.items() for part, value in parts.items()}
         self._links = {name: self._link(name, now) for name in counters}
@@ -71,7 +74,10 @@ class NetworkReader:
         return tuple(_reading(name, link, rates) for name, link in self._links.items())
 
     def _link(self, name: str, now: float) -> _Link:
-        """Return the facts of an interface; read again after its state changed, or after a while."""
+        """Return state, type and rates of an interface, cached for some seconds.
+
+        All are read again when the interface goes up or down, or once a minute.
+        """
         known = self._links.get(name)
         if known is not None and 0 <= now - known.state_at < _STATE_AGAIN_S:
             return known
@@ -88,7 +94,7 @@ class NetworkReader:
 
 
 def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
-    """Return the reading of one interface."""
+    """Return the reading of one interface from its link and from `rates`, by (interface, counter)."""
     errors = {counter: rates[name, counter] for counter in _ERRORS}
     known = {counter: rate for counter, rate in errors.items() if rate is not None}
     return NetworkReading(
@@ -107,7 +113,10 @@ def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None])
 
 
 def _kind(name: str, folder: Path) -> str:
-    """Return "wifi", "ethernet" or "other": from /sys where present, else from the usual names."""
+    """Return the type of an interface: "wifi", "ethernet" or "other".
+
+    The files in /sys decide where they are present, else the usual prefixes of names.
+    """
     if not folder.exists():
         return {"wl": "wifi", "en": "ethernet", "et": "ethernet"}.get(name[:2], "other")
     if (folder / "wireless").exists() or (folder / "phy80211").exists():
@@ -122,7 +131,7 @@ def _kind(name: str, folder: Path) -> str:
 
 
 def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
-    """Return the counters by interface."""
+    """Parse /proc/net/dev: return the counters by interface name and counter name."""
     found: dict[str, dict[str, int]] = {}
     for line in content.splitlines()[2:]:
         name_bytes, _, rest = line.rpartition(b":")

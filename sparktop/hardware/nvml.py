@@ -19,12 +19,15 @@ _OPEN_AGAIN_S = 30.0
 """Seconds before opening again after no driver, no device or a lost GPU: opening can take a second, and
 drivers are loaded rarely."""
 _ASK_AGAIN_S = 600.0
-"""Seconds before querying a field again that the driver does not know."""
+"""Seconds before a field that the driver does not support is queried again."""
 _MOST_DEVICES = 64
 
 
 class NvmlReturn(IntEnum):
-    """The return codes that matter here (nvmlReturn_t of nvml.h: their numbers never change)."""
+    """The return codes of NVML that this program distinguishes (nvmlReturn_t of nvml.h.
+
+    The numbers never change).
+    """
 
     UNINITIALIZED = 1
     NOT_SUPPORTED = 3
@@ -48,7 +51,7 @@ _UNKNOWN_FIELD = frozenset(
         NvmlReturn.DEPRECATED,
     }
 )
-"""Return codes that will be the same next time."""
+"""Return codes that mean that a field is not supported: the next query will have the same result."""
 _LOST = frozenset(
     {
         NvmlReturn.UNINITIALIZED,
@@ -57,7 +60,7 @@ _LOST = frozenset(
         NvmlReturn.RESET_REQUIRED,
     }
 )
-"""Return codes after which no field of that GPU can be read."""
+"""Return codes after which no field of the queried GPU can be read."""
 _NOTES: dict[int | None, str] = {
     NvmlReturn.LIBRARY_NOT_FOUND: "no NVIDIA driver on this machine",
     NvmlReturn.DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
@@ -68,9 +71,10 @@ _NO_DEVICE = "no NVIDIA GPU on this machine"
 
 
 class NvmlModule(Protocol):
-    """The part of nvidia-ml-py's module `pynvml` that is used, or of a module that behaves like it.
+    """The part of nvidia-ml-py's module `pynvml` that is used; a substitute module must behave like it.
 
-    The functions that read one field are looked up by name: an older module may lack some.
+    The functions that read one field are not declared here but looked up by name, because older versions lack
+    some.
     """
 
     NVMLError: type[Exception]
@@ -93,7 +97,7 @@ class NvmlModule(Protocol):
 
 
 _DRIVER_GONE = frozenset({NvmlReturn.UNINITIALIZED, NvmlReturn.DRIVER_NOT_LOADED})
-"""Return codes that concern the driver itself, whichever GPU was queried."""
+"""Return codes that concern the driver itself and not only the GPU that was queried."""
 _LOST_WORDS: dict[int | None, str] = {
     NvmlReturn.GPU_IS_LOST: "the driver lost it: its log (dmesg, Xid) says why, a restart may bring it back",
     NvmlReturn.RESET_REQUIRED: "it needs a reset (nvidia-smi --gpu-reset) or a restart of the machine",
@@ -104,24 +108,25 @@ class GpuLostError(Exception):
     """A GPU, or the driver itself, went away during a query."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
-        """Keep the driver's return code."""
+        """Store the message and the driver's return code."""
         super().__init__(message)
         self.code = code
 
 
 class Nvml:
-    """An open library: its GPUs, and the fields that each of them does not support."""
+    """The opened NVML library: the handles of its GPUs, and the fields that each GPU does not support."""
 
     def __init__(self, module: NvmlModule | None = None) -> None:
         """Use `module`; None: nvidia-ml-py, imported at the first reading."""
         self.note: str | None = None
-        """Why a GPU is missing, in one line; None when none is."""
+        """Why a GPU is missing, in one line for the user; None when no GPU is missing."""
         self.lost: dict[int, str] = {}
-        """Why each lost GPU does not answer, by index."""
+        """By GPU index: why a GPU that the driver lists does not answer."""
         self.driver: str | None = None
-        """The driver's version."""
+        """The NVIDIA driver's version; None while the library is not open."""
         self.generation = 0
-        """Counts how often the library was opened: handles and facts of a GPU are valid for one opening."""
+        """How often the library was opened: GPU handles and cached values are valid until it is opened
+        again."""
         self._module = module
         self._errors: tuple[type[Exception], ...] = ()
         self._handles: dict[int, object] | None = None
@@ -130,7 +135,10 @@ class Nvml:
         self._kept: dict[tuple[int | None, Hashable], tuple[float, Any]] = {}
 
     def handles(self, now: float) -> dict[int, object]:
-        """Return the handles of the GPUs that answer, by index; opens the library when that is due."""
+        """Return the NVML handles of the GPUs that answer, by GPU index.
+
+        Opens the library if it is not open, or again if an attempt is due after a failure or a lost GPU.
+        """
         due = self._open_again_at is not None and now >= self._open_again_at
         if due or (self._handles is None and self._open_again_at is None):
             self.close()
@@ -138,10 +146,11 @@ class Nvml:
         return dict(self._handles or {})
 
     def ask(self, now: float, index: int | None, function: str, *args: object, key: Hashable = None) -> Any:  # noqa: ANN401 - as many types as fields
-        """Call `function` for the GPU `index` (None: the driver itself); None when there is no answer.
+        """Call the NVML function named `function` with `args`, for the GPU `index` (None: the driver itself).
 
-        A field that the driver does not support is not queried again for a while; `key` distinguishes fields
-        that are read with the same function. Raises GpuLostError when the GPU is gone.
+        Return its result, or None on an error. A field that the driver does not support is not queried again
+        for `_ASK_AGAIN_S`; `key` distinguishes fields that are read with the same function. Raises
+        GpuLostError when the GPU is lost.
         """
         field = (index, key or function)
         unknown = self._unknown.get(field)
@@ -168,9 +177,9 @@ class Nvml:
         every_s: float = math.inf,
         key: Hashable = None,
     ) -> Any:  # noqa: ANN401 - as ask
-        """Call `ask` for a field that changes seldom; an answer is cached for `every_s` seconds.
+        """Call `ask` for a field that changes seldom; the result is cached for `every_s` seconds.
 
-        The cache ends with the opening of the library. Transient failures are not cached.
+        The cache is emptied when the library is opened again. None (no result) is not cached.
         """
         field = (index, key or function)
         kept = self._kept.get(field)
@@ -182,19 +191,23 @@ class Nvml:
         return answer
 
     def says_unsupported(self, index: int, key: Hashable) -> bool:
-        """Return whether the driver's last answer about a field was NOT_SUPPORTED."""
+        """Return whether the last query of a field (function name or key) had the result NOT_SUPPORTED."""
         return self._unknown.get((index, key), (0.0, None))[1] == NvmlReturn.NOT_SUPPORTED
 
     def is_unknown(self, now: float, index: int, key: Hashable) -> bool:
-        """Return whether a field is not queried at present, because the driver does not support it."""
+        """Return whether a field (function name or key) is not queried now because it is not supported."""
         return now < self._unknown.get((index, key), (now, None))[0]
 
     def constant(self, name: str) -> int | None:
-        """Return a constant of the module; None where this version does not have it."""
+        """Return the value of a constant of the module; None where this version of the module lacks it."""
         return getattr(self._module, name, None)
 
     def lose(self, now: float, index: int, code: int | None = None) -> None:
-        """Stop querying a GPU; the library is opened again after `_OPEN_AGAIN_S`."""
+        """Stop querying the GPU `index`, because a query raised GpuLostError with NVML's return code `code`.
+
+        Set `note`, and `lost` unless the driver itself is gone. The library is opened again after
+        `_OPEN_AGAIN_S`.
+        """
         if self._handles is not None:
             self._handles.pop(index, None)
         if code in _DRIVER_GONE:
@@ -215,7 +228,10 @@ class Nvml:
         self._open_again_at = None
 
     def _open(self, now: float) -> None:
-        """Open the library and find its GPUs; sets `note` where one is missing."""
+        """Open the library and get the handles of its GPUs.
+
+        On failure set `note` and the time of the next attempt.
+        """
         self.note, self.driver, self._unknown, self._kept, self.lost = None, None, {}, {}, {}
         self.generation += 1
         try:
@@ -234,7 +250,10 @@ class Nvml:
         self._find(module, min(count, _MOST_DEVICES), now)
 
     def _find(self, module: NvmlModule, count: int, now: float) -> None:
-        """Get the handle of each GPU, and the driver's version."""
+        """Store the handle of each GPU and the driver's version.
+
+        Set `note` and `lost` for GPUs without a handle.
+        """
         for index in range(count):
             try:
                 self._handles = {**(self._handles or {}), index: module.nvmlDeviceGetHandleByIndex(index)}
@@ -255,7 +274,7 @@ class Nvml:
         self.driver = clean(driver, 40) if driver else None
 
     def _load(self) -> NvmlModule:
-        """Return the module, after importing it if needed and noting the errors that it raises."""
+        """Return the NVML module, imported if needed, and store the exception types that it raises."""
         if self._module is None:
             import pynvml
 
@@ -267,7 +286,12 @@ class Nvml:
     def _take_error(
         self, now: float, index: int | None, field: tuple[int | None, Hashable], error: Exception
     ) -> None:
-        """Record an unsupported field; raise for a lost GPU; treat other errors as no answer this time."""
+        """Handle an error of a query: raise GpuLostError if the GPU is lost.
+
+        Record a field that is not supported.
+
+        Any other error is only logged, so that the field is queried again next time.
+        """
         # An error without a code is nvidia-ml-py's own: its function is newer than the driver.
         code = getattr(error, "value", NvmlReturn.FUNCTION_NOT_FOUND)
         if code in _LOST:
@@ -280,5 +304,5 @@ class Nvml:
 
 
 def _note(error: Exception) -> str:
-    """Return a user-readable reason why the library cannot be opened."""
+    """Return the reason why the library cannot be opened, in one line for the user."""
     return _NOTES.get(getattr(error, "value", None)) or clean(f"the NVIDIA driver does not answer: {error}")

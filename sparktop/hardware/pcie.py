@@ -9,23 +9,24 @@ from sparktop.hardware.kernel_file import read_int, read_text
 _GIGA = 1e9
 _OLD_SPEED_MAX_GT = 5.0
 _OLD_ENCODING, _ENCODING = 8 / 10, 128 / 130
-"""Data bits per bit on the wire: Gen1 and Gen2; Gen3 to Gen5."""
+"""Data bits per bit on the wire: of PCIe Gen1 and Gen2, and of Gen3 to Gen5."""
 _FLIT_SPEED_GT, _FLIT_ENCODING = 64.0, 242 / 256
-"""Gen6 and later send fixed units of 256 bytes, 14 of which are checks."""
+"""PCIe Gen6 and later (64 GT/s) send units of 256 bytes, of which 14 are checksums."""
 _PACKETS_SHARE = 0.8
-"""The share of the encoded bits that is payload.
-
-With the usual 128 bytes of data per packet, header, sequence number and check take 24 (128/152 = 84 %), and
-acknowledgements and flow control a twentieth of the rest. This is why a Gen5 x4 function of a DGX Spark
-carries 100.8 of 126 Gb/s, and why the usual pairs match: 100 Gb/s on Gen3 x16, 200 on Gen4 x16, 400 on Gen5
-x16.
-"""
+"""The fraction of the encoded bits that is payload. With the usual 128 bytes of data per packet, header,
+sequence number and checksum take 24 (128/152 = 84 %), and acknowledgements and flow control a twentieth of
+the rest. So a Gen5 x4 function of a DGX Spark carries 100.8 of 126 Gb/s, and the usual pairs of port and slot
+match: 100 Gb/s on Gen3 x16, 200 on Gen4 x16, 400 on Gen5 x16."""
 _WIDTH_MAX = 32
-"""Lanes; a device without a link reports 0, a device that dropped off the bus 63 or 255."""
+"""Most PCIe lanes that a link can have; a device without a link reports 0, one that dropped off the bus 63 or
+255."""
 
 
 def link_bits_per_s(folder: str) -> float | None:
-    """Return the payload rate (bit/s, one way) of the link of the device in `folder`; None when unknown."""
+    """Return the payload rate (bit/s, one direction) of the PCIe link of the device whose folder is `folder`.
+
+    None when speed or width of the link cannot be read.
+    """
     speed = _giga_transfers(read_text(f"{folder}/current_link_speed"))
     lanes = read_int(f"{folder}/current_link_width")
     if speed is None or lanes is None or not 0 < lanes <= _WIDTH_MAX:
@@ -38,7 +39,7 @@ def link_bits_per_s(folder: str) -> float | None:
 
 
 def _giga_transfers(speed: str | None) -> float | None:
-    """Parse `32.0 GT/s PCIe` (older kernels omit the last word); None for anything else (`Unknown`)."""
+    """Parse a link speed such as `32.0 GT/s PCIe` into GT/s; None for other text, such as `Unknown`."""
     fields = (speed or "").split()
     if len(fields) < len(("32.0", "GT/s")) or fields[1] != "GT/s":
         return None

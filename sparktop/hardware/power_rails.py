@@ -11,8 +11,8 @@ from sparktop.model.text import clean
 
 _DRIVER = "spbm"
 _READ_AGAIN_S = 0.9
-"""Shortest time between two reads. A poll ten times a second skips most of them; one poll per second always
-reads, even if it comes a little early."""
+"""Shortest time between two reads. With ten polls per second most polls skip the read; with one poll per
+second every poll reads, even if the poll comes a little early."""
 _SEARCH_AGAIN_S = 60.0
 _MOST = 32
 """Upper limit of rails shown."""
@@ -23,7 +23,7 @@ _POWER_MAX_UW = 20_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Rail:
-    """The files of a rail, which can have power, energy or both."""
+    """The paths of the files of a power rail, which can have a file for power, for energy or for both."""
 
     name: str
     power: str | None = None
@@ -31,7 +31,7 @@ class _Rail:
 
 
 class PowerRailReader:
-    """Reads the power rails; a machine without the driver has none."""
+    """Reads the power rails; returns none on a machine without the driver."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._class = root / "sys/class/hwmon"
@@ -41,7 +41,10 @@ class PowerRailReader:
         self._readings: tuple[PowerRail, ...] = ()
 
     def read(self, now: float) -> tuple[PowerRail, ...]:
-        """Return a reading at `now`, in the driver's order; values that cannot be read are None."""
+        """Return all rails in the driver's order, read at most `_READ_AGAIN_S` before `now` (seconds).
+
+        Values that cannot be read are None.
+        """
         if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._rails, self._read_at = now, _find_rails(self._class), None
         if self._read_at is None or not 0 <= now - self._read_at < _READ_AGAIN_S:
@@ -53,20 +56,23 @@ class PowerRailReader:
 
 
 def _watts(path: str | None) -> float | None:
-    """Read a power*_input file, which counts microwatts."""
+    """Read a power*_input file, which holds microwatts, in watts; None if missing or implausible."""
     microwatts = None if path is None else read_int(path)
     sane = microwatts is not None and 0 <= microwatts <= _POWER_MAX_UW
     return microwatts * _MICRO if microwatts is not None and sane else None
 
 
 def _joules(path: str | None) -> float | None:
-    """Read an energy*_input file, which counts microjoules."""
+    """Read an energy*_input file, which holds microjoules, in joules; None if missing or negative."""
     microjoules = None if path is None else read_int(path)
     return microjoules * _MICRO if microjoules is not None and microjoules >= 0 else None
 
 
 def _find_rails(folder: Path) -> tuple[_Rail, ...]:
-    """Return every rail of the driver's chips; power and energy of the same label are one rail."""
+    """Return every power rail of the driver's chips.
+
+    Files for power and energy with the same label are one rail.
+    """
     powers: dict[str, str] = {}
     energies: dict[str, str] = {}
     for chip in entries(folder):

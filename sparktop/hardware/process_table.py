@@ -1,8 +1,8 @@
-"""The processes of a machine, the largest first, from /proc/*/stat.
+"""The processes of a machine, sorted by memory, from /proc/*/stat.
 
-This one file holds a process' name, state, processor time, start and memory. Reading it for 329 processes
-takes 2.8 ms; statm alone, which has only the memory, takes 1.9, and comm and stat in addition 6.5. psutil's
-iterator takes 14 ms for name and memory (2-core AMD EPYC, Linux 6.18, medians of thread time).
+This file holds a process' name, state, processor time, start and memory. Reading it for 329 processes takes
+2.8 ms; reading only statm, which has just the memory, takes 1.9 ms, and reading comm and stat besides statm
+6.5 ms. psutil takes 14 ms for name and memory (2-core AMD EPYC, Linux 6.18, medians of thread time).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from sparktop.model.text import clean
 _READ_AGAIN_S = 5.0
 """Seconds after which the table is read again: it costs more than the rest of a sample."""
 _FORGOTTEN_S = 60.0
-"""Seconds after which a table is too old to compute the current processor use from."""
+"""If the previous table is older than this many seconds, CPU use since then is not reported: it is not
+current."""
 _MOST = 200
-"""Upper limit of processes shown; all of them are counted."""
+"""Upper limit of processes in the table; `ProcessTable.count` counts all processes."""
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of include/linux/sched.h."""
 _FLAGS, _UTIME, _STIME, _START, _RSS = 6, 11, 12, 19, 21
@@ -30,12 +31,15 @@ _CUT_NAME_BYTES = 15
 
 
 class _Process(NamedTuple):
-    """One process from its stat file; creating a named tuple takes 0.23 µs, a frozen dataclass 0.58."""
+    """One process, as its stat file describes it.
+
+    It is a named tuple because creating one takes 0.23 µs; a frozen dataclass takes 0.58 µs.
+    """
 
     pid: int
     comm: bytes
     ticks: int
-    """Processor time since it began, in ticks of the kernel's clock."""
+    """Processor time since the process started, in clock ticks of the kernel."""
     start: int
     rss_pages: int
 
@@ -45,12 +49,15 @@ _Life = tuple[int, int]
 
 
 class ProcessTableReader:
-    """Reads the processes; returns the last table while it is fresh."""
+    """Reads the process table; returns the previous table while it is less than a few seconds old."""
 
     def __init__(
         self, root: Path = Path("/"), *, page_bytes: int | None = None, ticks_per_s: int | None = None
     ) -> None:
-        """Read /proc below `root`, which counts in pages and ticks of these sizes (this machine's)."""
+        """Read /proc below `root`.
+
+        Memory is counted in pages, CPU time in ticks (None: this machine's sizes).
+        """
         self._proc = root / "proc"
         self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
         self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
@@ -60,7 +67,10 @@ class ProcessTableReader:
         self._names: dict[tuple[_Life, bytes], str] = {}
 
     def read(self, now: float) -> ProcessTable:
-        """Return the table of `now` or of a few seconds ago; the first one has no processor use."""
+        """Return the process table at `now` (seconds), or the previous table if that is less than 5 s old.
+
+        CPU use is None in the first table, and after a pause of a minute.
+        """
         elapsed_s = None if self._read_at is None else now - self._read_at
         if elapsed_s is not None and 0 <= elapsed_s < _READ_AGAIN_S:
             table = self._table
@@ -94,7 +104,7 @@ class ProcessTableReader:
         return self._table
 
     def _list_processes(self) -> list[_Process]:
-        """Return every readable process that still exists, without kernel threads."""
+        """Return every process whose stat file can be read, without kernel threads."""
         proc = str(self._proc)
         found: list[_Process] = []
         for name in entries(self._proc):
@@ -105,13 +115,17 @@ class ProcessTableReader:
         return found
 
     def _cpu_percent(self, process: _Process, before: int | None, elapsed_s: float | None) -> float | None:
-        """Return the processor use since the previous table, in percent of one core."""
+        """Return the CPU use since the previous table, in percent of one core.
+
+        `before` is the process's ticks in the previous table, `elapsed_s` the time since; None if either is
+        None.
+        """
         if before is None or elapsed_s is None or process.ticks < before:
             return None
         return 100.0 * (process.ticks - before) / self._ticks_per_s / elapsed_s
 
     def _name(self, process: _Process) -> str:
-        """Return a process' name, completed from its command line where the kernel has cut it."""
+        """Return the name of a process; if the kernel has cut it, complete it from the command line."""
         known = self._names.get(((process.pid, process.start), process.comm))
         if known is not None:
             return known
@@ -127,7 +141,7 @@ class ProcessTableReader:
 def _parse_stat(pid: int, content: bytes) -> _Process | None:
     """Parse a stat file; None for a kernel thread and for content that is not a stat file.
 
-    A name can hold spaces and parentheses; the last closing parenthesis ends it.
+    The process's name stands in parentheses and can itself hold spaces and parentheses.
     """
     head, _, tail = content.rpartition(b")")
     fields = tail.split(None, _RSS + 1)

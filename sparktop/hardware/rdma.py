@@ -1,8 +1,8 @@
 """RDMA ports (InfiniBand, RoCE), from /sys/class/infiniband.
 
-Their traffic does not appear in the counters of the network interface: these showed 5.6 MB while 325 GB
-moved. Each counter read is a query to the card's firmware (0.4 ms), so only counters that are shown are read,
-none more often than necessary, and none of a port that is down.
+RDMA traffic does not appear in the counters of the network interface: these showed 5.6 MB while 325 GB moved.
+Reading a counter queries the card's firmware (0.4 ms). So only counters that are shown are read, each as
+seldom as its use allows, and no counters of a port that is down.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_AGAIN_S = 5.0
 """Seconds between two reads of the ports, their state and speed, and their packets."""
 _ERRORS_AGAIN_S = 10.0
 _PLACE_AGAIN_S = 60.0
-"""Seconds between two reads of the hardware below a port."""
+"""Seconds between two reads of the hardware that a port belongs to (PCIe link, network interface)."""
 _MOST = 32
 """Upper limit of ports shown."""
 _ERRORS = (
@@ -37,20 +37,21 @@ _ERRORS = (
     "local_ack_timeout_err",
 )
 CONGESTION_COUNTERS = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
-"""Activity of congestion control: listed with the errors, but not errors and not in their sum."""
+"""Counters of congestion control: listed beside the error counters, but not part of the sum of errors."""
 _FULL_32_BITS = 2**32 - 1
-"""InfiniBand's old 32-bit counters stop at this value instead of wrapping: then they are useless."""
+"""InfiniBand's old 32-bit counters stop at this value instead of wrapping around, and then say nothing
+more."""
 _LINK_MAX_BITS_PER_S = 1.6e12
-"""Faster than any port; used for ports that do not report their speed."""
+"""An upper limit for ports that do not report their link rate; faster than any port."""
 _MARGIN = 1.25
-"""Tolerance for counters that are read a little late: rates up to this multiple of the link's are
-accepted."""
+"""Tolerance for counters that are read a little late: an increase per second of up to this multiple of the
+link's rate is accepted."""
 _GIGA = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The hardware below a port."""
+    """The hardware that a port belongs to: the rate of its PCIe link, and its network interface."""
 
     bus_bits_per_s: float | None
     netdev: str | None
@@ -59,19 +60,19 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """The facts of a port that are read seldom."""
+    """Values of a port that are read seldom: hardware, state, link rate and packet rates."""
 
     folder: str
     place: _Place
     up: bool | None = None
     link_bits_per_s: float | None = None
     packets: Mapping[str, float | None] = field(default_factory=dict)
-    """Per second, by direction."""
+    """Packets per second by direction, "rx" and "tx"; None where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Errors:
-    """Changes of the error and congestion counters between their last two reads."""
+    """Increases per second of a port's error and congestion counters, between their last two reads."""
 
     total_per_s: float | None = None
     moved: Mapping[str, float] = field(default_factory=dict)
@@ -91,7 +92,10 @@ class RdmaReader:
         self._errors: dict[str, _Errors] = {}
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
-        """Return a reading at `now`; empty where there is no device."""
+        """Return a reading of each port at `now` (seconds); empty where there is no RDMA device.
+
+        Rates are None in the first reading.
+        """
         if self._ports_read_at is None or not 0 <= now - self._ports_read_at < _LOOK_AGAIN_S:
             self._find_and_read_ports(now)
         if self._errors_at is None or not 0 <= now - self._errors_at < _ERRORS_AGAIN_S:
@@ -108,13 +112,16 @@ class RdmaReader:
         return tuple(self._reading(name, port, rates) for name, port in self._ports.items())
 
     def _live(self) -> list[tuple[str, _Port]]:
-        """Return the ports that are not known to be down."""
+        """Return (name, port) of the ports that are up or whose state is unknown."""
         return [(name, port) for name, port in self._ports.items() if port.up is not False]
 
     def _reading(
         self, name: str, port: _Port, rates: Mapping[tuple[str, str], float | None]
     ) -> NetworkReading:
-        """Return the reading of one port."""
+        """Return the reading of the port `name`.
+
+        `rates` has 32-bit words per second by (port name, direction).
+        """
         rx, tx = (rates.get((name, way)) for way in ("rx", "tx"))
         errors = self._errors.get(name, _Errors())
         return NetworkReading(
@@ -133,7 +140,7 @@ class RdmaReader:
         )
 
     def _find_and_read_ports(self, now: float) -> None:
-        """Find the ports, and read what is read seldom."""
+        """Find the ports, and read their hardware, state, link rate and packet rates into `_ports`."""
         self._ports_read_at = now
         found = {}
         for name, device, number in _find_ports(self._class)[:_MOST]:
@@ -162,7 +169,10 @@ class RdmaReader:
             found[name] = _Port(port.folder, port.place, port.up, port.link_bits_per_s, packets)
 
     def _read_errors(self, now: float) -> None:
-        """Read the error and congestion counters that this driver has."""
+        """Read the error and congestion counters that the card's driver has.
+
+        Store their rates in `_errors`.
+        """
         self._errors_at = now
         counted = {
             (name, counter): count
@@ -180,14 +190,17 @@ class RdmaReader:
 
 
 def _sum_up(rates: Mapping[str, float | None]) -> _Errors:
-    """Return the sum of the errors, and every counter that moved."""
+    """Return the sum of the error rates, and the rate of every error or congestion counter that increased."""
     errors = [rate for counter in _ERRORS if (rate := rates.get(counter)) is not None]
     moved = {counter: rate for counter, rate in rates.items() if rate}
     return _Errors(sum(errors) if errors else None, moved)
 
 
 def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
-    """Return (name, device folder, number) of each port; with several ports, the name includes the number."""
+    """Return (name, device folder, port number) of each port.
+
+    The name is that of the device, with the port number appended if the device has several ports.
+    """
     found: list[tuple[str, str, str]] = []
     for device in entries(folder):
         numbers = entries(folder / device / "ports")
@@ -199,7 +212,10 @@ def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def _place(device: str, number: str, now: float) -> _Place:
-    """Return the hardware below a port; its interface is that of its first address, else the only one."""
+    """Return the hardware that a port belongs to; `device` is the device's folder, `number` the port's.
+
+    The network interface is that of the port's first GID, else the device's only interface, else None.
+    """
     netdev = read_text(f"{device}/ports/{number}/gid_attrs/ndevs/0")
     if netdev is None:
         beside = entries(Path(device) / "device/net")
@@ -212,18 +228,18 @@ def _place(device: str, number: str, now: float) -> _Place:
 
 
 def _counter(path: str) -> int | None:
-    """Return a counter's value; None when it is missing or at its limit."""
+    """Return a counter's value; None when it is missing or stopped at its upper limit."""
     count = read_int(path)
     return None if count == _FULL_32_BITS else count
 
 
 def _most_words_per_s(port: _Port) -> float:
-    """Return the highest rate at which a counter of words can grow."""
+    """Return the highest plausible traffic of a port in 32-bit words per second."""
     return (port.link_bits_per_s or _LINK_MAX_BITS_PER_S) * _MARGIN / _BITS_PER_WORD
 
 
 def _is_active(state: str | None) -> bool | None:
-    """Return whether a state such as `4: ACTIVE` is active; None when it is unknown."""
+    """Return whether a port state such as `4: ACTIVE` is active; None when `state` is None."""
     return None if state is None else state.endswith("ACTIVE")
 
 

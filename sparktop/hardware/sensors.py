@@ -1,4 +1,4 @@
-"""Temperature sensors other than the GPU's, from /sys/class/hwmon, each with its own critical value."""
+"""Temperature sensors other than the GPU's, from /sys/class/hwmon, with each chip's critical value."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from sparktop.model.node import SensorReading
 from sparktop.model.text import clean
 
 _READ_AGAIN_S = 5.0
-"""Seconds between two reads: temperatures change slowly, and reading one can be a command to a disk or to a
-network card's firmware."""
+"""Seconds between two reads: temperatures change slowly, and reading a temperature can send a command to a
+disk or to a network card's firmware."""
 _SEARCH_AGAIN_S = 60.0
 _MOST = 64
 """Upper limit of sensors shown."""
 _MILLI = 1000.0
 _SANE_C = (-100.0, 200.0)
-"""Values outside are what chips report when they do not know: 65261 degrees, or absolute zero."""
+"""Plausible range in °C; chips that do not know the temperature report values outside, such as 65261 or
+absolute zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sensor:
-    """The files of a temperature sensor."""
+    """A temperature sensor: its name, the path of its file and its critical temperature."""
 
     name: str
     input: str
@@ -31,7 +32,7 @@ class _Sensor:
 
 
 class SensorReader:
-    """Reads the machine's temperatures; returns the last ones while they are fresh."""
+    """Reads the machine's temperatures; returns the previous readings while they are less than 5 s old."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -41,7 +42,10 @@ class SensorReader:
         self._readings: tuple[SensorReading, ...] = ()
 
     def read(self, now: float) -> tuple[SensorReading, ...]:
-        """Return a reading at `now`; a sensor that does not answer is left out."""
+        """Return the temperature of every sensor at `now` (seconds), or a few seconds before.
+
+        A sensor that cannot be read is left out.
+        """
         if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._sensors = now, _find_sensors(self._root)
         if self._read_at is None or not 0 <= now - self._read_at < _READ_AGAIN_S:
@@ -56,7 +60,7 @@ class SensorReader:
 
 
 def _celsius(path: str) -> float | None:
-    """Read a temperature file in °C; None when the chip does not know."""
+    """Read a temperature file in °C; None when it cannot be read or holds an implausible value."""
     milli = read_int(path)
     if milli is None or not _SANE_C[0] < milli / _MILLI < _SANE_C[1]:
         return None
@@ -64,7 +68,7 @@ def _celsius(path: str) -> float | None:
 
 
 def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
-    """Return every temperature input, under unique names."""
+    """Return every temperature input of the hwmon chips below `root`, with a name that no other has."""
     found: list[_Sensor] = []
     rdma_names = _rdma_names(root)
     chips = root / "sys/class/hwmon"
@@ -83,13 +87,16 @@ def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
 
 
 def _rdma_names(root: Path) -> dict[Path | None, str]:
-    """Return RDMA devices by the hardware below them: a machine can have four chips all named mlx5."""
+    """Return the name of each RDMA device by the path of its hardware.
+
+    They replace the chips' own names, because all chips of this type are named mlx5.
+    """
     devices = root / "sys/class/infiniband"
     return {device: name for name in entries(devices) if (device := _device(devices / name / "device"))}
 
 
 def _device(link: Path) -> Path | None:
-    """Resolve a `device` link; None when there is none."""
+    """Return the path that a `device` link points to; None when there is no such link."""
     try:
         return link.resolve(strict=True)
     except (OSError, RuntimeError):
@@ -97,7 +104,7 @@ def _device(link: Path) -> Path | None:
 
 
 def _numbered(sensors: list[_Sensor]) -> tuple[_Sensor, ...]:
-    """Return the sensors with a number appended to names that occur more than once."""
+    """Return the sensors; append a number to each name that occurs more than once."""
     shared = {name for name, count in Counter(sensor.name for sensor in sensors).items() if count > 1}
     seen: Counter[str] = Counter()
     named = []

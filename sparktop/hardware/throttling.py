@@ -1,4 +1,4 @@
-"""Why a GPU runs slower than it could: the current reasons, and the share of time of each."""
+"""Why a GPU's clock is reduced (throttled): the active reasons, and the share of time of each reason."""
 
 from __future__ import annotations
 
@@ -21,34 +21,38 @@ _REASONS = {
     0x200: "board limit",
     0x400: "reliability",
 }
-"""Bits of nvmlClocksEventReason* in nvml.h, without the idle bit, which is not throttling."""
+"""Bits of nvmlClocksEventReason* in nvml.h, without the bit for an idle GPU, which is not throttling."""
 
 _POLICY_FIELDS = {74: "software power cap", 75: "software thermal", 76: "sync boost"}
-"""NVML_FI_DEV_PERF_POLICY_*: the same counters under numbers that never changed."""
+"""Field numbers of NVML_FI_DEV_PERF_POLICY_*: counters of throttled time whose numbers are the same in every
+driver."""
 _EVENT_REASONS = ("software thermal", "hardware thermal", "hardware power brake")
-"""NVML_FI_DEV_CLOCKS_EVENT_REASON_*_SLOWDOWN, in the order of their numbers."""
+"""Reasons counted by the fields NVML_FI_DEV_CLOCKS_EVENT_REASON_*_SLOWDOWN, in the order of the field
+numbers."""
 _FIRST_NUMBERS = (((580, 82), 269), ((580, 65, 7), None), ((575,), 251))
-"""The first of those numbers by driver version, newest version first.
-
-The numbers moved: driver 580.65.06 answers to 251-253 and uses 269-271 for power smoothing, 580.82 has it the
-other way round. nvidia-ml-py's names come from one version of the header, whichever driver is installed, so
-they cannot be trusted; the numbers between the two versions are unknown.
-"""
+"""(minimal driver version, field number of the first of `_EVENT_REASONS`), newest version first. The numbers
+moved: driver 580.65.06 answers to 251-253 and uses 269-271 for power smoothing, 580.82 has it the other way
+round. nvidia-ml-py's constants come from one version of the header, whichever driver is installed, so they
+cannot be trusted. None: the numbers of the versions in between are unknown."""
 _LONG_TYPES = frozenset({2, 3})
 """nvmlValueType_t of 64-bit counters (unsigned long, unsigned long long)."""
 _SHARE_MAX_PERCENT = 110.0
-"""Above it the counter must have another unit; between 100 % and this, the driver counted a little late."""
+"""A share of time above this means that the counter has another unit. From 100 % up to this, the driver only
+counted a little late."""
 
 
 def reason_words(bits: int) -> tuple[str, ...]:
-    """Return the active reasons of a clocks-event mask as words, in the order of their bits."""
+    """Return the names of the throttle reasons that are active in `bits`, in the order of their bits.
+
+    `bits` is a mask of NVML's clocks event reasons; all bits without a name become one "reason 0x…".
+    """
     known = [word for bit, word in _REASONS.items() if bits & bit]
     unknown = bits & ~(_IDLE | sum(_REASONS))
     return (*known, f"reason 0x{unknown:x}") if unknown else tuple(known)
 
 
 def throttle_fields(driver: str | None) -> dict[int, str]:
-    """Return the throttle counters of a driver's version: field number to the reason that it counts."""
+    """Return the counters of throttled time in a driver's version: NVML field number to reason."""
     fields = dict(_POLICY_FIELDS)
     try:
         version = tuple(int(part) for part in (driver or "").split("."))
@@ -64,17 +68,22 @@ def throttle_fields(driver: str | None) -> dict[int, str]:
 
 
 class ThrottleShares:
-    """Converts one GPU's throttle counters (nanoseconds) into shares of the time between two readings."""
+    """Converts one GPU's counters of throttled time (ns) into shares of the time between two readings."""
 
     def __init__(self, fields: Mapping[int, str]) -> None:
-        """Read the fields of `throttle_fields`."""
+        """Read these fields (see `throttle_fields`)."""
         self._fields = fields
         self._rates: CounterRates[str] = CounterRates()
         self._first: dict[str, tuple[float, int]] = {}
-        """The first (time, value) of each counter, to check its unit against wall time."""
+        """By reason: time and value of the counter's first reading, to check the counter's unit against
+        elapsed time."""
 
     def read(self, nvml: Nvml, index: int, handle: object, now: float) -> dict[str, float | None]:
-        """Return percent by reason; empty when this driver has no counters, None where a share is unknown."""
+        """Return the throttled share of the time since the previous reading, by reason, 0 to 100.
+
+        Empty when this driver has no such counters; None for a reason whose share is unknown, as in the first
+        reading.
+        """
         answers = nvml.ask(now, index, "nvmlDeviceGetFieldValues", handle, list(self._fields))
         if answers is None:
             return {}
@@ -83,7 +92,10 @@ class ThrottleShares:
         return {reason: self._share(reason, count, rates[reason], now) for reason, count in counters.items()}
 
     def _share(self, reason: str, count: int, per_second: float | None, now: float) -> float | None:
-        """Return the percentage of the time since the previous reading; None when it is implausible."""
+        """Return the share of time, 0 to 100, of a reason; None when it is unknown or implausible.
+
+        `count` is the counter's value, `per_second` its increase per second since the previous reading.
+        """
         first_at, first = self._first.setdefault(reason, (now, count))
         if count < first:
             self._first[reason] = (now, count)
@@ -93,7 +105,10 @@ class ThrottleShares:
         return None if percent is None or percent > _SHARE_MAX_PERCENT else min(100.0, percent)
 
     def _counters(self, answers: Iterable[Any]) -> dict[str, int]:
-        """Return the counters that were answered, by reason; each field has its own return code and type."""
+        """Return the counters (ns) by reason, from NVML's results.
+
+        Fields with an error or another type are left out.
+        """
         counters: dict[str, int] = {}
         for answer in answers:
             reason = self._fields.get(answer.fieldId)
@@ -103,5 +118,5 @@ class ThrottleShares:
 
 
 def _percent(ns_per_s: float) -> float:
-    """Convert nanoseconds per second into percent."""
+    """Convert throttled nanoseconds per second into a percentage of time."""
     return ns_per_s * 1e-7

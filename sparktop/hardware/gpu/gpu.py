@@ -32,27 +32,28 @@ _RANGES = {
     "clock": (0.0, 20_000.0),
     "energy": (1.0, 2.0**63),
 }
-"""Plausible ranges in percent, °C (three times), W, W, MHz and mJ: an answer outside is discarded."""
+"""Plausible ranges, in %, °C (temperature, threshold, margin), W (power, power limit), MHz and mJ; a value
+outside its range is discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPicture:
-    """All GPUs at one moment, and what they report of the machine's memory."""
+    """The readings of all GPUs at one time, and whether and how much they use the machine's memory."""
 
     gpus: tuple[GpuReading, ...] = ()
     note: str | None = None
-    """Why a GPU is missing; None when none is."""
+    """Why a GPU is missing, in one line; None when no GPU is missing."""
     lost: tuple[LostGpu, ...] = ()
     """GPUs that the driver lists or listed, and reports as lost or in need of a reset."""
     unified: bool | None = None
-    """True when a GPU uses the machine's memory; None when no GPU has reported."""
+    """True when a GPU uses the machine's memory as its own; None when no GPU has reported."""
     processes_bytes: int | None = None
     """Memory held by the processes of the GPUs that use the machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One GPU, valid until the library is opened again."""
+    """The handle and the readers of one GPU, valid until the library is opened again."""
 
     index: int
     handle: object
@@ -62,10 +63,13 @@ class _Device:
 
 
 class GpuReader:
-    """Reads every GPU; opens the library at the first reading and again after a GPU was lost."""
+    """Reads every GPU; opens NVML at the first reading, and again some time after a GPU was lost."""
 
     def __init__(self, root: Path = Path("/"), module: NvmlModule | None = None) -> None:
-        """Use `module` (nvidia-ml-py when None); process names may come from /proc below `root`."""
+        """Use the NVML module `module` (None: nvidia-ml-py).
+
+        Process names may come from /proc below `root`.
+        """
         self._nvml = Nvml(module)
         self._processes = GpuProcessReader(root)
         self._devices: dict[int, _Device] = {}
@@ -76,11 +80,14 @@ class GpuReader:
 
     @property
     def driver(self) -> str | None:
-        """The driver's version, once the library is open."""
+        """The NVIDIA driver's version; None while the library is not open."""
         return self._nvml.driver
 
     def read(self, now: float, machine_bytes: int | None = None) -> GpuPicture:
-        """Return a reading at `now`; `machine_bytes` is MemTotal, to recognize a GPU that shares it."""
+        """Return a reading of every GPU at `now` (seconds).
+
+        `machine_bytes` is MemTotal: a GPU that reports the same size may be using the machine's memory.
+        """
         handles = self._nvml.handles(now)
         if self._nvml.generation != self._generation:
             self._generation, self._devices = self._nvml.generation, {}
@@ -119,7 +126,7 @@ class GpuReader:
         self._nvml.close()
 
     def _meet(self, index: int, handle: object) -> _Device:
-        """Create and keep the readers of a GPU."""
+        """Create and store the readers of a GPU that has just been found."""
         shares = ThrottleShares(throttle_fields(self._nvml.driver))
         device = _Device(index, handle, shares, GpuMemoryReader(index, handle), MigReader(index, handle))
         return self._devices.setdefault(index, device)
@@ -127,7 +134,10 @@ class GpuReader:
     def _read_one(
         self, now: float, device: _Device, machine_bytes: int | None
     ) -> tuple[GpuReading, bool | None]:
-        """Read one GPU and whether it shares the machine's memory; raises GpuLostError when it is gone."""
+        """Return a GPU's reading, and whether the GPU uses the machine's memory (None: unknown).
+
+        Raises GpuLostError when the GPU does not answer any more.
+        """
         nvml, index, handle = self._nvml, device.index, device.handle
         name = clean(self._seldom(now, device, "nvmlDeviceGetName") or "") or None
         memory = device.memory.read(nvml, now, name, machine_bytes)
@@ -160,17 +170,17 @@ class GpuReader:
         return reading, memory.unified
 
     def _ask(self, now: float, device: _Device, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """Return the answer of one NVML function for a GPU, or None."""
+        """Call an NVML function for a GPU; return its result, or None on an error."""
         return self._nvml.ask(now, device.index, function, device.handle, *args)
 
     def _seldom(
         self, now: float, device: _Device, function: str, *args: object, every_s: float = math.inf
     ) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """Return an answer that seldom or never changes; it is cached for `every_s` seconds."""
+        """Call an NVML function whose result changes seldom; the result is cached for `every_s` seconds."""
         return self._nvml.ask_seldom(now, device.index, function, device.handle, *args, every_s=every_s)
 
     def _power_limit_w(self, now: float, device: _Device) -> float | None:
-        """Return the enforced power limit in watts, else the configured one."""
+        """Return the enforced power limit in watts, else the configured limit, else None."""
         for function in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
             answer = self._seldom(now, device, function, every_s=_LIMIT_AGAIN_S)
             watts = _from_milli("power limit", answer)
@@ -179,42 +189,54 @@ class GpuReader:
         return None
 
     def _slowdown_c(self, now: float, device: _Device) -> float | None:
-        """Return the slowdown threshold in °C, for drivers that do not report the margin to it."""
+        """Return the temperature in °C at which the GPU slows down, if the driver reports no margin to it.
+
+        None while the margin is supported, or when neither is known.
+        """
         if not self._nvml.is_unknown(now, device.index, _MARGIN):
             return None
         threshold = self._seldom(now, device, "nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN)
         return _sane("threshold", threshold)
 
     def _throttle_reasons(self, now: float, device: _Device) -> tuple[str, ...] | None:
-        """Return the active reasons; drivers before 535 have the function under its old name."""
+        """Return the names of the active throttle reasons; None when the driver does not report them.
+
+        Drivers before 535 have NVML's function under an older name.
+        """
         bits = self._ask(now, device, "nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
             bits = self._ask(now, device, "nvmlDeviceGetCurrentClocksThrottleReasons")
         return None if bits is None else reason_words(int(bits))
 
     def _throttled_percent(self, now: float, device: _Device) -> Mapping[str, float | None]:
-        """Return the percentage of the time since the previous reading, by reason."""
+        """Return, by reason, the percentage of time since the previous reading with a reduced clock."""
         return device.shares.read(self._nvml, device.index, device.handle, now)
 
 
 def _sane(quantity: str, value: float | None) -> float | None:
-    """Return `value` as a float if it lies in its quantity's range, else None."""
+    """Return `value` as a float if it lies in the range of `quantity` in `_RANGES`, else None."""
     low, high = _RANGES[quantity]
     return float(value) if value is not None and low <= value <= high else None
 
 
 def _from_milli(quantity: str, value: float | None) -> float | None:
-    """Convert an answer in thousandths; None when it is outside its quantity's range."""
+    """Divide `value` by 1000; None when the result is outside the range of `quantity` in `_RANGES`."""
     return None if value is None else _sane(quantity, value / _MILLI)
 
 
 def _energy_j(millijoules: int | None) -> float | None:
-    """Return the energy in joules since the driver was loaded; None for 0, which means it is not counted."""
+    """Convert the energy used since the driver was loaded to joules.
+
+    None for 0, which means it is not counted.
+    """
     return None if _sane("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
 
 
 def _silent_note(readings: Sequence[GpuReading]) -> str | None:
-    """Name the GPUs that are listed but report no current figure; None when there is none."""
+    """Return a note that names the GPUs for which no current value was read.
+
+    None when there is no such GPU.
+    """
     silent = [
         str(gpu.index)
         for gpu in readings
@@ -228,10 +250,10 @@ def _silent_note(readings: Sequence[GpuReading]) -> str | None:
 
 
 def _as_int(value: float | None) -> int | None:
-    """Return a clock as an integer."""
+    """Return a clock in MHz as an integer; None for None."""
     return None if value is None else int(value)
 
 
 def _sum_bytes(processes: tuple[GpuProcess, ...]) -> int:
-    """Return the memory of all processes; unknown sizes count as 0."""
+    """Return the GPU memory of all processes in bytes; unknown sizes count as 0."""
     return sum(process.memory_bytes or 0 for process in processes)

@@ -1,4 +1,4 @@
-"""A GPU's memory: its own, or the machine's."""
+"""A GPU's memory: its size and use, and whether it is the machine's memory."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ from sparktop.hardware.nvml import Nvml
 _CLOCK_MEMORY = 2
 """NVML_CLOCK_MEM."""
 _UNIFIED_NAME = re.compile(r"\bGB10\b")
-"""GPUs that have no memory but the machine's, whatever their driver reports."""
+"""Names of GPUs that use the machine's memory and have none of their own, whatever their driver reports."""
 _NEAR = 0.10
-"""A GPU whose memory size is this close to the machine's (as a share) may be using the same memory."""
+"""A GPU whose memory size differs from the machine's by at most this fraction may be using the machine's
+memory."""
 _UNIFIED_AGAIN_S = 30.0
-"""Seconds between two memory queries to a GPU in the machine's memory: the answer is not shown."""
+"""Seconds between two memory queries to a GPU that uses the machine's memory: the result is not shown."""
 _VERSION_1, _VERSION_2, _MEMORY_CLOCK = "memory v1", "memory v2", "memory clock"
 """Keys of fields that are read with the same function."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """A GPU's memory as the driver reports it."""
+    """A GPU's memory as the NVIDIA driver reports it."""
 
     unified: bool | None = None
-    """Whether it is the machine's memory; None until the driver has reported."""
+    """Whether the GPU uses the machine's memory; None until the driver has reported."""
     total_bytes: int | None = None
-    """None on unified memory, where a driver may report the machine's total."""
+    """None on unified memory, where some drivers would report the machine's total."""
     used_bytes: int | None = None
 
 
 def ask_memory(nvml: Nvml, now: float, index: int, handle: object, *, place: Hashable = None) -> Any:  # noqa: ANN401 - the library's own structure
-    """Return the driver's (total, used) for a GPU or for its MIG instance `place`; None without an answer."""
+    """Return NVML's structure with `total` and `used` bytes of a GPU; None on an error.
+
+    With `place`, `handle` belongs to the GPU's MIG instance number `place`.
+    """
     version, keys = nvml.constant("nvmlMemory_v2"), ((_VERSION_2, place), (_VERSION_1, place))
     answer = None
     if version is not None:
@@ -45,10 +49,10 @@ def ask_memory(nvml: Nvml, now: float, index: int, handle: object, *, place: Has
 
 
 class GpuMemoryReader:
-    """Reads the memory of one GPU, and detects whether it is the machine's."""
+    """Reads the memory of one GPU, and detects whether the GPU uses the machine's memory."""
 
     def __init__(self, index: int, handle: object) -> None:
-        """Read the GPU `index` through its handle."""
+        """Read the GPU `index` through its NVML handle."""
         self._index = index
         self._handle = handle
         self._unified: bool | None = None
@@ -58,9 +62,9 @@ class GpuMemoryReader:
         """Return the memory of the GPU called `name`, in a machine with `machine_bytes` of memory.
 
         Drivers of a GB10 report in one of three ways that it has no memory of its own: NOT_SUPPORTED, a total
-        of 0, or the machine's total. On a GPU of another name each can mean something else (a discrete GPU
-        without the function; an H200 in a machine of 128 GiB), but a GPU with memory of its own has a memory
-        clock.
+        of 0, or the machine's total. For other GPUs each can mean something else (a discrete GPU without the
+        function; an H200 in a machine of 128 GiB). There the memory clock decides: only a GPU with its own
+        memory has one.
         """
         if _UNIFIED_NAME.search(name or ""):
             self._unified = True
@@ -87,9 +91,10 @@ class GpuMemoryReader:
         return GpuMemory(unified=False, total_bytes=total, used_bytes=int(answer.used))
 
     def _decide(self, nvml: Nvml, now: float, *, hinted: bool) -> None:
-        """Decide by the memory clock whether the memory is the machine's; else leave it open.
+        """Set `_unified` by the GPU's memory clock, which only a GPU with its own memory has.
 
-        `hinted`: the driver's answer is one that a GPU without memory of its own would give.
+        If the driver does not support the query, set it to True where `hinted`: the driver's memory answer is
+        what a GPU without its own memory gives. Otherwise leave it unchanged.
         """
         args = (self._handle, _CLOCK_MEMORY)
         clock = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxClockInfo", *args, key=_MEMORY_CLOCK)

@@ -1,4 +1,4 @@
-"""Slices of a GPU in MIG mode: their profile names and their memory."""
+"""The instances of a GPU in MIG mode: their profile names and their memory."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from sparktop.model.node import MigInstance
 from sparktop.model.text import clean
 
 _LAYOUT_AGAIN_S = 30.0
-"""Seconds between two reads of the layout, which only an administrator changes."""
+"""Seconds between two reads of the list of instances, which only an administrator changes."""
 _MEMORY_AGAIN_S = 5.0
-"""Seconds between two reads of the slices' memory: up to seven calls per GPU."""
+"""Seconds between two reads of the instances' memory, which take up to seven calls per GPU."""
 _MOST_SLICES = 7
-"""The most of any GPU so far; used when the driver does not report the maximum."""
+"""Most instances that any GPU so far supports; used when the driver does not report the maximum."""
 _ENABLED = 1
 """NVML_DEVICE_MIG_ENABLE."""
 _MARK = " MIG "
-"""Separates the GPU's name from the profile in an instance's name: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"."""
+"""Separates the GPU's name from the profile name in an instance's name: "NVIDIA H100 80GB HBM3 MIG
+1g.10gb"."""
 _MIB, _GIB = 1024**2, 1024**3
 _MEMORY_EIGHTHS = 8
-"""Profiles divide the memory into eighths, rounded up."""
+"""A profile's memory is counted in eighths of the GPU's memory, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigSlice:
-    """An instance with the driver's handle and ids."""
+    """A MIG instance with its NVML handle and its ids."""
 
     reading: MigInstance
     handle: object
     ids: tuple[int, int] | None = None
-    """GPU instance and compute instance, as processes name them."""
+    """(GPU instance id, compute instance id), as NVML's process lists name the instance."""
 
 
 class MigReader:
-    """Reads the instances of one GPU."""
+    """Reads the MIG instances of one GPU."""
 
     def __init__(self, index: int, handle: object) -> None:
-        """Read the GPU `index` through its handle."""
+        """Read the GPU `index` through its NVML handle."""
         self._index = index
         self._handle = handle
         self._slices: tuple[MigSlice, ...] = ()
@@ -48,10 +49,9 @@ class MigReader:
         self._memory_again_at: float | None = None
 
     def read(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[bool | None, tuple[MigSlice, ...]]:
-        """Return whether the GPU (of `gpu_bytes`) is split, and its slices; None where it cannot be split.
+        """Return whether MIG mode is on (None: the GPU does not support it), and the GPU's MIG instances.
 
-        Raises:
-            GpuLostError: the GPU itself is gone.
+        `gpu_bytes` is the GPU's memory. Raises GpuLostError when the GPU itself is lost.
         """
         mode = nvml.ask_seldom(
             now, self._index, "nvmlDeviceGetMigMode", self._handle, every_s=_LAYOUT_AGAIN_S
@@ -68,7 +68,10 @@ class MigReader:
         return True, self._slices
 
     def _layout(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
-        """Find the instances; there may be empty places between them."""
+        """Return the GPU's MIG instances; those that were known keep their name and ids.
+
+        NVML numbers the places of instances, and there may be empty places between instances.
+        """
         count = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxMigDeviceCount", self._handle)
         known = {instance.reading.index: instance for instance in self._slices}
         found = []
@@ -87,7 +90,7 @@ class MigReader:
     def _meet(
         self, nvml: Nvml, now: float, place: int, handle: object, uuid: str | None, gpu_bytes: int | None
     ) -> MigSlice:
-        """Read the name and the ids of a new instance."""
+        """Return a MIG instance that was not known before, with its profile name and ids."""
         name = clean(self._ask(nvml, now, place, "nvmlDeviceGetName", handle) or "") or None
         if name is None or _MARK not in name:
             attributes = self._ask(nvml, now, place, "nvmlDeviceGetAttributes", handle)
@@ -102,7 +105,7 @@ class MigReader:
         return MigSlice(MigInstance(place, name, uuid), handle, known)
 
     def _with_memory(self, nvml: Nvml, now: float, instance: MigSlice) -> MigSlice:
-        """Return an instance with its current memory."""
+        """Return a copy of a MIG instance with its current memory, or with None where it cannot be read."""
         place = instance.reading.index
         try:
             answer = ask_memory(nvml, now, self._index, instance.handle, place=place)
@@ -115,7 +118,11 @@ class MigReader:
         )
 
     def _ask(self, nvml: Nvml, now: float, place: int, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """Return one answer about an instance; an instance that was removed just now is not a lost GPU."""
+        """Call an NVML function for the MIG instance at `place`; return its result, or None on an error.
+
+        A GpuLostError means here that the instance was removed: None, and the list of instances is read
+        again.
+        """
         try:
             return nvml.ask(now, self._index, function, *args, key=(function, place))
         except GpuLostError:
@@ -124,10 +131,10 @@ class MigReader:
 
 
 def profile_name(attributes: Any, gpu_bytes: int | None) -> str | None:  # noqa: ANN401 - the library's own structure
-    """Name a profile by an instance's attributes, such as "1c.3g.40gb"; None where they are missing.
+    """Return the profile name, such as "1c.3g.40gb", of a MIG instance with these NVML attributes.
 
-    NVIDIA names a profile after its slices of the GPU and its memory in eighths of the GPU's; nvlib of
-    NVIDIA's device plugin computes it the same way.
+    A name states the instance's slices of the GPU, and its memory in eighths of the GPU's memory
+    (`gpu_bytes`), as NVIDIA's device plugin computes it. None where attributes are missing.
     """
     slices = int(getattr(attributes, "gpuInstanceSliceCount", 0))
     compute = int(getattr(attributes, "computeInstanceSliceCount", 0))

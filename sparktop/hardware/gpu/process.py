@@ -20,12 +20,12 @@ _GRAPHICS_AGAIN_S = 5.0
 _MOST = 256
 """Upper limit of processes shown per GPU."""
 _NOT_KNOWN = 2**64 - 1
-"""NVML_VALUE_NOT_AVAILABLE."""
+"""NVML_VALUE_NOT_AVAILABLE: the driver does not report the memory of this process."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """What one process holds, merged over all lists that name it."""
+    """GPU memory and type of one process, merged from all NVML lists that contain the process."""
 
     memory_bytes: int | None
     kind: str
@@ -33,7 +33,7 @@ class _Held:
 
 
 class GpuProcessReader:
-    """Lists the processes of GPUs; caches a name for as long as its process exists."""
+    """Reads the processes of GPUs; caches the name of each process while the process holds GPU memory."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._proc = root / "proc"
@@ -42,10 +42,11 @@ class GpuProcessReader:
     def read(
         self, nvml: Nvml, index: int, handle: object, now: float, slices: Sequence[MigSlice] = ()
     ) -> tuple[GpuProcess, ...] | None:
-        """Return the GPU's processes, largest first; None when the driver lists neither kind.
+        """Return the processes of the GPU `index`, sorted by memory, largest first.
 
-        A GPU split into `slices` lists all its processes only to privileged callers; for others the lists of
-        the instances are joined.
+        None when the driver lists neither compute nor graphics processes. Of a GPU in MIG mode, the driver
+        lists the processes only to privileged callers; for others the lists of its instances (`slices`) are
+        joined.
         """
         computing = nvml.ask(now, index, _COMPUTE, handle)
         if computing is None and slices:
@@ -67,7 +68,10 @@ class GpuProcessReader:
         return tuple(sorted(found, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
     def _name(self, nvml: Nvml, pid: int, now: float) -> str:
-        """Return a process' name: the driver knows it across containers, /proc only in this one."""
+        """Return the name of a process.
+
+        The driver knows it across containers; if it does not report it, /proc is read.
+        """
         try:
             name = nvml.ask(now, None, "nvmlSystemGetProcessName", pid)
         except GpuLostError:
@@ -80,7 +84,7 @@ class GpuProcessReader:
 
 
 def _of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -> list[Any] | None:
-    """Return the joined lists of all instances; None when none of them answers."""
+    """Return the joined process lists of all MIG instances; None when no instance's list can be read."""
     lists = []
     for one in slices:
         try:
@@ -93,7 +97,11 @@ def _of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -
 
 
 def _add(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int, int], int]) -> None:  # noqa: ANN401 - the library's own structure
-    """Add one entry of a list; a process that computes and draws is in both, with the same memory."""
+    """Add one entry of NVML's process list `kind` ("compute" or "graphics") to `held`, by pid.
+
+    A process in both lists gets the type "both"; it has the same memory in each. `places` has the number of
+    the MIG instance by its ids.
+    """
     pid, memory = int(process.pid), _memory_bytes(process)
     known = held.get(pid)
     if known is None:
@@ -108,6 +116,6 @@ def _add(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int
 
 
 def _memory_bytes(process: Any) -> int | None:  # noqa: ANN401 - the library's own structure
-    """Return the memory that a process holds; None when the driver does not report it."""
+    """Return the GPU memory that a process holds; None when the driver does not report it."""
     used = getattr(process, "usedGpuMemory", None)
     return None if used is None or used >= _NOT_KNOWN or used < 0 else int(used)
