@@ -1,1 +1,1 @@
-"""Comparison of series: own results, other tools' files and published tables."""
+"""Comparison of targets: of own sweeps, of other tools' result files, and of published benchmark tables."""

@@ -1,4 +1,7 @@
-"""Advice when to use which target, derived from a comparison, with how sure it is."""
+"""Advice on which target to use at which concurrencies, derived from a comparison of targets.
+
+A part is a list of neighbouring levels (concurrencies) with the same winner and the same use case.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,20 @@ from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
 
 _BANDS = ((4, "one user, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
-"""(highest concurrency, use case): the bands of the topology benchmark of 2026-03."""
+"""(highest concurrency, use case) of each range of concurrencies, as in the topology benchmark of 2026-03."""
 _PRIMARY = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
-"""The first of these metrics that was measured decides."""
+"""The first of these metrics that was measured decides which target is recommended."""
 _BESIDE = ("ttft_ms", "prefill_tps")
+"""Metrics that are stated in addition."""
 
 _Part = list[ComparedLevel]
 
 
 def advice(metrics: Sequence[ComparedMetric]) -> tuple[AdviceRow, ...]:
-    """Return a row for each range of concurrencies in which one target wins, or none does.
+    """Return one row for each range of concurrencies with the same winner, or without a winner.
 
-    The rate of tokens decides; time to first token and prefill are stated beside it. Empty if the targets
-    have no such rate in common, or if a series varies prompt lengths.
+    The token rate decides; time to first token and prefill rate are stated as reasons. Return an empty tuple
+    if the targets have no token rate in common, or if a target was measured at several prompt lengths.
     """
     known = {one.metric: one for one in metrics}
     primary = next((known[name] for name in _PRIMARY if name in known), None)
@@ -60,7 +64,10 @@ def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric])
 
 
 def leaders(part: _Part) -> tuple[str, ...]:
-    """Return the targets that lead in a part without a winner; empty unless some are always behind."""
+    """Return the targets that lead together at levels without a winner, in order of first appearance.
+
+    Return an empty tuple if a level has no such group, or if no target is significantly worse at every level.
+    """
     behind = set(part[0].beats).intersection(*(level.beats for level in part))
     if not behind or not all(level.leaders for level in part):
         return ()
@@ -68,7 +75,10 @@ def leaders(part: _Part) -> tuple[str, ...]:
 
 
 def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
-    """Return the level with the largest difference beyond noise that is not shown; None without one."""
+    """Return the level without a winner at which the best target leads its rival by the most.
+
+    Only leads beyond the noise floor are considered; return None if there is none.
+    """
     open_ = [
         level
         for level in part
@@ -80,7 +90,10 @@ def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
 
 
 def not_shown(metric: ComparedMetric, part: _Part) -> str:
-    """Return what remains open at levels without a winner, and how many runs would settle it."""
+    """Return a text for levels without a winner: that no difference is shown, or which lead may be chance.
+
+    In the latter case the text also states how many runs would be enough to decide.
+    """
     level, limit = _lead(metric, part), metric.could_show
     needed = None if level is None or limit is None else _runs_needed(level, limit)
     if level is None or limit is None or needed is None:
@@ -95,7 +108,7 @@ def not_shown(metric: ComparedMetric, part: _Part) -> str:
 
 
 def _no_winner(part: _Part) -> str:
-    """Return that no target wins, and which ones are beaten at every level by the one ahead."""
+    """Return the text that no target wins, and the names of those that the best one beats at every level."""
     behind = [name for name in part[0].beats if all(name in level.beats for level in part)]
     if not behind or len({level.ahead for level in part}) > 1:
         return NO_WINNER
@@ -103,7 +116,10 @@ def _no_winner(part: _Part) -> str:
 
 
 def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
-    """Return how many runs would show the lead of a level; None if even the maximum would not."""
+    """Return the number of runs per target at which a level's lead would be significant.
+
+    Return None if it exceeds the maximum of `runs_needed`.
+    """
     percent = level.lead_percent or 0.0
     larger = max(percent, 100 * (1 / (1 + percent / 100) - 1))
     design = Design(limit.runs, limit.levels, limit.rate)
@@ -113,7 +129,10 @@ def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
 def _why(
     primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric], target: str | None
 ) -> Iterator[str]:
-    """Yield the lead of a part's target in all figures, then the figures that another one or none leads."""
+    """Yield the reasons for the recommended `target`: first the metrics that it wins, then all other metrics.
+
+    `target` is None in a part without a winner; `beside` are metrics in addition to the deciding `primary`.
+    """
     wanted = {level.concurrency for level in part}
     figures = [(primary, part)]
     figures += [(one, [level for level in one.levels if level.concurrency in wanted]) for one in beside]
@@ -130,7 +149,7 @@ def _why(
 
 
 def _leads(won: Sequence[tuple[str, str]]) -> str:
-    """Return by how much a target leads; figures with the same rival name it only once."""
+    """Join (lead, rival) texts of metrics to one text; metrics with the same rival name it only once."""
     parts = []
     for against, group in groupby(won, lambda one: one[1]):
         texts = [text for text, _ in group]
@@ -140,7 +159,7 @@ def _leads(won: Sequence[tuple[str, str]]) -> str:
 
 
 def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> str:
-    """Return the text for a figure that the target of a part does not win."""
+    """Return the text for a metric that the recommended target does not win at all levels."""
     if len(winners) > 1:
         return "not the same winner at all of these levels"
     if (winner := next(iter(winners))) is not None:
@@ -154,7 +173,7 @@ def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> s
 
 
 def leading_words(names: Sequence[str]) -> str:
-    """Return that several lead: "a and b lead, no difference between them shown"."""
+    """Return the text for targets that lead together: "a and b lead, no difference between them shown"."""
     return f"{names_in_words(names)} lead, {NONE_OF_LEADERS}"
 
 
@@ -163,7 +182,7 @@ def _short(metric: ComparedMetric) -> str:
 
 
 def _against(metric: ComparedMetric, part: _Part) -> str:
-    """Return what percentages refer to: a name, or the runner-up where it differs between levels."""
+    """Return the text of what percentages refer to: "against NAME", or the runner-up if names differ."""
     others = list(dict.fromkeys(level.against for level in part if level.against is not None))
     if len(others) == 1:
         return f"against {others[0]}"

@@ -1,8 +1,9 @@
-"""Which levels of several series share a row: the same concurrency, and similar lengths.
+"""Assignment of the levels of several series to the rows of a comparison table.
 
-Prompt and output lengths matter only if a series has several levels of one concurrency. Then lengths up to 10
-% apart count as similar (a published 19,570 tokens and a preset's 20,000), and a level of unknown lengths, as
-in published tables, is placed in the row of the shortest prompts of its concurrency.
+Levels share a row if they have the same concurrency and similar lengths. Prompt and output lengths matter
+only if a series has several levels of one concurrency. Lengths up to 10 % apart are similar, for example
+19,570 tokens in a published table and 20,000 in a preset. A level of unknown lengths, as in published
+tables, is placed in the row of the shortest prompts of its concurrency.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _Aligned = list[dict[Load, SeriesLevel]]
 
 
 def aligned(series: Sequence[Series]) -> _Aligned:
-    """Return the levels of each series by the load of their row, in the order of `series`."""
+    """Return, for each of `series` in order, its levels by the load that identifies their table row."""
     if not _several(series):
         return [{Load(level.load.concurrency): level for level in one.levels} for one in series]
     keys = _keys([[level.load for level in one.levels] for one in series])
@@ -26,7 +27,7 @@ def aligned(series: Sequence[Series]) -> _Aligned:
 
 
 def length_notes(series: Sequence[Series]) -> Iterator[str]:
-    """Yield notes on rows whose levels do not have the same lengths."""
+    """Yield up to two notes for the user on table rows whose levels differ in prompt length."""
     if not _several(series):
         return
     unknown: dict[str, None] = {}
@@ -52,12 +53,12 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
 
 
 def order(load: Load) -> tuple[int, int, int]:
-    """Return the sort key of a load: concurrency, then prompt tokens, then output tokens."""
+    """Return the sort key (concurrency, prompt tokens, output tokens) of a load; unknown lengths are 0."""
     return load.concurrency, load.pp or 0, load.tg or 0
 
 
 def same_row(load: Load, other: Load) -> bool:
-    """Return whether two loads have the same concurrency and similar prompt lengths."""
+    """Return whether two loads have the same concurrency and similar prompt lengths, or both unknown ones."""
     if load.concurrency != other.concurrency:
         return False
     if load.pp is None or other.pp is None:
@@ -70,7 +71,10 @@ def _several(series: Sequence[Series]) -> bool:
 
 
 def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
-    """Return for each series the load of the row of each of its loads."""
+    """Return, for each list of loads, a mapping from each load to the load that identifies its table row.
+
+    Two loads of one list are never mapped to the same row.
+    """
     keys: list[dict[Load, Load]] = [{} for _ in loads]
     pairs = sorted(
         ((load.concurrency, index, load) for index, one in enumerate(loads) for load in one),
@@ -91,7 +95,10 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
 
 
 def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
-    """Return the row of each load of one concurrency, with the lengths of the first series that has it."""
+    """Return a mapping from each load to its table row, for loads of one concurrency.
+
+    A row has the lengths of the first load in it; lengths up to `within_percent` apart share a row.
+    """
     prompts = _classes([load.pp for load in loads], within_percent)
     rows: dict[Load, Load] = {}
     for prompt in dict.fromkeys(prompts.values()):
@@ -102,7 +109,10 @@ def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
 
 
 def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
-    """Return the representative of each length: the first similar one; for unknown lengths the shortest."""
+    """Map each length to the first length that is similar to it, and None to the shortest of these.
+
+    Lengths are similar if they are at most `within_percent` apart.
+    """
     found: dict[int | None, int | None] = {}
     firsts: list[int] = []
     for length in dict.fromkeys(lengths):

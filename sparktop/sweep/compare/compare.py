@@ -1,11 +1,11 @@
-"""Comparison of series: winners, percentages, crossovers, and which differences the runs prove.
+"""Comparison of targets: winners, percentages, crossovers, and which differences are significant.
 
-A target wins at a level if it is shown to be better than every other one there. A difference is shown if the
-complete table proves it (`proof`: targets that do not differ get a winner in at most 5 % of tables) and if it
-exceeds the noise floor. The noise floor is the difference between two measurements of the same thing if there
-are such, else 3 %; the larger value must exceed the smaller one by more than it, whichever of them is better.
-Published tables are means without runs: there the winner is what the table states. Between tables of
-different sources it requires a difference beyond the noise floor.
+A target wins at a level if it is significantly better than every other target. A difference is significant if
+the module `proof` finds it in the complete table (at most 5 % of tables of equal targets name any difference)
+and if it exceeds the noise floor. The noise floor is the largest difference between two measurements of the
+same server if there are such, else 3 %. Published tables have means without runs, so no test is possible:
+there the best target wins if its lead exceeds rounding, or, between tables of different sources, the noise
+floor. A series is the list of one target's levels, as measured by one tool.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sparktop.sweep.result.comparison import Change, ComparisonResult, Compariso
 from sparktop.sweep.terms.definitions import METRICS, Metric
 
 NOISE_FLOOR_PERCENT = 3.0
-"""Noise floor if there are no two measurements of the same thing."""
+"""Noise floor in percent if no server was measured twice."""
 _STATED_PERCENT = 1.0
-"""Minimum difference in percent between published figures for a winner, because they are rounded."""
+"""Minimum lead in percent of a winner in a published table, because its values are rounded."""
 _LEAST_FIGURES = 2
-"""Minimum figures for a comparison; how many runs each of them has is a matter of its tests."""
+"""Minimum number of targets with a value for a comparison."""
 _Levels = Mapping[str, Mapping[Load, Mapping[str, Figure]]]
 _Vs = Literal["runner-up", "baseline", "table"]
 
@@ -43,11 +43,11 @@ def compare(
     table: TableRule | None = None,
     same: tuple[str, str] | None = None,
 ) -> ComparisonResult:
-    """Return the comparison of series with different names.
+    """Compare series, whose names must differ, in all metrics.
 
-    `baseline` names the series that percentages refer to; `table` is the rule of a reference that stands
-    alone; `same` names two series of the same thing, whose difference is noise. Two targets of one sweep with
-    the same address and model are also such a pair.
+    `baseline` names the series that percentages refer to. `table` is the percentage rule of a published table
+    that is compared on its own. `same` names two series of the same server, whose difference is noise; by
+    default, two targets of one sweep with the same address and model are used.
     """
     rows_of = aligned(series)
     levels = {
@@ -74,21 +74,26 @@ def compare(
 
 
 def comparison_of(stored: ComparisonResult | None, series: Sequence[Series]) -> ComparisonResult:
-    """Return a sweep's stored comparison; recomputed if an older version tested each row separately."""
+    """Return a sweep's stored comparison.
+
+    Compute it from `series` if none is stored, or if an older version stored it, which tested each row alone.
+    """
     return stored if stored is not None and stored.error_rate_percent is not None else compare(series)
 
 
 @dataclass(slots=True)
 class _Table:
-    """All figures of a comparison, and what their runs prove."""
+    """All values of a comparison, and which of their differences are significant."""
 
     levels: _Levels
     floors: Mapping[str, float]
+    """Noise floor in percent by metric."""
     baseline: str | None
     rule: TableRule | None
     published: Mapping[str, str]
-    """Source of each published series, by name."""
+    """Source of each published series, by its name."""
     proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]] = field(init=False)
+    """Test results by metric and pair of targets, then by load."""
 
     def __post_init__(self) -> None:
         tests = {
@@ -108,11 +113,11 @@ class _Table:
                     yield load, ratio
 
     def figures(self, metric: str, load: Load) -> dict[str, Figure]:
-        """Return the figures of a row by target."""
+        """Return the value of a metric under one load, by target; targets without it are left out."""
         return {name: one[load][metric] for name, one in self.levels.items() if metric in one.get(load, {})}
 
     def change(self, metric: str, load: Load, one: str, other: str) -> Change:
-        """Return the difference of a target from another one, and whether it is shown."""
+        """Return the difference of target `one` from target `other`, and whether it is significant."""
         for pair in ((one, other), (other, one)):
             proven = self.proven.get((metric, pair), {}).get(load)
             if proven is not None:
@@ -139,7 +144,7 @@ def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
 
 
 def _certain(figure: Figure, metric: Metric) -> float:
-    """Return the value that a figure certainly reaches: for a range its worse end."""
+    """Return the value by which targets are ranked: the mean, or for a range its worse end."""
     if figure.span is None:
         return figure.mean
     return min(figure.span) if metric.more_is_better else max(figure.span)
@@ -174,7 +179,11 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
 
 
 def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Change]) -> tuple[str, ...]:
-    """Return the targets that lead together: each is shown to be better than all targets that are behind."""
+    """Return the targets that lead together, for a row without a winner.
+
+    `changes` has the differences of the best target from all others. Those that are significantly worse are
+    behind; the rest lead if each of them is significantly better than all that are behind. Empty otherwise.
+    """
     figures = table.figures(metric.name, load)
     behind = [name for name, change in changes.items() if change.significant]
     lead = [name for name in table.levels if name in figures and name not in behind]
@@ -187,13 +196,19 @@ def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Ch
 
 
 def _shown(changes: Mapping[str, Change]) -> bool | None:
-    """Return whether all others are shown to be worse; None if no test denies it but one is impossible."""
+    """Return whether the best target is significantly better than all others.
+
+    Return None if a test is impossible and no possible test contradicts.
+    """
     tested = [change.significant for change in changes.values()]
     return False if False in tested else None if None in tested else True
 
 
 def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
-    """Return whether the first target of a row is better than all others; ranges must not overlap."""
+    """Return whether the first of the `ranked` targets has a better value than all others.
+
+    It has not if the second has an equal value, or if a range overlaps with it.
+    """
     first = figures[ranked[0]]
     if first.mean == figures[ranked[1]].mean and first.span == figures[ranked[1]].span:
         return False
@@ -202,7 +217,10 @@ def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
 
 
 def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
-    """Return whether all untested differences are between published tables that state a winner."""
+    """Return whether published tables make the target `ahead` the winner.
+
+    All differences without a test must be between published tables and exceed rounding or noise.
+    """
     untested = {name: change for name, change in changes.items() if change.significant is None}
     if ahead not in table.published or not all(name in table.published for name in untested):
         return False
@@ -210,7 +228,10 @@ def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Cha
 
 
 def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, change: Change) -> bool:
-    """Return whether a published difference exceeds rounding, or noise if the sources differ."""
+    """Return whether a difference between two published targets is large enough to name a winner.
+
+    It must exceed rounding, or the noise floor if the targets are from tables of different sources.
+    """
     own = table.published[ahead] == table.published[other]
     least = _STATED_PERCENT if own else table.floors[metric.name]
     percent = change.percent or 0.0
@@ -238,9 +259,10 @@ def _against_baseline(
 
 
 def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Yield crossovers between measured targets, then between targets of each published source.
+    """Yield crossovers: pairs of neighbouring levels between which the winner of a metric changes.
 
-    Tables of different sources may differ in more than the target, so they are not mixed.
+    Measured targets and the targets of each published table are treated separately, because tables of
+    different sources may differ in more than the target.
     """
     groups: dict[str | None, list[str]] = {}
     for name in table.levels:
@@ -254,9 +276,9 @@ def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crosso
 
 
 def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Yield where the winner changes from one level to the next at which both winners have figures.
+    """Yield a crossover for each change of the winner between two levels, by metric and lengths.
 
-    Levels without a winner, or without a figure of either target, are skipped.
+    Levels without a winner, or without a value of both the old and the new winner, are skipped.
     """
     by_metric: dict[tuple[str, int | None, int | None], list[ComparisonRow]] = {}
     for row in rows:
@@ -276,7 +298,10 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
 
 
 def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
-    """Return the newest row won by a target that `winner` replaces at `after`; None if there is none."""
+    """Return the row before a crossover: the last row won by the target that `winner` replaces at `after`.
+
+    `earlier` are the rows before row `after`, in its order. Return None if no winner is replaced.
+    """
     for other in dict.fromkeys(row.winner for row in reversed(earlier)):
         if other is None or other == winner or other not in after.values:
             continue
@@ -287,7 +312,7 @@ def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -
 
 
 def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldShow]]:
-    """Yield for each figure the smallest difference that its runs would find; None for single runs."""
+    """Yield (metric, statistical power of its runs) for each metric with at least two measured values."""
     measured = [name for name in table.levels if name not in table.published]
     pairs = len(list(combinations(measured, 2)))
     tested = {metric for (metric, _), levels in table.proven.items() if levels}
@@ -318,7 +343,10 @@ def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldSh
 
 
 def _spread(table: _Table, metric: str) -> float | None:
-    """Return the standard deviation of logarithms between runs, pooled over all levels and targets."""
+    """Return a metric's standard deviation between runs on a log scale, pooled over all levels and targets.
+
+    Return None if no level has enough runs for a test.
+    """
     spreads = [
         proven.ratio.spread.variance
         for (name, _), levels in table.proven.items()
@@ -330,7 +358,11 @@ def _spread(table: _Table, metric: str) -> float | None:
 
 
 def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
-    """Return the noise floor in percent: the largest difference between the pair, or the default."""
+    """Return the noise floor of a metric in percent.
+
+    It is the largest difference over all levels between `pair`, two series of the same server; without such a
+    pair or a common level, the default.
+    """
     if pair is None:
         return NOISE_FLOOR_PERCENT
     first, second = (levels.get(name, {}) for name in pair)
@@ -344,7 +376,7 @@ def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
 
 
 def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
-    """Return the names of two targets of one sweep with the same server and model; None if there are none."""
+    """Return the names of two targets of one sweep with the same address and model; None without such."""
     known: dict[tuple[str, str, str | None], str] = {}
     for one in series:
         if one.address is None:

@@ -1,8 +1,8 @@
-"""The power of a comparison: the smallest difference that its runs can show, and the runs a difference needs.
+"""Statistical power: the smallest difference that a number of runs can detect, and vice versa.
 
-A difference counts as found if it is called in four of five tables (power 80 %) at a level, in a comparison
-of `levels` levels in which the targets differ by that much everywhere, with the same spread of runs at all
-levels.
+A difference is detected if it is significant at a given level in at least four of five comparisons (power
+80 %). All targets are assumed to differ by that much at every level, and all levels to have the same standard
+deviation between runs (spread).
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ _POWER = 0.8
 _MOST_RUNS = 50
 _MOST_PERCENT = 100_000.0
 _WELCH_SHARE = 0.8
-"""Degrees of freedom of Welch's test for runs of equal spread, on average, as a share of the maximum."""
+"""Average degrees of freedom of Welch's test for runs of equal variance, as a share of the maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The design of a comparison: runs, levels, and the error rate of the figure's first test."""
+    """The design of a comparison in one metric: numbers of runs and levels, and the error rate of tests."""
 
     runs: int
     """Runs per target and level."""
     levels: int
     rate: float
-    """Error rate of the first test of a pair of targets in this figure, see `proof.first_rate`."""
+    """Error rate (0 to 1) at which a pair of targets is tested first, see `proof.first_rate`."""
 
 
 def findable_percent(design: Design, spread_percent: float) -> float | None:
-    """Return the smallest difference in percent that is found; None for single runs, or if out of range."""
+    """Return the smallest difference in percent that a comparison can detect.
+
+    `spread_percent` is the standard deviation between runs. Return None for single runs or a spread of 0, and
+    where the difference is too large to be represented.
+    """
     if design.runs < 2 or spread_percent <= 0:  # noqa: PLR2004 - no test is possible
         return None
     error = math.log1p(spread_percent / 100) * math.sqrt(2 / design.runs)
@@ -47,7 +51,10 @@ def findable_percent(design: Design, spread_percent: float) -> float | None:
 
 
 def could_show_words(found: CouldShow) -> str:
-    """Return in words which differences the runs of a figure could show."""
+    """Return a sentence such as "5 runs that spread 3.0 % show differences from +6.2 % on".
+
+    For single runs, the sentence states that they show no difference.
+    """
     if found.percent is None or found.spread_percent is None:
         return "single runs show no difference, however large"
     least = percent_words(found.percent)
@@ -60,7 +67,10 @@ def percent_words(percent: float) -> str:
 
 
 def runs_needed(percent: float, design: Design, spread_percent: float) -> int | None:
-    """Return how many runs of each target would find a difference; None if even 50 would not."""
+    """Return the minimum number of runs per target and level that detect a difference of `percent`.
+
+    `design.runs` is ignored. Return None if more than 50 runs would be needed.
+    """
     low, high = 2, _MOST_RUNS
     wanted = abs(percent)
     if not _finds(high, wanted, design, spread_percent):
@@ -81,7 +91,7 @@ def _finds(runs: int, percent: float, design: Design, spread_percent: float) -> 
 
 @lru_cache(maxsize=256)
 def _needed(design: Design) -> float:
-    """Return the smallest difference that is found, in standard errors."""
+    """Return the smallest difference that is detected at a level, in standard errors of that difference."""
     freedom = 2.0 * (design.runs - 1)
     own = _WELCH_SHARE * freedom
     if design.levels == 1:
@@ -92,7 +102,10 @@ def _needed(design: Design) -> float:
 
 
 def _opening(design: Design, freedom: float) -> float:
-    """Return the difference, in standard errors, at which all levels together show that targets differ."""
+    """Return the difference, in standard errors, at which the test over all levels together is significant.
+
+    `freedom` is the number of degrees of freedom of the test at a single level.
+    """
     less = student_t(_POWER, freedom * design.levels) / math.sqrt(design.levels)
     low, high = 0.0, 1000.0
     while high - low > 0.01:  # noqa: PLR2004 - a hundredth of a standard error

@@ -1,8 +1,8 @@
-"""The upper bound of independent engines behind a router: the sum of what each achieves with its share.
+"""The upper bound of a router's token rate: the sum of the rates of its engines, each measured alone.
 
-N engines that share c requests evenly achieve what each does alone at c / N: N × solo(c / N). A router loses
-some of that by uneven shares. If another target exceeds this bound, no router over those engines can match it
-at that concurrency.
+N engines that share c concurrent requests evenly achieve N times the rate of a single engine at c / N. A
+router loses some of that because it distributes requests unevenly. If another target exceeds this bound, no
+router over the same engines can match it at that concurrency.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from sparktop.sweep.result.comparison import EnginesLevel, IndependentEngines
 from sparktop.sweep.terms.definitions import METRICS
 
 _FLOOR_PERCENT = 3.0
-"""Percent by which a target must exceed the bound where runs allow no test."""
+"""Noise floor in percent: a target must exceed the bound by more than this."""
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
-    """Yield the bound for each router if its engines, or a similar one, were also measured alone."""
+    """Yield the comparison with its upper bound for each router among `series`.
+
+    Routers are left out if no engine behind them, and no similar one, was measured alone.
+    """
     for routed in series:
         alone = _alone(routed, series)
         metrics = main_metrics(routed.metrics() & {name for one in alone for name in one.metrics()})
@@ -34,14 +37,14 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
 
 
 def engines_sentences(found: Sequence[IndependentEngines]) -> Iterator[str]:
-    """Yield what each router's engines could achieve at best, then which targets exceed it."""
+    """Yield one sentence per set of engines with their upper bound, then one per target that exceeds it."""
     for group in by_engines(found):
         yield engines_sentence(group)
     yield from dict.fromkeys(line for one in found for line in beyond_sentences(one))
 
 
 def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngines]]:
-    """Return the routers grouped by their engines, in their order."""
+    """Return the routers' comparisons grouped by metric and engines, in order of first appearance."""
     groups: dict[tuple[str, tuple[str, ...]], list[IndependentEngines]] = {}
     for one in found:
         groups.setdefault((one.metric, one.alone), []).append(one)
@@ -49,7 +52,10 @@ def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngi
 
 
 def engines_sentence(found: Sequence[IndependentEngines]) -> str:
-    """Return the bound of independent engines, and what routers over these engines achieved."""
+    """Return a sentence with the upper bound of a set of engines, and the share of it that routers achieved.
+
+    `found` are the comparisons of routers over the same engines, at least one.
+    """
     first = found[0]
     metric = METRICS[first.metric]
     levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
@@ -69,7 +75,7 @@ def _share(found: IndependentEngines) -> str:
 
 
 def made_of(found: IndependentEngines) -> str:
-    """Return what the bound consists of: "2 × solo at c/2"."""
+    """Return a text for the series that the upper bound is the sum of, such as "2 × solo at c/2"."""
     names = dict.fromkeys(found.alone)
     count = len(found.alone)
     parts = (f"{found.alone.count(name)} × {name}" if found.alone.count(name) > 1 else name for name in names)
@@ -77,7 +83,7 @@ def made_of(found: IndependentEngines) -> str:
 
 
 def beyond_sentences(found: IndependentEngines) -> Iterator[str]:
-    """Yield a sentence for each target that exceeds any routing over these engines."""
+    """Yield a sentence for each target that exceeds the engines' upper bound, with the concurrencies."""
     for name in dict.fromkeys(name for level in found.levels for name in level.beyond):
         where = names_in_words([f"c{level.concurrency}" for level in found.levels if name in level.beyond])
         best = f"the best of {len(found.alone)} independent engines"
@@ -89,7 +95,11 @@ def _is_router(series: Series) -> bool:
 
 
 def _alone(routed: Series, series: Sequence[Series]) -> list[Series]:
-    """Return a series for each engine behind a router; empty if none of them was measured alone."""
+    """Return the series of each engine behind the router `routed`, as measured without the router.
+
+    An engine that was not measured alone gets the series of another one of them, or of a published single
+    engine. Return an empty list if `routed` is not a router, or if there is no such series.
+    """
     if not _is_router(routed):
         return []
     single = [one for one in series if len(one.engines) == 1 and one.model == routed.model]
@@ -135,7 +145,10 @@ def _levels(
 
 
 def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
-    """Return the level of a series at a concurrency with the prompt and output lengths of `like`; or None."""
+    """Return the level of a series at a concurrency and with the prompt and output lengths of level `like`.
+
+    Return None if the series has no such level.
+    """
     return next(
         (
             level
@@ -148,14 +161,18 @@ def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel 
 
 
 def _sum(figures: Sequence[Figure]) -> Figure:
-    """Return the sum of figures, also run by run for as many runs as all of them have."""
+    """Return the sum of the means, and the sums run by run up to the smallest number of runs."""
     runs = min(len(figure.values) for figure in figures)
     values = tuple(sum(figure.values[run] for figure in figures) for run in range(runs))
     return Figure(sum(figure.mean for figure in figures), values)
 
 
 def _exceeds(figure: Figure, bound: Figure, *, tests: int, stated: bool) -> bool:
-    """Return whether a figure significantly exceeds the bound; for published tables, whether it is larger."""
+    """Return whether a target's value exceeds the upper bound significantly and beyond the noise floor.
+
+    `tests` is the number of such tests, for a Bonferroni correction. Where single runs allow no test, return
+    `stated`, which is True if all values are from published tables.
+    """
     ratio = ratio_of(figure, bound)
     if ratio is None or ratio.ratio <= 1 or not ratio.beyond(_FLOOR_PERCENT):
         return False

@@ -1,4 +1,4 @@
-"""Notes on a comparison: differing definitions and loads, single runs, doubtful levels."""
+"""Notes for the user on a comparison: differing definitions and loads, missing tests, doubtful levels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ CLOCK_SHIFT_PERCENT = 3.0
 
 
 def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the definition of each series, for metrics that any source defines in its own way."""
+    """Return definitions by metric, then by name of the series.
+
+    Only metrics among `metrics` that at least one source defines in its own way are included.
+    """
     own = {name for one in series for name in one.definitions if name in metrics}
     return {
         name: {
@@ -35,7 +38,11 @@ def notes_of(
     pair: tuple[str, str] | None,
     table: TableRule | None,
 ) -> Iterator[str]:
-    """Yield the notes on a comparison, each at most a sentence."""
+    """Yield the notes on a comparison, each at most a sentence.
+
+    `pair` names two series of the same server, whose difference is taken for noise. `table` is the percentage
+    rule of a published table.
+    """
     if any(row.significant is None for row in rows):
         yield _untested(rows)
     if any(row.winner_vs == "table" for row in rows) and table is not None:
@@ -65,7 +72,7 @@ def _ranges(rows: Sequence[ComparisonRow]) -> Iterator[str]:
 
 
 def _untested(rows: Sequence[ComparisonRow]) -> str:
-    """Return the note that no test was possible, with the figures concerned if others were tested."""
+    """Return the note that no test was possible, naming the metrics if others could be tested."""
     if all(row.significant is None for row in rows):
         return NO_TEST
     titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)

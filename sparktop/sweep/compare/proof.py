@@ -1,17 +1,17 @@
-"""Which differences in a comparison table the runs prove: many rows, one common error rate.
+"""Significance tests for all differences in a comparison table, at one error rate for the complete table.
 
-Servers that do not differ are called different, anywhere in a table, in at most 5 % of tables. Where they
-differ in a figure at some levels, at most 5 % of such figures name a level at which they do not.
+If no targets differ, at most 5 % of tables name any difference. If two targets differ in a metric at some
+levels only, at most 5 % of such cases name a level at which they do not differ.
 
-Two servers that do not differ are called different, anywhere in a table, in at most 5 % of tables. Where they
-differ in a figure at some levels, at most 5 % of such figures name a level at which they do not.
+1. For each metric and each pair of targets there is one p-value over all levels: Fisher's combination of the
+levels' p-values, or the smallest of them times their number. The p-value of a level is that of Welch's test
+with the variance of this level's own runs, so a level with a larger variance does no harm. These p-values are
+tested at 5 % for the complete table by Holm's procedure with weights: the main token rate, TTFT and prefill
+rate have one share of the error rate each, all other metrics share one. The weights keep many secondary
+metrics, which come from the same runs, from weakening the tests of the main ones.
 
-1. For each figure and each pair of targets there is one p-value over all levels: those of the levels combined
-(Fisher), or the smallest of them times their number. The p-value of a level is Welch's with its own spread,
-so a level with larger spread does no harm. These p-values are tested at 5 % for the complete table by Holm's
-procedure with weights: the first rate of tokens, TTFT and prefill have one share each, all other figures
-share one. Weights are needed because the figures come from the same runs, so the rows of a table are not
-independent.
+2. Where the first step finds a difference, the levels of this metric and pair are tested at 5 % by Holm's
+procedure. Here the variances of levels are shrunk towards their mean (`shared_spreads`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p
 
 ERROR_RATE = 1 - CONFIDENCE
 _RATES = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
-"""The first of these that was measured has a share of its own."""
+"""The first of these that was measured is the main token rate."""
 
 
 FISHER_SHARE = 0.8
-"""Share of the first step's error rate for all levels combined; the remainder is for single levels."""
+"""Share (0 to 1) of the first step's error rate for Fisher's test over all levels; the remainder is for the
+smallest p-value of a single level."""
 Pair = tuple[str, str]
 """Names of two targets."""
 _Key = TypeVar("_Key", bound=Hashable)
@@ -39,18 +40,20 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A ratio with the spread that is shared among levels, and whether the table proves it."""
+    """The ratio of two targets' values at a level, and whether the difference is significant."""
 
     ratio: Ratio
+    """Its confidence interval and p-value use the variances shrunk by `shared_spreads`."""
     shown: bool
 
 
 def proofs(
     tests: Mapping[tuple[str, Pair], Mapping[Load, Ratio]],
 ) -> dict[tuple[str, Pair], dict[Load, Proven]]:
-    """Return what a table proves, by metric and pair, then by level; every ratio in `tests` has a p-value.
+    """Test all differences of a table; return the results by (metric, pair of targets), then by load.
 
-    The noise floor is left to the caller, because it can only remove differences.
+    `tests` has the ratio of the pair's values in the same structure; every ratio has a p-value. The noise
+    floor is left to the caller.
     """
     asked = {key: levels for key, levels in tests.items() if levels}
     tested = {key: _tested(levels) for key, levels in asked.items()}
@@ -66,7 +69,10 @@ def proofs(
 def holm(
     values: Mapping[_Key, float], weights: Mapping[_Key, float] | None = None, rate: float = ERROR_RATE
 ) -> set[_Key]:
-    """Return the keys whose p-values are rejected at a common error rate (Holm, optionally weighted)."""
+    """Return the keys whose p-values are significant by Holm's procedure at the common error rate `rate`.
+
+    `weights` distributes the error rate over the keys; by default they have equal weights.
+    """
     rejected: set[_Key] = set()
     while len(rejected) < len(values):
         left = [key for key in values if key not in rejected]
@@ -79,18 +85,24 @@ def holm(
 
 
 def main_metrics(metrics: Collection[str]) -> list[str]:
-    """Return the figures with a share of their own: the first rate of tokens, TTFT, prefill."""
+    """Return the main metrics among `metrics`: the main token rate, TTFT and prefill rate, in this order."""
     rate = next((name for name in _RATES if name in metrics), None)
     return [name for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in metrics]
 
 
 def first_rate(metrics: Collection[str], pairs: int) -> float:
-    """Return the error rate of the first test of one of `pairs` pairs in a figure with a share of its own."""
+    """Return the error rate (0 to 1) of the first test of a main metric, for one of `pairs` pairs of targets.
+
+    It is the metric's share of the table's error rate, divided by the number of pairs.
+    """
     return ERROR_RATE * max(_shares(metrics).values(), default=1.0) / max(1, pairs)
 
 
 def _shares(metrics: Collection[str]) -> dict[str, float]:
-    """Return the share of the error rate of each figure: equal shares for main ones, one for all others."""
+    """Return each metric's share (0 to 1) of the table's error rate.
+
+    Main metrics have equal shares; all other metrics together have one such share.
+    """
     main = main_metrics(metrics)
     rest = [name for name in metrics if name not in main]
     whole = max(1, len(main) + (1 if rest else 0))
@@ -98,11 +110,10 @@ def _shares(metrics: Collection[str]) -> dict[str, float]:
 
 
 def shared_spreads(ratios: Mapping[Load, Ratio]) -> dict[Load, Spread]:
-    """Return each level's spread of runs, shrunk towards the mean of all levels as far as they are similar.
+    """Return each level's variance between runs, shrunk towards the mean variance of all levels.
 
-    Estimates of the same variance differ by chance, with a squared coefficient of variation of 2 / freedom.
-    Any larger variation is taken as real: the more of it, the fewer degrees of freedom a level borrows from
-    the others.
+    Estimates of one variance differ by chance, with a squared coefficient of variation of 2 / (degrees of
+    freedom). Any larger variation is taken as a real difference between levels, and reduces the shrinking.
     """
     known = {load: one.spread for load, one in ratios.items() if one.spread is not None}
     mean = fmean(one.variance for one in known.values()) if known else 0.0
@@ -128,10 +139,10 @@ def _tested(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
 
 
 def _together(own: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
-    """Return the p-value of a figure and pair over all levels: whether the two differ anywhere.
+    """Return the p-value for a metric and a pair of targets over all levels: whether they differ anywhere.
 
-    A difference at a single level must also be significant by that level's own spread, because levels with
-    less spread would make it look too precise.
+    `own` has the ratios tested with the variance of their level, `tested` those with shrunk variances. A
+    difference at a single level must be significant with both, because other levels may have less variance.
     """
     if len(own) == 1:
         return min(_p(one) for one in own.values())

@@ -1,7 +1,7 @@
-"""The ratio of two figures, with its 95 % interval and p-value if both have runs.
+"""The ratio of two values of a metric, with 95 % confidence interval and p-value if both have several runs.
 
-Tests use the logarithms of the runs' values, with runs as replicates. So both directions of a change have the
-same limit: a server that takes a third less time differs as much as one that takes half more.
+Tests use the logarithms of the runs' values, so that a ratio and its inverse are equally significant. The
+difference of two logarithms is the logarithm of the ratio.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sparktop.sweep.result.parts import LARGEST
 from sparktop.sweep.terms.statistics import CONFIDENCE, student_t, two_sided_t
 
 LEAST_RUNS = 2
-"""Minimum runs of each figure for a test."""
+"""Minimum number of runs of each of the two values for a test."""
 _FREEDOM_STEP = 10
-"""Degrees of freedom are rounded down to tenths for intervals, so that few quantiles have to be computed."""
+"""For confidence intervals, degrees of freedom are rounded down to tenths: fewer quantiles are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The spread of runs: the variance of logarithms, and the degrees of freedom of that estimate."""
+    """The variance between runs on a log scale, and the degrees of freedom of its estimate."""
 
     variance: float
     freedom: float
@@ -31,45 +31,48 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The ratio of two figures."""
+    """The ratio of two values of a metric, first / second, and its test."""
 
     ratio: float
-    """Ratio of the means; for disjoint ranges that of their nearest ends."""
+    """Ratio of the means; for two ranges that do not overlap, the ratio of their nearest ends."""
     ci95: tuple[float, float] | None = None
-    """None if one of them has a single value, so that no test is possible."""
+    """(low, high) of the ratio's 95 % confidence interval; None if a value has a single run: no test."""
     p: float | None = None
-    """Probability of a difference at least this large between runs of the same thing."""
+    """The test's p-value: probability of at least this difference if the two do not differ; None: no test."""
     spread: Spread | None = None
-    """Spread of the runs of both figures."""
+    """Variance between runs that the test used; None without a test."""
     weight: float = 1.0
     """1 / (1 / runs of the first + 1 / runs of the second)."""
     freedom: int = 0
-    """Number of runs of both figures, minus 2."""
+    """Total number of runs of the two values, minus 2."""
     log_difference: float = 0.0
-    """Difference between the means of logarithms."""
+    """Mean of the first value's logarithms over runs, minus that of the second."""
 
     @property
     def percent(self) -> float:
-        """By how many percent the first exceeds the second."""
+        """Difference of the first value from the second, in percent of the second."""
         return 100 * (self.ratio - 1)
 
     def beyond(self, floor_percent: float) -> bool:
-        """Return whether the larger figure exceeds the smaller one by more than the noise floor."""
+        """Return whether the larger of the two values exceeds the smaller by more than the noise floor."""
         return abs(math.log(self.ratio)) > math.log1p(floor_percent / 100)
 
     def significant(self, floor_percent: float) -> bool | None:
-        """Return whether this ratio, tested alone, shows a difference; None if no test is possible."""
+        """Return whether the two values differ at p < 0.05 and beyond the noise floor in percent.
+
+        The p-value is not corrected for other tests. Return None if no test is possible.
+        """
         if self.p is None:
             return None
         return self.p < 1 - CONFIDENCE and self.beyond(floor_percent)
 
     def inverse(self) -> Ratio:
-        """Return the ratio of the second figure to the first."""
+        """Return the ratio of the second value to the first, with inverted confidence interval."""
         ends = None if self.ci95 is None else (1 / max(self.ci95[1], 1 / LARGEST), _over_one(self.ci95[0]))
         return replace(self, ratio=1 / self.ratio, ci95=ends, log_difference=-self.log_difference)
 
     def with_spread(self, spread: Spread) -> Ratio:
-        """Return the same ratio, tested with another estimate of the spread of runs."""
+        """Return a copy whose p-value and confidence interval use another estimate of the variance."""
         error = math.sqrt(spread.variance / self.weight)
         freedom = spread.freedom
         if error == 0:
@@ -83,9 +86,10 @@ class Ratio:
 
 
 def ratio_of(first: Figure, second: Figure) -> Ratio | None:
-    """Return the ratio of two figures; None if a mean is not positive, or if ranges overlap.
+    """Return the ratio `first` / `second`, tested if both have at least two runs.
 
-    The test is Welch's, for variances that need not be equal, with Satterthwaite's degrees of freedom.
+    The test is Welch's, which does not assume equal variances. Return None if a mean is not positive, or if
+    ranges overlap.
     """
     if first.mean <= 0 or second.mean <= 0:
         return None
@@ -114,7 +118,10 @@ def _welch(first: Sequence[float], second: Sequence[float], weight: float) -> Sp
 
 
 def _ratio_of_ranges(first: Figure, second: Figure) -> Ratio | None:
-    """Return the ratio of the nearest ends of two ranges; None if they overlap."""
+    """Return the ratio of the nearest ends of two ranges, without a test; None if the ranges overlap.
+
+    A value that is not a range counts as a range of zero length.
+    """
     (low, high), (other_low, other_high) = _ends(first), _ends(second)
     if low > other_high > 0:
         return Ratio(low / other_high)

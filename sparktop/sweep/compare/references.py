@@ -1,6 +1,6 @@
-"""Published benchmark tables, shipped as JSON files of schema "sparktop.reference/1".
+"""References: published benchmark tables, shipped as JSON files of schema "sparktop.reference/1".
 
-A reference names its source. Its figures are defined as that source defines them.
+A reference names its source, and its metrics have the source's own definitions.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class _Level(_Strict):
 class _Target(_Strict):
     name: str
     engines: tuple[str, ...] = ()
-    """The targets that it consists of: its own name for a single engine, one name per backend behind a
-    router."""
+    """The engines that answer requests: the target's own name for a single engine, or the name of each
+    backend behind a router."""
     levels: tuple[_Level, ...]
 
 
 class StatedWinner(_Strict):
-    """The winner of a row as the table states it."""
+    """The winner of a table row and its lead in percent, as the published table states them."""
 
     winner: str
     percent: float
@@ -56,7 +56,7 @@ class _Rule(_Strict):
 
 
 class StatedChanges(_Strict):
-    """Percentages that the table states for its best series against others."""
+    """Percentages by which a published table compares one of its series with the others."""
 
     baseline_of: str
     metric: str
@@ -89,7 +89,7 @@ class _File(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A published benchmark table."""
+    """A published benchmark table: its series, and what it states about them."""
 
     name: str
     title: str
@@ -97,21 +97,21 @@ class Reference:
     """Publisher and place of publication."""
     series: tuple[Series, ...]
     rule: TableRule | None
-    """The rule by which the table states its percentages; None if it states none."""
+    """What the table's percentages refer to; None if it states no percentages."""
     stated_winners: Mapping[str, Mapping[int, StatedWinner]]
-    """The winners that the table itself names: by metric, then by concurrency."""
+    """The winners that the table itself names, by metric, then by concurrency."""
     stated_changes: StatedChanges | None
     facts: Mapping[str, JsonValue]
-    """Further facts that it states, by name."""
+    """Further facts that the source states, by name."""
 
 
 def reference_names() -> list[str]:
-    """Return the names of all references, sorted."""
+    """Return the names of all shipped references, sorted, without the prefix "ref:"."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def load_reference(name: str) -> Reference:
-    """Return a reference by its name, with or without "ref:".
+    """Read the reference `name`, given with or without the prefix "ref:".
 
     Raises:
         UsageError: no reference has that name.
@@ -125,7 +125,7 @@ def load_reference(name: str) -> Reference:
 
 
 def fact_lines(facts: Mapping[str, JsonValue]) -> list[str]:
-    """Return one line for each fact that a reference states beside its table."""
+    """Return one line "NAME: VALUE" for each fact that a reference states in addition to its table."""
     return [f"{_fact_name(name)}: {_fact(value)}" for name, value in facts.items()]
 
 
@@ -134,13 +134,16 @@ _UNITS = {"_gb_per_s": " (GB/s)", "_gb": " (GB)", "_tps": " (tok/s)", "_ms": " (
 
 
 def _fact_name(name: str) -> str:
-    """Return the name of a fact as words, with its unit in parentheses."""
+    """Return the name of a fact for display: "total_gb" becomes "total (GB)"."""
     unit = next((end for end in _UNITS if name.endswith(end)), "")
     return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, "")
 
 
 def _fact(value: JsonValue) -> str:
-    """Return the value of a fact as text: an object's parts by name, a pair as "before → after"."""
+    """Return the value of a fact as text: "name value; …" for an object, "before → after" for two values.
+
+    Other lists are followed by their length in parentheses; None is "–".
+    """
     if isinstance(value, dict):
         return "; ".join(f"{_fact_name(name)} {_fact(one)}" for name, one in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The smallest difference that a plan's runs can prove, estimated before the sweep starts."""
+"""The smallest difference that a plan's runs can detect, estimated before the sweep starts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sparktop.sweep.terms.definitions import METRICS
 
 _ENOUGH_RUNS = 3
 _LEAST_FREEDOM = 4
-"""Minimum degrees of freedom for an estimate of the spread from earlier runs."""
+"""Minimum degrees of freedom for an estimate of the standard deviation from earlier runs."""
 
 
 def resolution_words(plan: Plan, known: Sequence[SweepResult] = ()) -> str:
-    """Return in one line the smallest difference in percent that the plan's runs can prove.
+    """Return one line of text with the smallest difference in percent that the plan's runs can detect.
 
     The difference is between targets, or, for a plan with one target, between this sweep and a later one like
-    it. `known` holds earlier results: their spread between runs is used if they have enough runs of these
-    addresses, else a typical one.
+    it. The standard deviation between runs is estimated from the earlier results `known` if they have enough
+    runs of the plan's servers; otherwise a typical value is used.
     """
     count = len(plan.targets)
     what = "differences between targets" if count > 1 else "a later change"
@@ -44,9 +44,9 @@ def resolution_words(plan: Plan, known: Sequence[SweepResult] = ()) -> str:
 
 
 def _spread_percent(plan: Plan, known: Sequence[SweepResult]) -> float | None:
-    """Return the standard deviation between runs in percent, from the newest usable sweep of these addresses.
+    """Return the standard deviation between runs in percent, from the newest usable sweep of these servers.
 
-    Runs of all levels are pooled on a log scale. None where no sweep has enough degrees of freedom.
+    Runs of all levels are pooled on a log scale. Return None if no sweep has enough degrees of freedom.
     """
     addresses = {target.url for target in plan.targets}
     for result in sorted(known, key=lambda one: one.started_at, reverse=True):

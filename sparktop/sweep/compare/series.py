@@ -1,4 +1,7 @@
-"""Figures over concurrency from any tool or table: the common form for tables, curves and comparisons."""
+"""Series: one target's metrics at several levels, from any tool or published table.
+
+This is the common input of tables, curves and comparisons.
+"""
 
 from __future__ import annotations
 
@@ -22,39 +25,43 @@ class LoadShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a level; None for lengths that are unknown."""
+    """The load of a level: concurrent requests, and tokens of each request."""
 
     concurrency: int
     pp: int | None = None
+    """Prompt tokens; None if unknown."""
     tg: int | None = None
+    """Output tokens; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a level."""
+    """The value of a metric at a level."""
 
     mean: float
     values: tuple[float, ...] = ()
-    """One value per run, as far as known; tables have none."""
+    """The value of each run; empty if unknown, as in published tables."""
     std: float | None = None
+    """Standard deviation as the source states it; None if it does not."""
     span: tuple[float, float] | None = None
-    """Set if the source gives only a range; `mean` is its middle."""
+    """Both ends if the source gives only a range, with `mean` as the middle; else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesLevel:
-    """The figures of a series under one load."""
+    """One level of a series: the values of all metrics under one load."""
 
     load: Load
     figures: Mapping[str, Figure]
-    """By name of the metric."""
+    """Values by name of the metric."""
     runs: int | None = None
+    """Number of runs; None if unknown."""
     label: str | None = None
     """Name of the level in its source."""
     validity: tuple[str, ...] = ()
-    """Codes of the doubts about it."""
+    """Codes of the reasons to doubt this level."""
     sm_clock_mhz: Mapping[str, float] = field(default_factory=dict)
-    """Mean clock in MHz by node."""
+    """Mean GPU clock in MHz by machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,49 +71,56 @@ class Series:
     name: str
     levels: tuple[SeriesLevel, ...]
     source: str
-    """Name of the file or reference."""
+    """Name of the file or published table."""
     tool: str
     """The tool and its version."""
     model: str | None = None
     shape: LoadShape | None = None
     definitions: Mapping[str, str] = field(default_factory=dict)
-    """The source's definitions of metrics that differ from sparktop's, by metric."""
+    """The source's definition by metric, where it differs from sparktop's."""
     address: str | None = None
     """Address of the server; never displayed."""
     simulated: bool = False
     notes: tuple[str, ...] = ()
     published: bool = False
-    """True for a published table: its figures are means whose runs are unknown."""
+    """True for a published table, which has means only: the values of its runs are unknown."""
     engines: tuple[str, ...] = ()
-    """Independent engines that answer its requests: its own name for a single engine, empty if unknown."""
+    """Names of the engines that answer the target's requests: its own name for a single engine; empty if
+    unknown."""
     refused: Mapping[Load, str] = field(default_factory=dict)
     """Loads that the server refused, with its error message."""
 
     def at(self, load: Load) -> SeriesLevel | None:
-        """Return the level of exactly this load; None if there is none."""
+        """Return the level with exactly the load `load`; None if there is no such level."""
         return next((level for level in self.levels if level.load == load), None)
 
     @property
     def has_lengths(self) -> bool:
-        """True if a concurrency has several levels, so that a load needs its lengths to be identified."""
+        """True if levels of equal concurrency differ in lengths, so that a level's name needs the lengths."""
         asked = [*(level.load for level in self.levels), *self.refused]
         return len({load.concurrency for load in asked}) < len(asked)
 
     def metrics(self) -> set[str]:
-        """Return the names of all metrics that any of its levels has."""
+        """Return the names of all metrics that at least one level has a value of."""
         return {name for level in self.levels for name in level.figures}
 
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """How a table states percentages: the winner against `first` up to the crossover, then against `then`."""
+    """What the percentages of a published table refer to.
+
+    The winner is compared with the series `first` until the winner changes, and with the series `then` after.
+    """
 
     first: str
     then: str
 
 
 def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
-    """Return a series for each target of a sweep that has at least one level with figures."""
+    """Return one series for each target of a sweep that has at least one measured level.
+
+    `source` is the name of the sweep in notes.
+    """
     return [
         _of_target(result, target, source)
         for target in result.targets
@@ -115,9 +129,9 @@ def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
 
 
 def merged(series: Iterable[Series], name: str) -> Series:
-    """Return series of the same thing as one: runs under the same load become replicates.
+    """Merge several series of the same target into one, called `name`; levels of equal load are merged.
 
-    This is for tools that write one file per run or per level. A figure without runs counts as one value.
+    This is for tools that write one file per run or per level. A value without known runs counts as one run.
     """
     parts = list(series)
     levels: dict[Load, SeriesLevel] = {}
@@ -138,7 +152,7 @@ def merged(series: Iterable[Series], name: str) -> Series:
 
 
 def loads(series: Iterable[Series]) -> list[Load]:
-    """Return all loads of the series, sorted."""
+    """Return the distinct loads of all series, sorted by concurrency, then by lengths."""
     return sorted({level.load for one in series for level in one.levels}, key=_order)
 
 
