@@ -1,4 +1,4 @@
-"""Values only: what was read, what was computed from it, and the snapshot that everything is drawn from.
+"""Immutable records: samples, what was computed from them, and the snapshot that screens and reports show.
 
 Standard library only. A missing value is `None`, never 0.
 """

@@ -1,4 +1,4 @@
-"""How evenly a router loads its backends: a verdict for a group, with all its evidence."""
+"""The verdict on how evenly a router distributes load over a group of backends, with its evidence."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ _NO_SHARES: Mapping[str, float] = MappingProxyType({})
 
 
 class BalanceWord(StrEnum):
-    """The verdicts on a group; if several hold, the first in this order is announced."""
+    """The verdicts on a group of backends. If several hold, the first in this order is announced."""
 
     UNKNOWN = "unknown"
     """Too few samples, gaps, or too little load for a verdict."""
     IDLE = "idle"
     OSCILLATING = "oscillating"
-    """The load swings between backends."""
+    """The load swings to and fro between backends."""
     STARVED = "starved"
     """A backend has next to no work while another is full."""
     UNEVEN = "uneven"
-    """One backend always has more than its share."""
+    """One backend always has more load than its share."""
     BALANCED = "balanced"
 
     @property
     def bad(self) -> bool:
-        """True for the verdicts that call for action."""
+        """Whether the verdict calls for action: OSCILLATING, STARVED or UNEVEN."""
         return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A small plot: positions on the axis and the values there."""
+    """A curve to plot: positions on the x axis, and the value at each."""
 
     axis: tuple[float, ...] = ()
     values: tuple[float, ...] = ()
@@ -44,141 +44,160 @@ NO_CURVE = Curve()
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """Result of the search for a repeated swing, for the backend that differs most from its share."""
+    """Result of the search for a periodic swing of load.
+
+    Concerns the backend whose load differs most from its share.
+    """
 
     backend: str
-    """The backend whose load less its share is analysed; of two backends either gives the same."""
+    """The backend whose deviation (load less share) is analysed; with two backends, both have the same
+    result."""
     relative_rms: float = 0.0
-    """Standard deviation of load less share, over the share: 1 means that two backends alternate fully."""
+    """Standard deviation of (load - share), divided by the share: 1 means that two backends alternate
+    fully."""
     moving_share: float = 0.0
-    """Part of the spread that varies in time, 0 to 1; the rest is a constant skew."""
+    """Part of the deviation that varies in time, 0 to 1; the rest is a constant skew."""
     mutual: float | None = None
-    """How far the backend that moves most and the others take part in the movement: 1 where they take turns,
-    0 where only that backend's load comes and goes, below 0 where all rise and fall together; None if nothing
-    moves."""
+    """Whether load moves between backends: 1 where they take turns, 0 where only the load of one backend
+    comes and goes, below 0 where all rise and fall together; None if no load moves."""
     period_s: float | None = None
-    """Period after which the load returns most clearly, after reversing half way; None where it does not."""
+    """The period at which the load returns most clearly after reversing half a period earlier; None
+    without any."""
     cycles: float | None = None
-    """Such periods in the window."""
+    """Number of these periods in the window."""
     variance_share: float | None = None
-    """Share of the variance around that period, 0 to 1."""
+    """Share of the variance at or near this period, 0 to 1."""
     chance: float | None = None
-    """Probability that slow random drift shows as much variance around some period; at most 1."""
+    """Probability that slow random drift has as much variance near some period; 0 to 1."""
     rebound: float | None = None
-    """Autocorrelation one period later."""
+    """Autocorrelation at a lag of one period."""
     opposite: float | None = None
-    """Autocorrelation half a period later; below 0 where the load reverses."""
+    """Autocorrelation at a lag of half a period; below 0 where the load reverses."""
     score: float | None = None
-    """Spread, regularity and cycles combined; random routing hardly ever gets above 0."""
+    """Spread, regularity and number of cycles combined into one number, which is hardly ever above 0 for
+    random routing."""
     spectrum: Curve = NO_CURVE
-    """Share of the variance (0 to 1) by period in seconds, shortest first."""
+    """Share of the variance (0 to 1) by period in seconds, shortest period first."""
     autocorrelation: Curve = NO_CURVE
-    """-1 to 1, by lag in seconds."""
+    """Autocorrelation (-1 to 1) by lag in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convoys:
-    """How requests are spread over the backends while nearly all are present, and while about half are.
+    """Evidence for convoys: groups of requests that end together and return to the same backend together.
 
-    Spreads are Σ(x - share)² / share / (n - 1): 1 where each request is routed at random.
+    Compares how requests are spread over the backends at full times, while nearly all are present, and at
+    part times, while about half are. A spread is Σ(x - share)² / share / (n - 1), which is 1 for random
+    routing.
     """
 
     full_times: int
-    """Separate times with nearly all requests present; in between the total fell to half or below."""
+    """Number of separate full times; between two of them the total fell to half or below."""
     part_times: int
-    """Separate times with about half present, counted again when another backend has most."""
+    """Number of separate part times; a part time counts again when another backend has the most requests."""
     full_spread: float
     """Mean spread at the full times; near 0 where the split is even."""
     full_total: float
     """Mean number of requests at the full times."""
     part_share: float
-    """Share of the window that part times take, 0 to 1."""
+    """Share of the window that consists of part times, 0 to 1."""
     least_leads: int
-    """Part times led by the backend with the second most of them: 0 where the same backend always leads."""
+    """Number of part times in which the backend that leads second most often had the most requests: 0
+    where the same backend always leads."""
     since_part_s: float | None = None
-    """Seconds since the last part time; None where there was none."""
+    """Seconds since the last part time; None if there was none."""
     period_s: float | None = None
-    """Median time in which a backend goes from full over empty to full; None where no backend does."""
+    """Median seconds in which a backend goes from full over empty to full; None if no backend does."""
     part_spread: float | None = None
-    """Mean spread at the part times; equals the number of requests where one of two backends has them all."""
+    """Mean spread at the part times. Where one of two backends has all the requests, it equals their
+    number."""
     part_chance: float | None = None
-    """Probability that random routing gives at least this spread at the part times; 0 to 1."""
+    """Probability (0 to 1) that random routing has at least this spread at the part times."""
     chance: float | None = None
-    """Probability that random routing gives spreads that differ so much, whatever the servers' pace; 0 to
-    1."""
+    """Probability (0 to 1) that random routing has spreads that differ this much, however fast the servers
+    are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """How the requests that arrived in each short period were distributed, by the backends' own counters."""
+    """How evenly the requests that arrived in each short period were distributed, by the backends' counters.
+
+    The window is cut into equal periods, "pieces", of which those with two arrivals or more are analysed.
+    """
 
     requests: int
-    """Requests that arrived in the pieces analysed."""
+    """Number of requests that arrived in the pieces analysed."""
     pieces: int
-    """Equal periods with two requests or more."""
+    """Number of pieces with two arrivals or more."""
     piece_s: float
-    """Length of a piece in seconds: nearly half a life of a request."""
+    """Length of a piece in seconds, nearly half the median duration of a request."""
     spread: float
-    """χ² of the counts against the backends' parts of the window, over its degrees of freedom: 1 for random
-    routing, near 0 where requests are dealt in turn."""
+    """χ² of the counts against the backends' parts of the window, divided by its degrees of freedom: 1 for
+    random routing, near 0 for round robin."""
     herds: int
-    """Pieces in which one backend got far more than its part, and held more than an even split at the end."""
+    """Number of herds: pieces in which one backend got far more than its part and held more than an even
+    split at the end."""
     least_herds: int
-    """Herds of the backend with the second most of them: 0 where all go to the same backend."""
+    """Number of herds at the backend that has the second most: 0 where all are at the same backend."""
     chance: float
-    """Probability that random routing distributes them so, without the most uneven eighth of the pieces; 0 to
-    1."""
+    """Probability (0 to 1) that random routing is as uneven, computed without the most uneven eighth of
+    the pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of an engine step with batch size b, `base_s` + b · `per_request_s`, fitted to this group."""
+    """Duration of an engine step by batch size b: `base_s` + b · `per_request_s` seconds.
+
+    The line is fitted to the samples of one group of backends.
+    """
 
     base_s: float
-    """a: with an empty batch, for a backend of mean speed."""
+    """Duration with an empty batch, for a backend of mean speed."""
     per_request_s: float
     pairs: int
-    """Samples that the line is fitted to."""
+    """Number of samples to which the line was fitted."""
     slope_error_s: float = 0.0
     """Standard error of `per_request_s`."""
     middle: float = 0.0
-    """The batch size at which the line is known best: errors of the slope rotate it about this point."""
+    """The batch size at which the line is known best: an error of the slope rotates the line about this
+    point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The verdict on a group of backends and its evidence, over one window.
+    """The verdict on how evenly a group of backends is loaded, and its evidence, over one time window.
 
     `word` is the verdict announced by a `BalanceWatch`; `word_now` is the verdict of this window alone.
     """
 
     group: str
     backends: tuple[str, ...]
-    """Those that were judged: a backend without answers is left out, and a reason reports it."""
+    """The backends that were judged. A backend without answers is left out, and `reasons` states so."""
     word: BalanceWord = BalanceWord.UNKNOWN
     word_now: BalanceWord = BalanceWord.UNKNOWN
     also: tuple[BalanceWord, ...] = ()
-    """Other verdicts that hold too, in their order."""
+    """Other verdicts that also hold, in the order of `BalanceWord`."""
     confidence: float | None = None
-    """0 to 1: how far the deciding figure is beyond its limit, less a deduction for missing samples; None for
-    unknown."""
+    """How far the deciding value is beyond its limit, less a deduction for missing samples; 0 to 1, None
+    for "unknown"."""
     since: datetime | None = None
-    """UTC; since when the announced verdict has held without a break."""
+    """UTC time since which the announced verdict has held without interruption."""
     window_s: float = 0.0
-    """Seconds that samples really cover."""
+    """Seconds that the samples cover."""
     needed_s: float = 0.0
-    """Seconds of a complete window: 8 lives of a request, 45 to 600 s."""
+    """Seconds of a complete window: 8 times the median duration of a request, 45 to 600 s."""
     sample_hz: float | None = None
     samples_percent: float | None = None
-    """Samples present, in percent of those expected; of the backend that has fewest."""
+    """Samples present, in percent of those expected, of the backend that has the fewest."""
     mean_total: float | None = None
-    """Mean requests in the group, running and waiting."""
+    """Mean number of requests in the group, running and waiting."""
     mean_load: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Mean requests by backend."""
+    """Mean number of requests by backend."""
     loaded_percent: float | None = None
-    """Share of time with enough requests in the group for the rules that count them."""
+    """Percent of the time with enough requests in the group for the rules that count requests."""
     even_percent: float | None = None
-    """Share of time in which loads differ by one request at most."""
+    """Percent of the time in which the backends' loads, each less its share, differ by one request at
+    most."""
     dispersion_z: float | None = None
     """Spread of the load over that of random routing: 1 is random, near 0 even, far above 1 herding.
 
@@ -186,92 +205,102 @@ class Balance:
     present is used if it is less, because bursts begin and end one-sided.
     """
     variance_factor: float | None = None
-    """How much wider than binomial the load spreads under random routing here, because a full server has
-    longer steps."""
+    """Factor by which the load spreads wider than binomial under random routing here, because a full
+    server has longer steps."""
     step_time: StepTime | None = None
-    """None where the samples do not determine it, or backends differ; without `step_times` too, the loss is
-    unknown."""
+    """The group's step time; None where the samples do not determine it or backends differ in speed.
+    Without `step_times` too, `lost_percent` is unknown."""
     step_times: Mapping[str, StepTime] = field(default_factory=dict)
-    """By backend, where backends differ in speed."""
+    """Step times by backend, where backends differ in speed."""
     period_s: float | None = None
-    """Period of the swing, if the verdict is one."""
+    """Period of the load's swing; None if the verdict is not OSCILLATING."""
     lead_margin: float | None = None
-    """A backend leads with at least (1 + this) times its share."""
+    """A backend counts as leading if its load is at least (1 + `lead_margin`) times its share."""
     lead_changes: int | None = None
     lead_changes_per_min: float | None = None
     turns: int | None = None
-    """How often backends went from full to empty or back, all backends together."""
+    """Number of times that a backend went from full to empty or back, summed over all backends."""
     turns_of_one: int | None = None
-    """The turns of the backend that has most."""
+    """The part of `turns` of the backend that has the most."""
     turning_spread: float | None = None
-    """The part of the spread that varies in time, beyond random routing's 1, in units of two backends."""
+    """The part of `dispersion_z` that varies in time, less the 1 of random routing, scaled to a group of
+    two backends."""
     swap_s: float | None = None
-    """Median time between changes of the lead."""
+    """Median seconds between changes of the leading backend."""
     starved_percent: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Share of time, by backend, with next to no work while another had more than its share."""
+    """Percent of the time, by backend, with next to no work while another had more than its share."""
     starved_any_percent: float | None = None
-    """Share of time in which at least one backend starves, less what may turn out to be a drain."""
+    """Percent of the time in which at least one backend is starved, less times that may turn out to be a
+    drain."""
     empty_any_percent: float | None = None
-    """The same, drained backends included."""
+    """As `starved_any_percent`, but with drained backends included."""
     away_s: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Seconds by backend without any request, in stretches of at least two lives of a request.
+    """Seconds by backend without any request, in stretches of at least two durations of a request.
 
     Only backends with such stretches: they are drained, cooling down or not in the router yet, and do not
-    count as starved.
-    """
+    count as starved."""
     free_slot_percent: float | None = None
-    """Share of time in which a backend had a free slot and no queue while another's requests waited."""
+    """Percent of the time in which a backend had a free slot and no queue while requests waited at
+    another."""
     lost_percent: float | None = None
-    """1 - (generated tokens / tokens that the best split of the same requests would have generated), percent.
+    """Percent of token throughput lost: 1 - (tokens generated / tokens that the best split of the requests
+    would have generated).
 
-    Computed from the step time measured here; for equal backends the best split is the even one. None where
-    the slope's error leaves more than 3 points uncertain, where backends differ in speed, where the step time
-    is unknown, and where there is no router.
-    """
+    Computed from the step time measured here; for equal backends the best split is the even one. None
+    where the slope's error leaves more than 3 points uncertain, where backends differ in speed, where the
+    step time is unknown, and where there is no router."""
     lost_estimate_percent: float | None = None
-    """The same, however uncertain: the rule for starvation uses it, no figure on a screen does."""
+    """As `lost_percent`, however uncertain: used by the rule for starvation, never shown."""
     skew: float | None = None
-    """Mean of (load - share) / share of the backend that is furthest above its share."""
+    """Mean of (load - share) / share, of the backend that is furthest above its share."""
     skew_backend: str | None = None
     steadiness: float | None = None
-    """The mean of `skew` over its standard deviation in time."""
+    """Mean of `skew` over its standard deviation in time."""
     swing: Swing | None = None
     arrivals: Arrivals | None = None
-    """None where a backend does not count finished requests, or too few arrived."""
+    """Distribution of the arriving requests; None where a backend does not count finished requests, or too
+    few arrived."""
     convoys: Convoys | None = None
-    """None where the number of requests in the group never falls to half."""
+    """Evidence for convoys; None where the number of requests in the group never falls to half."""
     requests: int | None = None
-    """Requests that the backends received in the window, by their own counters; None where one has no
-    counter."""
+    """Requests that the backends received in the window, by their own counters; None where a backend has
+    no counter."""
     requests_share: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
-    """Each backend's part of them, 0 to 1."""
+    """Each backend's part of `requests`, 0 to 1."""
     requests_chance: float | None = None
-    """Probability that random routing gives any backend as many as the one that got most; at most 1."""
+    """Probability (0 to 1) that random routing sends any backend as many requests as the one that received
+    most."""
     failing: bool = False
-    """Both of a pair failed repeatedly: a swing that coincides with it needs fewer cycles."""
+    """Whether both backends of a pair failed repeatedly: a swing that coincides with failures needs fewer
+    cycles."""
     errors: Mapping[str, float] = field(default_factory=lambda: _NO_SHARES)
     """Failed requests by backend, for backends that count them."""
     e2e_s: float | None = None
-    """Median life of a request in the group, from merged buckets."""
+    """Median duration of a request in the group in seconds, from merged histogram buckets."""
     length_variation: float | None = None
-    """Standard deviation over mean of the answers' lengths; 0 where all are equal."""
+    """Standard deviation over mean of the answer lengths; 0 where all are equal."""
     router: str | None = None
-    """The name of what distributes the requests; a server's own name for its lanes, None if none is known.
+    """Name of the router that distributes the requests; for the engine cores of one server, the server's
+    name.
 
-    Without a router the verdict only describes the loads, because nothing distributes them.
-    """
+    None if no router is known: the verdict then only describes the loads, because nothing distributes
+    them."""
     strategy: str | None = None
     """The routing strategy that the router reports, else the config's label."""
     sample_skew_ms: float | None = None
-    """Newest minus oldest sample of one round of polls of all backends; the median of the last rounds."""
+    """Milliseconds between the oldest and the newest sample of a round of polls of all backends; median of
+    the last rounds."""
     looks_apart_ms: float | None = None
-    """The same by slot, upper quartile of the last 64: the limit for the rules for convoys and rhythms."""
+    """As `sample_skew_ms`, but by time slot and the upper quartile of the last 64: limits the rules for
+    convoys and periods."""
     looks_explain: float | None = None
-    """Part of the spread that polls at different times can cause, 0 and up; None where polls coincide."""
+    """Part of the loads' spread, 0 and up, that polling the backends at different times can cause; None
+    where polls coincide."""
     lanes_of: str | None = None
-    """The server whose lanes were judged; then `backends` are its name, a slash and the lane's."""
+    """The server whose engine cores were judged; `backends` are then the server's name, a slash and the
+    core's name."""
     reasons: tuple[str, ...] = ()
-    """Sentences that can be checked on the graph."""
+    """The reasons for the verdict, in sentences that can be checked on the graph."""
     cause: str | None = None
     """The most likely cause; None without evidence."""
     hint: str | None = None
@@ -279,17 +308,17 @@ class Balance:
 
     @property
     def bad(self) -> bool:
-        """True if the announced verdict calls for action: a bad verdict of a known router."""
+        """Whether the announced verdict calls for action: it is a bad one, and a router is known."""
         return self.word.bad and self.router is not None
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceChange:
-    """A change of a group's announced verdict: a swing begins, ends, and so on."""
+    """An event: the announced verdict on a group of backends changed."""
 
     at: datetime
     group: str
     before: BalanceWord
     after: BalanceWord
     sentence: str
-    """One line: what began or ended, with its main reason."""
+    """One line that states what began or ended, with the main reason."""

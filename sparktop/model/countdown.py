@@ -1,4 +1,4 @@
-"""A sweep that is about to start."""
+"""The countdown before a sweep, as the screen shows it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Countdown:
-    """The last seconds before a sweep's first request."""
+    """A sweep (load test of servers) whose first request is sent in `left_s` seconds."""
 
     title: str
     """The preset's name."""
     plan_words: str
-    """What each request asks for, in words."""
+    """Prompt and answer length of each request, in words."""
     targets: tuple[str, ...]
     concurrency: tuple[int, ...]
     requests: int | None
-    """Number of measured requests; None where only time decides."""
+    """Number of measured requests; None where only a duration limits the sweep."""
     warm_ups: int
     """Number of warm-up requests, in addition to `requests`."""
     left_s: float

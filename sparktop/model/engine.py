@@ -1,4 +1,4 @@
-"""One sample of an inference server: raw gauges, counters and buckets, never rates."""
+"""Samples of an inference server: gauges, counters and histogram buckets as read, never rates."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class LaneSample:
-    """One engine core of a server: a data-parallel rank, or the entire server if it has just one.
+    """The metrics of one engine core ("lane") of a server: a data-parallel rank, or the server's only core.
 
-    Counters count from the server's start. Histograms are in seconds unless stated otherwise.
+    Counters start at 0 with the server. Histograms are in seconds unless stated otherwise.
     """
 
     lane: str
-    """The page's `engine` label, "0" where the version has none."""
+    """Name of the engine core: the `engine` label on the page, "0" where the page has none."""
     running: float | None = None
     waiting: float | None = None
     waiting_for_capacity: float | None = None
-    """The part of `waiting` that a free slot would start (vLLM >= 0.22)."""
+    """Waiting requests that would run if the engine had a free place (vLLM >= 0.22); part of `waiting`."""
     kv_cache_percent: float | None = None
     """Used share of the KV cache, 0 to 100."""
     kv_capacity_tokens: float | None = None
@@ -55,25 +55,26 @@ class LaneSample:
     external_cache_hits: float | None = None
     """Tokens found in a cache outside the server, which a KV connector shares between servers."""
     external_cache_queries: float | None = None
-    """Tokens looked up there."""
+    """Tokens looked up in this cache."""
     media_cache_hits: float | None = None
     """Images, videos and sounds of prompts that were found preprocessed."""
     media_cache_queries: float | None = None
     """Images, videos and sounds that were looked up."""
     prefix_cache_hit_percent: float | None = None
-    """As a gauge, from versions that expose no counters (vLLM 0.8.5)."""
+    """Hit rate as the server's own gauge, 0 to 100, from versions that expose no counters (vLLM 0.8.5)."""
     spec_drafts: float | None = None
     spec_draft_tokens: float | None = None
     spec_accepted_tokens: float | None = None
     spec_accept_percent: float | None = None
-    """As a gauge, from versions that expose no counters."""
+    """Acceptance rate as the server's own gauge, 0 to 100, from versions that expose no counters."""
     read_bytes_per_gpu: float | None = None
     """Estimated bytes that each GPU read (vLLM with --enable-mfu-metrics); None where the page says 0."""
     asleep: bool | None = None
     generation_tps_gauge: float | None = None
     """Generated tokens per second, as reported by the server itself."""
     per_finished_request: bool = False
-    """True where `generation_tokens` moves only when a request finishes: its rate comes in jumps."""
+    """True where `generation_tokens` grows only when a request finishes, so that the token rate comes in
+    jumps."""
     finished: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     """Finished requests by reason."""
     ttft: Histogram | None = None
@@ -106,14 +107,14 @@ LANE_COUNTERS = (
     "spec_accepted_tokens",
     "read_bytes_per_gpu",
 )
-"""Fields of `LaneSample` that only grow while the server lives."""
+"""Fields of `LaneSample` that never decrease while the server's process lives."""
 
 
 @dataclass(frozen=True, slots=True)
 class CounterFigure:
-    """A figure computed from one or two counters of `LaneSample`, shown where a server reports them.
+    """A metric that only some servers report, computed from one or two counters of `LaneSample`.
 
-    A row of `COUNTER_FIGURES` is enough for the store, the screen, the reports and the JSON.
+    An entry in `COUNTER_FIGURES` is all that the store, the screen, the reports and the JSON need.
     """
 
     name: str
@@ -122,8 +123,8 @@ class CounterFigure:
     """Label of at most 10 cells on the screen, and heading of a column in reports."""
     counter: str
     of: str | None = None
-    """The counter of which `counter` is a part: the figure is a percentage over 60 s. None: the figure is the
-    rate of `counter` per second over 10 s."""
+    """The counter of which `counter` counts a part: the metric is then a percentage over 60 s. With None
+    the metric is the rate of `counter` per second, over 10 s."""
 
 
 COUNTER_FIGURES = (
@@ -132,7 +133,7 @@ COUNTER_FIGURES = (
     ),
     CounterFigure("media_cache_hit_percent", "media", "media_cache_hits", of="media_cache_queries"),
 )
-"""Figures that only some servers report, in the order in which they are shown."""
+"""The metrics that only some servers report, in the order in which they are shown."""
 
 LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "step_tokens", "answer_tokens")
 """Fields of `LaneSample` that hold a `Histogram`."""
@@ -140,33 +141,37 @@ LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """One parsed page of an inference server, with the time at which it was read."""
+    """A parsed metrics page of an inference server.
+
+    Has one `LaneSample` for each engine core (data-parallel rank).
+    """
 
     at: float
     """Monotonic time, on this machine, when the answer's first byte arrived."""
     engine: str
-    """Which reader parsed it: "vllm", "sglang", ..., or "openai" where only the list of models is known."""
+    """Name of the engine whose parser read the page: "vllm", "sglang", ..., or "openai" where only the
+    list of models is known."""
     lanes: tuple[LaneSample, ...]
-    """Ascending by lane name; never empty."""
+    """One for each engine core, sorted by name; never empty."""
     models: tuple[str, ...] = ()
     """Served model names on the page, cleaned, sorted."""
     start_time: float | None = None
     """The server process's start as Unix time (`process_start_time_seconds`)."""
     answer_ms: float | None = None
-    """From request to the last byte."""
+    """Milliseconds from the request to the last byte."""
     page_bytes: int | None = None
     note: str | None = None
-    """Why figures are missing, in one clean line; None where none are."""
+    """Why metrics are missing, in one clean line; None where all are present."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineIdentity:
-    """What a server reports about itself: requested at first contact and again after a restart."""
+    """The version, model and limits that a server reports, at first contact and after a restart."""
 
     version: str | None = None
     model: str | None = None
-    """First served name."""
+    """The first served model name."""
     max_model_len: int | None = None
     """Tokens."""
     slots: int | None = None
-    """Requests it runs at once, where it reports that."""
+    """Most requests that the server runs at once, where it reports that."""

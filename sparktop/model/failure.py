@@ -1,4 +1,4 @@
-"""Failures as values: what polling a source yields when there is no sample."""
+"""`Failure`: what polling a server, router or machine returns where there is no sample."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """What went wrong, as a word that scripts can match."""
+    """Category of a failure, as a fixed word that scripts can match."""
 
     REFUSED = "refused"
     """Nothing listens on that port."""
@@ -25,7 +25,7 @@ class FailureKind(StrEnum):
     HTTP = "http"
     """Any other HTTP status that is not 200."""
     REDIRECT = "redirect"
-    """The answer was a redirect; metrics are read from where the user said or not at all."""
+    """The answer was a redirect, which is never followed."""
     TOO_LARGE = "too_large"
     """The body, compressed or not, is larger than the limit."""
     MALFORMED = "malformed"
@@ -39,15 +39,15 @@ class FailureKind(StrEnum):
     """HTTP 503 of vLLM: its API server answers, its engine process has died. (While it loads, vLLM refuses
     connections.)"""
     ROUTER = "router"
-    """It answers like a router, but was configured as an inference server."""
+    """The server answers like a router, but was configured as an inference server."""
     UNSUPPORTED = "unsupported"
-    """This version of sparktop, or this machine, cannot read that."""
+    """This version of sparktop, or this machine, cannot read the server's answer or make the connection."""
     HOST_KEY = "host_key"
     """ssh does not know the host's key, or knows a different one."""
     COMMAND_NOT_FOUND = "command_not_found"
     """The other machine has no sparktop where ssh looks for it."""
     VERSION = "version"
-    """The sparktop there uses a format that this one does not support."""
+    """The sparktop on the other machine uses a format that this one does not support."""
     ENDED = "ended"
     """The program at the other end ended."""
     INTERNAL = "internal"
@@ -56,10 +56,10 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a source has no sample, in words for the user."""
+    """Why a poll of a server, router or machine returned no sample."""
 
     kind: FailureKind
     message: str
     """One clean line: what failed and, where known, what to do."""
     at: float
-    """Monotonic time, on this machine, when it was noticed."""
+    """When the failure was noticed, in monotonic seconds of this machine."""

@@ -1,4 +1,4 @@
-"""Figures of everything watched together: totals, and the cost of watching."""
+"""Totals over all watched backends, and sparktop's own use of resources."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SelfView:
-    """What watching costs."""
+    """The resources that sparktop itself uses: CPU, memory, bytes to the terminal, duration of polls."""
 
     cpu_percent: float | None = None
-    """Of one core."""
+    """100 is one CPU core."""
     rss_bytes: int | None = None
     terminal_bytes_per_s: float | None = None
-    """None when nothing draws."""
+    """Bytes per second to the terminal; None where nothing is drawn."""
     poll_ms: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals over all backends; None where no backend reports the figure."""
+    """Sums over all backends: tokens per second, and running and waiting requests.
+
+    A sum is None where no backend reports the value.
+    """
 
     generation_tps: float | None = None
     prompt_tps: float | None = None
@@ -32,4 +35,4 @@ class Totals:
 
 
 NO_COST, NO_TOTALS = SelfView(), Totals()
-"""Nothing known."""
+"""Values for use before the first measurement: every field is None or empty."""

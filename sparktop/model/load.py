@@ -1,4 +1,4 @@
-"""Events of load on a server: the common language of the generator, the simulated cluster and the recorder.
+"""Events of a load test of a server, emitted by the load generator, the simulated cluster and the recorder.
 
 All times are monotonic seconds on the clock of the load's source (or model seconds in a simulation), so only
 their differences have a meaning. A request yields, in this order: `RequestStarted`, perhaps
@@ -16,23 +16,24 @@ from sparktop.model.failure import Failure
 
 
 class LoadMode(StrEnum):
-    """How the requests of a run follow one another."""
+    """How the requests of a run (one repetition of a load level) follow one another."""
 
     BURST = "burst"
-    """All at once; the run ends when all have ended."""
+    """All requests start at once; the run ends when all have ended."""
     STEADY = "steady"
-    """A constant number in flight for a duration: a request that ends is replaced at once."""
+    """A constant number of requests in flight for a duration: a request that ends is replaced at once."""
 
 
 class TokenSource(StrEnum):
-    """How the number of tokens in a chunk is known, best first."""
+    """The method by which the number of tokens in a chunk of the answer is known, the most reliable first."""
 
     TOKEN_IDS = "token_ids"  # noqa: S105 - a word of the result file, not a password
     CHUNK_USAGE = "chunk_usage"
     """The server's running total, sent with each chunk."""
     USAGE = "usage"
-    """Each chunk counts as one token, checked against the server's total at the end. If the two disagree, the
-    times of single tokens are unknown, and every figure that needs them is withheld."""
+    """Each chunk counts as one token, and the sum is compared with the server's total at the end of the
+    request. If they differ, the times of single tokens are unknown, and every metric that needs them is
+    withheld."""
     CHUNKS = "chunks"
     """The server sends no counts: each chunk counts as one token."""
 
@@ -50,7 +51,7 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The load put on one target at one concurrency."""
+    """A load level: the requests sent to one target at one concurrency, repeated in `runs` runs."""
 
     target: str
     concurrency: int
@@ -64,7 +65,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class LevelStarted:
-    """A level begins."""
+    """Event: the load level `level` begins."""
 
     at: float
     level: Level
@@ -72,16 +73,19 @@ class LevelStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run of the current level begins."""
+    """Event: a run (one repetition) of the current load level begins."""
 
     at: float
     run: int
-    """Counted from 0 in its level."""
+    """Number of the run in its level, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestStarted:
-    """A request's body was written to the socket: every latency counts from here."""
+    """Event: the body of a request was written to the socket.
+
+    All latencies of the request are measured from here.
+    """
 
     request_id: str
     at: float
@@ -92,7 +96,10 @@ class RequestStarted:
 
 @dataclass(frozen=True, slots=True)
 class ResponseStarted:
-    """The first event of the answer's stream arrived, whatever it holds (TTFR ends here)."""
+    """Event: the first SSE event of the answer's stream arrived, whatever its content.
+
+    TTFR is measured up to here.
+    """
 
     request_id: str
     at: float
@@ -100,18 +107,21 @@ class ResponseStarted:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The read that brought the first token, and perhaps more (TTFT ends here)."""
+    """Event: the read from the socket with the answer's first token, and perhaps more tokens.
+
+    TTFT is measured up to here.
+    """
 
     request_id: str
     at: float
     count: int = 1
-    """All tokens of that read; no `Tokens` event repeats them."""
+    """Number of tokens in this read; no `Tokens` event repeats them."""
     reasoning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A later read that brought tokens."""
+    """Event: a later read from the socket that contained tokens of the answer."""
 
     request_id: str
     at: float
@@ -121,7 +131,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnded:
-    """A request's stream is over, successfully or not; no event of it follows."""
+    """Event: a request has ended, successfully or not; no other event of the request follows."""
 
     request_id: str
     at: float
@@ -129,33 +139,33 @@ class RequestEnded:
     error: Failure | None = None
     """Why it failed; set exactly when the reason is `error`."""
     prompt_tokens: int | None = None
-    """As the server counted them."""
+    """As counted by the server."""
     cached_tokens: int | None = None
-    """Prompt tokens among these that were in its prefix cache."""
+    """Those of the prompt tokens that were in the server's prefix cache."""
     generated_tokens: int | None = None
-    """As the server counted them; the token events and `hidden_before` add up to it if every token's read is
-    known."""
+    """As counted by the server. If the read of every token is known, this is the sum of the counts of the
+    token events and `hidden_before`."""
     token_source: TokenSource | None = None
-    """How the counts of its token events are known."""
+    """How the counts in the request's token events are known."""
     served_by: str | None = None
-    """The backend that a router named in its answer."""
+    """The backend that answered, as a router named it in its answer."""
     hidden_before: int = 0
     """Tokens that the server counted before the first visible chunk, for example hidden reasoning."""
     spans_all: bool = False
-    """Whether its first and last token events are those of its first and last token, even if some in between
-    are missing."""
+    """Whether the request's first and last token events hold its first and last token, even if tokens in
+    between are missing."""
     router_ms: float | None = None
     """Time that a router added before the answer, in milliseconds, from the answer's header."""
 
     @property
     def ok(self) -> bool:
-        """Whether the server finished it."""
+        """Whether the server completed the answer (reason STOP or LENGTH)."""
         return self.reason in {EndReason.STOP, EndReason.LENGTH}
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A run is over: all its requests have ended."""
+    """Event: a run has ended, with all its requests."""
 
     at: float
     run: int
@@ -163,13 +173,13 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True)
 class LevelEnded:
-    """A level is over."""
+    """Event: the load level `level` has ended."""
 
     at: float
     level: Level
 
 
 RequestEvent = RequestStarted | ResponseStarted | FirstToken | Tokens | RequestEnded
-"""An event of a single request."""
+"""Any event of a single request."""
 LoadEvent = LevelStarted | RunStarted | RequestEvent | RunEnded | LevelEnded
-"""Any event of a load."""
+"""Any event of a load test."""

@@ -1,4 +1,4 @@
-"""One sample of a machine."""
+"""The records of a machine's sample (`NodeSample`), and its identity (`NodeIdentity`)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class CoreGroup:
     cores: tuple[int, ...] = ()
     """Indexes of its logical cores in `CpuReading.core_percent`."""
     percent: float | None = None
-    """All its cores together, 0 to 100."""
+    """Use of all cores of the group together, 0 to 100."""
     max_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:
-    """Processor use since the previous sample (None in the first sample)."""
+    """Processor use since the previous sample; percentages are None or empty in the first sample."""
 
     percent: float | None = None
-    """All cores together, 0 to 100."""
+    """Use of all cores together, 0 to 100."""
     core_percent: tuple[float, ...] = ()
-    """Each logical core, 0 to 100; empty when unknown."""
+    """Use of each logical core, 0 to 100; empty when unknown."""
     cores: int | None = None
     load1: float | None = None
     """1-minute load average."""
@@ -44,12 +44,12 @@ GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_P
     "CMA free",
     "free",
 )
-"""Names of the parts of the memory bar, in its order; a newer agent may send others."""
+"""Names of the parts of the memory bar, from left to right; a newer agent may send other names."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """One part of the memory bar."""
+    """One part of the memory bar: a use of the machine's memory, such as cache, and its size."""
 
     name: str
     size_bytes: int
@@ -75,7 +75,7 @@ class MemoryReading:
     gpu_processes_bytes: int | None = None
     """Sum over NVML's processes; only on unified memory."""
     unattributed_bytes: int | None = None
-    """Used, but neither by a GPU process nor by anything that /proc/meminfo names."""
+    """Memory in use that belongs neither to a GPU process nor to anything that /proc/meminfo names."""
     swap_total_bytes: int | None = None
     swap_used_bytes: int | None = None
     swap_in_bytes_per_s: float | None = None
@@ -83,12 +83,12 @@ class MemoryReading:
     pressure_full_avg10: float | None = None
     """Percent of the last 10 s in which every task waited for memory (PSI)."""
     huge_pages: bool = False
-    """True: available is counted from HugePages."""
+    """Whether `available_bytes` is counted from HugePages."""
     parts: tuple[MemoryPart, ...] = ()
-    """The bar: parts that add up to `total_bytes` exactly; empty when they are unknown."""
+    """The parts of the memory bar, which add up to `total_bytes` exactly; empty when they are unknown."""
     overlap_bytes: int | None = None
-    """Bytes that were counted in two parts, and cut so that the parts add up: GPU pages that the host counts
-    too."""
+    """Bytes that two parts counted both and that were subtracted once, so that the parts add up: GPU pages
+    that the host counts too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ class GpuProcess:
     kind: str | None = None
     """compute, graphics or both; None when not reported."""
     mig_index: int | None = None
-    """The MIG instance that it runs in; None without MIG."""
+    """Index of the MIG instance in which the process runs; None without MIG."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A slice of a GPU in MIG mode."""
+    """A MIG instance: a part of a GPU in MIG mode."""
 
     index: int
     name: str | None = None
@@ -118,7 +118,7 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One GPU; any single field may be unknown to its driver."""
+    """One GPU. Any field may be None, where the GPU's driver does not report it."""
 
     index: int
     name: str | None = None
@@ -126,7 +126,7 @@ class GpuReading:
     utilization_percent: float | None = None
     temperature_c: float | None = None
     limit_margin_c: float | None = None
-    """Degrees left to the thermal limit (a margin, not a ceiling)."""
+    """Degrees Celsius between the temperature and the thermal limit."""
     power_w: float | None = None
     power_limit_w: float | None = None
     sm_clock_mhz: int | None = None
@@ -135,23 +135,23 @@ class GpuReading:
     """None on unified memory: the machine's memory is the GPU's."""
     memory_used_bytes: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
-    """In words; empty: none is active; None: the driver does not report them."""
+    """Active reasons in words; empty: none is active; None: the driver does not report them."""
     throttled_percent: Mapping[str, float | None] = field(default_factory=dict)
-    """Share of the time since the last sample, by reason."""
+    """Percent of the time since the last sample in which the GPU was throttled, by reason."""
     processes: tuple[GpuProcess, ...] | None = None
     energy_j: float | None = None
-    """Since the driver was loaded; None on most GB10 drivers."""
+    """Energy used since the driver was loaded; None on most GB10 drivers."""
     slowdown_c: float | None = None
     """Temperature at which the hardware slows the clock; for drivers that report this instead of the
     margin."""
     mig: bool | None = None
-    """True: split into instances; None: the GPU cannot be split, or it is unknown."""
+    """True: the GPU is split into MIG instances. None: it cannot be split, or this is unknown."""
     mig_instances: tuple[MigInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LostGpu:
-    """A GPU that was seen before, or that the driver lists, and that does not answer."""
+    """A GPU that does not answer, although the driver lists it or an earlier sample had it."""
 
     index: int
     name: str | None = None
@@ -161,14 +161,14 @@ class LostGpu:
 
     @property
     def label(self) -> str:
-        """The GPU in words: "GPU 3 (NVIDIA H200, GPU-1111…)"."""
+        """Index, name and UUID of the GPU in words, as far as known: "GPU 3 (NVIDIA H200, GPU-1111…)"."""
         known = ", ".join(part for part in (self.name, self.uuid) if part)
         return f"GPU {self.index} ({known})" if known else f"GPU {self.index}"
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkReading:
-    """One network interface."""
+    """Traffic, link rate and errors of one network interface or RDMA port."""
 
     name: str
     kind: str
@@ -179,9 +179,9 @@ class NetworkReading:
     link_bits_per_s: float | None = None
     """The rate that the port negotiated with its peer."""
     errors_per_s: float | None = None
-    """All errors counted for this interface, added up."""
+    """Sum of all error counters of this interface, per second."""
     bus_bits_per_s: float | None = None
-    """The payload rate of its PCIe link: a 200 Gb/s port behind Gen5 x4 moves half of that."""
+    """Payload rate of the PCIe link behind the port: a 200 Gb/s port behind Gen5 x4 moves half of that."""
     errors: Mapping[str, float] = field(default_factory=dict)
     """Errors per second by counter name, for counters that moved since the previous sample."""
     rx_packets_per_s: float | None = None
@@ -191,14 +191,14 @@ class NetworkReading:
 
     @property
     def capacity_bits_per_s(self) -> float | None:
-        """The lower of link and bus rate; None when neither is known."""
+        """The lower of `link_bits_per_s` and `bus_bits_per_s`; None when neither is known."""
         known = [rate for rate in (self.link_bits_per_s, self.bus_bits_per_s) if rate is not None]
         return min(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class SensorReading:
-    """A temperature sensor other than the GPU's."""
+    """Reading of a temperature sensor other than the GPU's."""
 
     name: str
     temperature_c: float
@@ -207,7 +207,7 @@ class SensorReading:
 
 @dataclass(frozen=True, slots=True)
 class PowerRail:
-    """A power rail that the machine measures (the third-party hwmon driver spbm on a DGX Spark)."""
+    """Reading of a power rail (on a DGX Spark by the third-party hwmon driver spbm)."""
 
     name: str
     power_w: float | None = None
@@ -216,47 +216,47 @@ class PowerRail:
 
 @dataclass(frozen=True, slots=True)
 class ProcessReading:
-    """One row of the process table."""
+    """A process as the process table lists it."""
 
     pid: int
     name: str
     memory_bytes: int | None = None
-    """Resident set, pages shared with others included."""
+    """Resident set size, including pages shared with other processes."""
     cpu_percent: float | None = None
-    """Of one core, since the previous table; None in the first table."""
+    """CPU use since the previous table; 100 is one core. None in the first table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTable:
-    """The processes of a machine, the largest first."""
+    """The processes of a machine with the most memory, the largest first."""
 
     processes: tuple[ProcessReading, ...] = ()
     count: int | None = None
-    """Number of processes; the table holds only the largest of them."""
+    """Number of all processes of the machine, of which the table holds only the largest."""
     age_s: float | None = None
-    """Seconds since it was read: it is read less often than the rest."""
+    """Seconds since the table was read: it is read less often than the rest of the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSample:
-    """One sample of a machine."""
+    """One sample of a machine: processor, memory, GPUs, network, sensors and processes."""
 
     at: float
-    """Monotonic time, on this machine, of the sample."""
+    """Monotonic time of the sample in seconds, on the clock of the machine that holds this record."""
     cpu: CpuReading = CpuReading()
     memory: MemoryReading = MemoryReading()
     gpus: tuple[GpuReading, ...] = ()
     gpu_note: str | None = None
     """Why there is no GPU to show, in one line: no driver, no device, driver lost."""
     gpus_lost: tuple[LostGpu, ...] = ()
-    """GPUs that the driver lists or listed, and reports as lost or in need of a reset."""
+    """GPUs that the driver lists or listed and reports as lost or in need of a reset."""
     network: tuple[NetworkReading, ...] = ()
     sensors: tuple[SensorReading, ...] = ()
     cost_ms: float | None = None
-    """Wall time that this sample took."""
+    """Milliseconds that reading this sample took."""
     rails: tuple[PowerRail, ...] = ()
     processes: ProcessTable | None = None
-    """None unless a viewer shows it."""
+    """None unless a viewer shows the process table."""
     missed: tuple[NodeSample, ...] = ()
     """Older samples that arrived with this one and were not seen before, oldest first; empty inside
     `missed`."""
@@ -264,7 +264,10 @@ class NodeSample:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """The identity of a machine; mostly constant."""
+    """What identifies a machine: operating system, driver, product, processors and addresses.
+
+    Mostly constant.
+    """
 
     os: str | None = None
     driver: str | None = None
@@ -275,9 +278,9 @@ class NodeIdentity:
     cpu: str | None = None
     """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
     addresses: tuple[str, ...] = ()
-    """IP addresses of its interfaces without loopback; they show which backends run here."""
+    """IP addresses of the machine's interfaces without loopback; they show which backends run on it."""
     hostname: str | None = None
     sparktop: str | None = None
-    """Version of the sparktop that reads it, if that is not this one."""
+    """Version of the sparktop that reads the machine; None if that is this version."""
     simulated: bool = False
-    """Whether its agent reports that the readings are made up."""
+    """Whether the machine's agent reports that its readings are simulated."""

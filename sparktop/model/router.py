@@ -1,4 +1,4 @@
-"""A router in front of inference servers: a sample of it, and the view that everything shows."""
+"""A router in front of inference servers: its samples, and the view of it for screens and reports."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Deployment:
 
     id: str
     address: str | None = None
-    """Its URL, without user name and query; None for a provider's own."""
+    """URL of the deployment, without user name and query; None for a hosted provider's default URL."""
     model: str | None = None
-    """The name under which the router offers it."""
+    """The name under which the router offers the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSample:
-    """One sample of a router.
+    """One sample of a router: whether it is alive, its configuration, and its failure counters.
 
-    What it reports about itself is requested seldom; each sample repeats the newest.
+    The router is asked for its configuration only about once a minute; each sample repeats the newest answer.
     """
 
     at: float
@@ -38,31 +38,31 @@ class RouterSample:
     kind: str = UNKNOWN_KIND
     """"litellm" or "unknown"."""
     alive: bool | None = None
-    """True when it reports so; None when it answers, but not this request."""
+    """True when the router reports that it is alive; None when it answers HTTP, but not this request."""
     version: str | None = None
     strategy: str | None = None
-    """How it chooses a deployment, in its own words."""
+    """Name of the routing strategy, as the router reports it."""
     deployments: tuple[Deployment, ...] | None = None
     """None when not reported."""
     cooldown_s: float | None = None
     """Seconds for which a failed deployment gets no requests; None when not reported."""
     cooldowns_disabled: bool | None = None
-    """True where it reports that it never takes a deployment out."""
+    """True where the router reports that it never takes a failing deployment out of service."""
     failures: Mapping[str, float] | None = None
-    """Failed answers by deployment since the router's start, by its own counters; None where it has none."""
+    """Failed answers by deployment id since the router's start; None where the router has no such counter."""
     cooldowns: float | None = None
-    """How often it took a deployment out since its start."""
+    """How often the router took a deployment out of service since its start."""
     refusals: float | None = None
-    """Requests that it refused itself since its start, for lack of a deployment."""
+    """Requests since its start that the router refused itself, because no deployment was left."""
     note: str | None = None
-    """One line on what it did not report, and the remedy."""
+    """One line for the user on what the router did not report, with the remedy."""
     answer_ms: float | None = None
-    """From request to the last byte of its health answer."""
+    """Milliseconds from the request to the last byte of the router's health answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouterView:
-    """A router as everything shows it; the figures of a failed one are its last known."""
+    """A router as screens, reports and alerts show it; after a failed poll its values are the last known."""
 
     name: str
     url: str
@@ -70,7 +70,7 @@ class RouterView:
     """Why the newest poll failed; None while it succeeds."""
     failing_since: datetime | None = None
     answering_since: datetime | None = None
-    """UTC; when the current run of answers began."""
+    """UTC time of the first answer since the last failed poll; None while polls fail."""
     age_s: float | None = None
     """Seconds since the last good sample; None when there never was one."""
     kind: str = UNKNOWN_KIND
@@ -83,13 +83,12 @@ class RouterView:
     backends: tuple[str, ...] = ()
     """Names of the group behind it: the config's, else those matched to its deployments."""
     deployments: Mapping[str, str | None] | None = None
-    """Backend name by the router's deployment id, None for a backend that is not watched; None when
-    unknown."""
+    """Backend name by deployment id, None for a deployment that is not watched; None without deployments."""
     told: tuple[Deployment, ...] | None = None
-    """Its deployments as it describes them; None when not reported."""
+    """The deployments as the router describes them; None when not reported."""
     running: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
-    """Running requests now, by backend of the group; None for a backend that does not answer or report
-    them."""
+    """Running requests now, by name of the backends behind the router; None for a backend that does not
+    report them."""
     cooldown_s: float | None = None
     cooldowns_disabled: bool | None = None
     failures: Mapping[str, float] | None = None
@@ -102,5 +101,5 @@ class RouterView:
 
     @property
     def ok(self) -> bool:
-        """True while its newest poll succeeded."""
+        """Whether the newest poll of the router succeeded; False before the first."""
         return self.failure is None and self.age_s is not None

@@ -1,4 +1,4 @@
-"""Histories of quantities: times and values, with gaps kept as gaps."""
+"""Time series with gaps: `Series`, an immutable window, and `HistoryTable`, which stores points."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 _EMPTY: array[float] = array("d")
 LATE = 1.75
-"""A gap is a late sample, not a missing one, while it is shorter than this multiple of the usual interval."""
+"""While a gap is shorter than this multiple of the usual interval, its sample is late, not missing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """An immutable window on a history: seconds (monotonic) and values, ascending in time.
+    """An immutable window of a time series: times in monotonic seconds, ascending, and values.
 
-    It shares its arrays with the history that made it. These are only appended to, beyond `_stop`, or
-    replaced by new ones, so a window costs nothing and never changes. A missing value is NaN inside and None
-    outside.
+    It shares the arrays of the `HistoryTable` that made it. The table only appends to these arrays, beyond
+    the window, or replaces them by new ones, so that a window costs nothing and never changes. A missing
+    value is NaN in the arrays, and None in what the methods return unless stated otherwise.
     """
 
     _times: array[float] = field(default_factory=lambda: _EMPTY, repr=False)
@@ -37,7 +37,7 @@ class Series:
 
     @property
     def last(self) -> float | None:
-        """The newest value; None when empty or missing."""
+        """The newest value; None if it is missing or the series is empty."""
         if self._stop == self._start:
             return None
         value = self._values[self._stop - 1]
@@ -45,24 +45,24 @@ class Series:
 
     @property
     def last_at(self) -> float | None:
-        """The time of the newest point, missing or not."""
+        """Time of the newest point, even if its value is missing; None if the series is empty."""
         return self._times[self._stop - 1] if self._stop > self._start else None
 
     def since(self, time: float) -> Series:
-        """Return the part at or after `time`."""
+        """Return the window's points at or after `time` as a series."""
         index = bisect_left(self._times, time, self._start, self._stop)
         return Series(self._times, self._values, index, self._stop)
 
     def arrays(self, since: float = -math.inf) -> tuple[list[float], list[float]]:
-        """Return times and values at or after `since` as lists; a missing value is NaN.
+        """Return (times, values) at or after `since` as two lists of equal length; a missing value is NaN.
 
-        For figures over thousands of points: 30 times as fast as iterating.
+        For computations over thousands of points: 30 times as fast as iterating over the series.
         """
         index = bisect_left(self._times, since, self._start, self._stop)
         return self._times[index : self._stop].tolist(), self._values[index : self._stop].tolist()
 
     def ends(self, since: float = -math.inf) -> tuple[float, float] | None:
-        """Return the first and the last known value at or after `since`; None when there is none."""
+        """Return (first, last) known value at or after `since`; None if no value is known there."""
         low, high = bisect_left(self._times, since, self._start, self._stop), self._stop - 1
         values = self._values
         while low <= high and math.isnan(values[low]):
@@ -72,7 +72,7 @@ class Series:
         return (values[low], values[high]) if low <= high else None
 
     def peak(self, since: float = -math.inf) -> float | None:
-        """Return the largest value at or after `since`; None when there is none."""
+        """Return the largest known value at or after `since`; None if no value is known there."""
         index = bisect_left(self._times, since, self._start, self._stop)
         best: float | None = None
         for value in self._values[index : self._stop]:
@@ -81,12 +81,12 @@ class Series:
         return best
 
     def slots(self, end: float, step: float, count: int) -> list[float | None]:
-        """Return the mean value in each of `count` time slots of `step` seconds; the last one contains `end`.
+        """Return the mean of the values in each of `count` time slots of `step` seconds, oldest first.
 
-        Slots lie on absolute multiples of `step`, so a point never moves to another slot as time passes, and
-        two series with the same arguments share an axis. A slot without a value is None, except where two
-        values less than `LATE` steps apart fell left and right of it: then no sample is missing, only late,
-        and the slot gets the value before it.
+        The last slot contains the time `end`. Slots begin at multiples of `step`, so a point never moves to
+        another slot as time passes, and series with the same arguments share a time axis. A slot without a
+        value is None. If the values on both sides of an empty slot are less than `LATE` steps apart, the slot
+        gets the mean of the slot before it, because a sample is late there, not missing.
         """
         first_slot = math.floor(end / step) - count + 1
         sums = [0.0] * count
@@ -107,21 +107,24 @@ class Series:
 
 
 class HistoryTable:
-    """Several histories whose points are always added together: they share one array of times."""
+    """Several time series, by name, that share one array of times.
+
+    Each point has a value or a gap for every name.
+    """
 
     def __init__(self, names: Iterable[str], capacity: int = 900) -> None:
-        """Make empty histories that keep at least `capacity` points each.
+        """Create an empty series for each name; each keeps at least the newest `capacity` points.
 
-        900 points are 15 minutes at 1 Hz: more than the widest graph of a 200-column terminal shows.
+        900 points are 15 minutes at 1 Hz, more than the widest graph of a 200-column terminal shows.
         """
         self.capacity = capacity
         self._times: array[float] = array("d")
         self._values: dict[str, array[float]] = {name: array("d") for name in names}
 
     def append(self, time: float, values: Mapping[str, float | None]) -> None:
-        """Add one point to each; names missing in `values` get a gap.
+        """Append a point at `time` to every series; a name that is missing in `values` gets a gap.
 
-        A time not newer than the last is dropped.
+        Do nothing if `time` is not newer than the last point.
         """
         if self._times and time <= self._times[-1]:
             return
@@ -132,11 +135,10 @@ class HistoryTable:
             column.append(math.nan if value is None else value)
 
     def insert(self, points: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float) -> None:
-        """Add points, ascending in time, that may be older than present ones, each in its place.
+        """Insert points, ascending in time, that may be older than existing ones, each at its place in time.
 
-        They replace no values: a time that has values stays as it is, and points older than a full history
-        are dropped. Gaps are removed where the points on both sides are now at most `apart_s` seconds apart,
-        because then nothing is missing there.
+        An existing point that has a value stays as it is, and points older than a full history are dropped. A
+        gap is removed where the points on both sides of it are now at most `apart_s` seconds apart.
         """
         oldest = self._times[-self.capacity] if len(self._times) >= self.capacity else -math.inf
         late = [point for point in points if point[0] >= oldest]
@@ -158,7 +160,10 @@ class HistoryTable:
         self._trim()
 
     def series(self, *names: str) -> dict[str, Series]:
-        """Return the newest `capacity` points of each history as of now, by name; only `names` if any."""
+        """Return the current windows of at most `capacity` points, by name.
+
+        Of all series if no names are given.
+        """
         stop = len(self._times)
         start = max(0, stop - self.capacity)
         return {name: Series(self._times, self._values[name], start, stop) for name in names or self._values}
@@ -166,7 +171,11 @@ class HistoryTable:
     def _merged(
         self, start: int, late: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float
     ) -> list[tuple[float, int | Mapping[str, float | None]]]:
-        """Return the rows from `start` on with the late ones merged in: (time, old row or new values)."""
+        """Return the rows from index `start` on, merged with the points `late`, ascending in time.
+
+        A row is (time, index of the existing row or values of the new point). Gaps between rows that are at
+        most `apart_s` seconds apart are left out.
+        """
         merged: dict[float, int | Mapping[str, float | None]] = dict(late)
         gaps: set[float] = set()
         for row in range(start, len(self._times)):
@@ -194,7 +203,7 @@ class HistoryTable:
         return all(math.isnan(column[row]) for column in self._values.values())
 
     def _trim(self) -> None:
-        """Drop the oldest points once there are a quarter more than `capacity`."""
+        """Cut the series to the newest `capacity` points, once they are a quarter longer than that."""
         if len(self._times) >= self.capacity + max(1, self.capacity // 4):
             # New arrays instead of deleting in place: snapshots still use the old ones.
             self._times = self._times[-self.capacity :]

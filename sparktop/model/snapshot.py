@@ -1,4 +1,4 @@
-"""One immutable picture of everything: the input of screens, reports and alerts."""
+"""The immutable snapshot of all watched servers and machines: the input of screens, reports and alerts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 
 
 class BackendState(StrEnum):
-    """The states of a backend."""
+    """The state of a backend, by which screens and reports summarize its load."""
 
     CONNECTING = "connecting"
     """Not polled yet, or no answer yet."""
     UNREACHABLE = "unreachable"
     ENGINE_DEAD = "engine dead"
-    """Its HTTP server answers that the engine behind it has died (vLLM's 503)."""
+    """The HTTP server reports that the engine behind it has died (vLLM's 503)."""
     LOADING = "loading"
     ASLEEP = "asleep"
     PREEMPTING = "preempting"
@@ -35,11 +35,11 @@ class BackendState(StrEnum):
     BORED = "bored"
     IDLE = "idle"
     UNKNOWN = "unknown"
-    """It answers, but does not report what the rule needs."""
+    """The server answers, but does not report what the rules for states need."""
 
 
 class Severity(StrEnum):
-    """How important an alert or event is."""
+    """The importance of an alert or an event."""
 
     INFO = "info"
     WARNING = "warning"
@@ -48,23 +48,23 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile from histogram buckets, marked where the buckets only bound it."""
+    """A quantile estimated from histogram buckets, with marks where the buckets only bound it."""
 
     seconds: float
     """Linear interpolation inside the bucket, like Prometheus' histogram_quantile; the bucket's finite edge
     when `below` or `above` is set."""
     below: bool = False
-    """It lies in the first bucket: only "< seconds" is known."""
+    """The quantile lies in the first bucket: only "< seconds" is known."""
     above: bool = False
-    """It lies beyond the last finite bound: "> seconds"."""
+    """The quantile lies beyond the last finite bound: only "> seconds" is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A latency over a window, from merged bucket deltas; quantiles are None below 5 observations."""
+    """A latency over a time window, from histogram buckets; quantiles are None below 5 observations."""
 
     mean_s: float | None = None
-    """Sum / count of the window: no bucket error."""
+    """Sum / count of the window, without the error of buckets."""
     p50: Quantile | None = None
     p90: Quantile | None = None
     p95: Quantile | None = None
@@ -72,9 +72,9 @@ class Latency:
     count: float | None = None
     """Observations in the window."""
     window_s: float | None = None
-    """The seconds that the window really spans."""
+    """Seconds that the window really spans."""
     note: str | None = None
-    """Why there is no quantile although there are observations (lanes with different buckets)."""
+    """Why there is no quantile although there are observations: engine cores have different buckets."""
 
 
 NO_LATENCY = Latency()
@@ -82,7 +82,10 @@ NO_LATENCY = Latency()
 
 @dataclass(frozen=True, slots=True)
 class LaneHistory:
-    """The load of a backend or a lane over time, one point per poll: up to four a second while judged."""
+    """The load over time of a backend or of one engine core (data-parallel rank): a point for each poll.
+
+    While the balance is judged, there are up to four polls a second.
+    """
 
     running: Series = field(default_factory=Series)
     waiting: Series = field(default_factory=Series)
@@ -91,7 +94,7 @@ class LaneHistory:
 
 @dataclass(frozen=True, slots=True)
 class LaneView:
-    """One data-parallel rank as shown."""
+    """The metrics of one engine core (data-parallel rank, "lane") of a backend."""
 
     lane: str
     running: float | None = None
@@ -100,15 +103,15 @@ class LaneView:
     generation_tokens: float | None = None
     """Since the server's start."""
     history: LaneHistory | None = None
-    """None for a server with a single lane, whose own history it would repeat."""
+    """None for a server with one engine core: the server's own history is the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendHistory:
-    """The figures drawn over time; all on the same time axis.
+    """The metrics of a backend that are drawn over time, as series on one common time axis.
 
-    Token rates are live ones (about 1 s); quantiles and ratios cover the last 60 s, like the view's figures.
-    A quantile that is only bounded is drawn as its bound.
+    Token rates cover about 1 s; quantiles and ratios cover the last 60 s, as in `BackendView`. A quantile of
+    which only a bound is known is drawn as this bound.
     """
 
     generation_tps: Series = field(default_factory=Series)
@@ -135,23 +138,21 @@ class BackendHistory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackendView:
-    """A backend as everything shows it.
-
-    Rates are per second; figures of a failed source are its last known.
-    """
+    """A backend as screens and reports show it; after a failed poll, with its last known values."""
 
     name: str
     url: str
     group: str
-    """Backends of one group serve the same model behind one router and share a scale."""
+    """Name of the backend's group; the backends of a group serve one model behind one router and share a
+    scale."""
     role: str | None = None
-    """"prefill" or "decode" where its token counters show that it does only that; else None."""
+    """"prefill" or "decode" where the token counters show that the server does only that; else None."""
     state: BackendState = BackendState.CONNECTING
     state_rule: str = "no answer yet"
-    """The rule behind the state, in words with its numbers."""
+    """The rule that decided the state, in words with its numbers."""
     state_window_s: float | None = None
-    """Seconds over which the state is judged, where the current figures alone would give another state; else
-    None."""
+    """Seconds over which the state was judged; None where the current values alone would give the same
+    state."""
     failure: Failure | None = None
     """Why the newest poll failed; None while it succeeds."""
     failing_since: datetime | None = None
@@ -168,20 +169,20 @@ class BackendView:
     running: float | None = None
     waiting: float | None = None
     waiting_for_capacity: float | None = None
-    """The part of `waiting` that a free slot would start."""
+    """Waiting requests that would run if the engine had a free place; part of `waiting`."""
     kv_cache_percent: float | None = None
     kv_fullest_percent: float | None = None
-    """Of the fullest lane: its requests wait even if other lanes have room."""
+    """Of the engine core with the fullest KV cache: its requests wait even if other cores have room."""
     kv_capacity_tokens: float | None = None
     prompt_tps: float | None = None
-    """Prompt tokens per second over 10 s; computed ones where the server distinguishes them."""
+    """Prompt tokens per second over 10 s, without cached ones where the server distinguishes them."""
     prompt_cached_tps: float | None = None
     """Prompt tokens per second from a cache, over 10 s; None where `prompt_tps` includes them."""
     generation_tps: float | None = None
-    """Over 10 s."""
+    """Generated tokens per second, over 10 s."""
     generation_tps_1s: float | None = None
     rate_window_s: float | None = None
-    """Seconds that the rates over 10 s really cover, less after a start; None where that is too short."""
+    """Seconds that the rates over 10 s really cover, fewer after a start; None where they are too few."""
     rate_note: str | None = None
     """A note on the generation rates: "per finished request" where the counter moves only at the end of a
     request, so that a window may include tokens generated before it."""
@@ -196,78 +197,78 @@ class BackendView:
     batch_per_step: float | None = None
     """Mean tokens per engine step, prompt and generated, over 60 s."""
     steps_per_s: float | None = None
-    """Engine steps per second over 10 s, of all lanes."""
+    """Engine steps per second over 10 s, summed over engine cores."""
     step_ms: float | None = None
-    """Mean time of an engine step over 10 s; None unless requests ran on every lane all the time."""
+    """Mean duration of an engine step over 10 s; None unless every engine core had requests all the time."""
     counter_figures: Mapping[str, float | None] = field(default_factory=lambda: _NO_NUMBERS)
-    """By name in `COUNTER_FIGURES`."""
+    """Values of the metrics in `COUNTER_FIGURES`, by name."""
     estimated_read_gb_per_s: float | None = None
-    """Over 10 s, added up over lanes."""
+    """Gigabytes per second that the GPUs read, over 10 s, summed over engine cores."""
     roofline_percent: float | None = None
     """`estimated_read_gb_per_s` as a percentage of the memory bandwidth, where that is known (GB10)."""
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes with a captured CUDA graph, as configured for this server; empty: none."""
     roofline_tps: float | None = None
-    """Tokens per second that the memory bandwidth allows a single request, where both are known."""
+    """Tokens per second of a single request that the memory bandwidth allows, where known."""
     ttft: Latency = NO_LATENCY
     itl: Latency = NO_LATENCY
     e2e: Latency = NO_LATENCY
     queue: Latency = NO_LATENCY
     tpot: Latency = NO_LATENCY
-    """Per request: time after its first token over tokens after the first."""
+    """Per request: time after the first token, divided by the number of tokens after the first."""
     prefill: Latency = NO_LATENCY
     decode: Latency = NO_LATENCY
     prompt_tokens: float | None = None
-    """Counters since the server's start, summed over lanes."""
+    """Counter since the server's start, summed over engine cores, like the next two fields."""
     generation_tokens: float | None = None
     preemptions: float | None = None
     finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
     restarts: int = 0
-    """Restarts since the first sample."""
+    """Number of restarts since the first sample."""
     start_time: float | None = None
     """The server process's start as Unix time, where it is reported."""
     uptime_s: float | None = None
-    """Seconds from there to now, by the local clock."""
+    """Seconds from `start_time` to now, by the local clock."""
     poll_ms: float | None = None
     """Duration of the last poll, from request to last byte."""
     history: BackendHistory = field(default_factory=BackendHistory)
     load: LaneHistory | None = None
-    """The same loads at every poll, where `history` has one point per interval; None before the first."""
+    """The load at every poll, where `history` has one point per interval; None before the first poll."""
 
     @property
     def ok(self) -> bool:
-        """True while its newest poll succeeded."""
+        """Whether the newest poll of the backend succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
 
     @property
     def state_text(self) -> str:
-        """The state, with its window where it differs from that of the figures beside it: "queueing 10s"."""
+        """Return the state, and its time window if `state_window_s` is set: "queueing 10s"."""
         window_s = self.state_window_s
         return self.state.value if window_s is None else f"{self.state.value} {window_s:.0f}s"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """The figures of a node drawn over time."""
+    """The metrics of a node that are drawn over time, as series."""
 
     cpu_percent: Series = field(default_factory=Series)
     gpu_percent: Series = field(default_factory=Series)
-    """Mean over its GPUs."""
+    """Mean over the node's GPUs."""
     memory_percent: Series = field(default_factory=Series)
     power_w: Series = field(default_factory=Series)
-    """Sum over its GPUs."""
+    """Sum over the node's GPUs."""
     rx_bytes_per_s: Series = field(default_factory=Series)
-    """Sum over wired and wireless interfaces that are up; without bridges, tunnels and RDMA, which count
-    again."""
+    """Sum over wired and wireless interfaces that are up; without bridges, tunnels and RDMA, which carry
+    the same bytes."""
     tx_bytes_per_s: Series = field(default_factory=Series)
     temperature_c: Series = field(default_factory=Series)
-    """Of its hottest GPU."""
+    """Of the node's hottest GPU."""
     sm_clock_mhz: Series = field(default_factory=Series)
-    """Mean over its GPUs."""
+    """Mean over the node's GPUs."""
     headroom_gib: Series = field(default_factory=Series)
     """Memory that programs can still allocate."""
     throttled_percent: Series = field(default_factory=Series)
-    """Share of time, for the reason and GPU with the highest share."""
+    """Percent of the time in which a GPU was throttled, for the reason and GPU with the highest share."""
     rdma_rx_bytes_per_s: Series = field(default_factory=Series)
     """Sum over RDMA ports; not included in `rx_bytes_per_s`."""
     rdma_tx_bytes_per_s: Series = field(default_factory=Series)
@@ -276,21 +277,21 @@ class NodeHistory:
 
 @dataclass(frozen=True, slots=True)
 class SpeedState:
-    """Whether the GPU runs as fast as its load should make it."""
+    """The verdict on whether a node's GPU runs as fast as it should under its load."""
 
     word: str = "unknown"
-    """unknown, idle, normal, throttled, slow clock or slow steps."""
+    """"unknown", "idle", "normal", "throttled", "slow clock" or "slow steps"."""
     reason: str = ""
-    """The rule behind the word, with its numbers."""
+    """The rule that decided `word`, with its numbers."""
     cause: str | None = None
     """The most likely cause; None where all is well."""
     fix: str | None = None
-    """What to do about it."""
+    """What the user can do about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The trend of the free memory."""
+    """How fast a node's allocatable memory shrinks, and when it reaches the critical limit."""
 
     slope_bytes_per_s: float | None = None
     """Change of headroom over the last minutes; None where it cannot be distinguished from noise."""
@@ -299,7 +300,7 @@ class Headroom:
     until_limit_s: float | None = None
     """Seconds until the critical limit at this pace; None when headroom does not fall."""
     limit_bytes: int | None = None
-    """The critical limit used."""
+    """The critical limit that `until_limit_s` refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +316,11 @@ class EngineProcess:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeView:
-    """A node as everything shows it."""
+    """A node (machine) as screens and reports show it; after a failed poll, with its last known values."""
 
     name: str
     via: str
-    """local, agent or ssh."""
+    """How the node is read: "local", "agent" or "ssh"."""
     sample: NodeSample | None = None
     """The newest good sample."""
     identity: NodeIdentity = field(default_factory=NodeIdentity)
@@ -331,52 +332,52 @@ class NodeView:
     headroom: Headroom = Headroom()
     engine_processes: tuple[EngineProcess, ...] = ()
     throttled_percent: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
-    """Share of the last minute by reason, of the GPU with the highest share."""
+    """Percent of the last minute by throttle reason, of the GPU with the highest share."""
     gpus_lost: tuple[LostGpu, ...] = ()
-    """GPUs that were seen here, or that the driver lists, and that do not answer."""
+    """GPUs that do not answer, although the driver lists them or earlier samples had them."""
 
     @property
     def ok(self) -> bool:
-        """True while its newest poll succeeded."""
+        """Whether the newest poll of the node succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A condition that holds now and needs attention."""
+    """An alert: a condition of a backend or node that holds now and needs attention."""
 
     id: str
     severity: Severity
     subject: str
-    """The backend or node it is about."""
+    """Name of the backend or node."""
     message: str
     since: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: a source went down or came back, a server restarted."""
+    """An event in the log on the screen, such as a server that went down, came back or restarted."""
 
     at: datetime
     severity: Severity
     subject: str
     message: str
     values: Mapping[str, float | str | None] = field(default_factory=lambda: _NO_NUMBERS)
-    """The figures behind the message, each with its unit in its name."""
+    """The numbers behind the message, by name; each name includes the unit."""
 
 
 NODE_INTERVALS = 2.0
-"""Poll interval of nodes in backend intervals, because their figures change more slowly."""
+"""Poll interval of nodes as a multiple of that of backends, because values of nodes change more slowly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """One picture of everything at one time."""
+    """The state of all watched servers and machines at one time."""
 
     taken_at: datetime
     """UTC."""
     at: float
-    """Monotonic seconds: the right edge of every graph."""
+    """Time of the snapshot in monotonic seconds: the right edge of every graph."""
     interval_s: float
     """Seconds between two samples of a backend."""
     node_interval_s: float
@@ -385,7 +386,7 @@ class Snapshot:
     backends: tuple[BackendView, ...] = ()
     routers: tuple[RouterView, ...] = ()
     balance: tuple[Balance, ...] = ()
-    """One entry for each group of two or more backends, or of lanes of one server."""
+    """One entry for each group of two or more backends, or of engine cores of one server."""
     alerts: tuple[Alert, ...] = ()
     events: tuple[Event, ...] = ()
     """Newest last."""

@@ -1,4 +1,4 @@
-"""Figures of sweeps side by side, as a screen shows them: curves, topologies, before and after."""
+"""Metrics of sweeps (load tests) side by side: curves, compared targets, and changes between results."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ from datetime import datetime
 
 NO_DIFFERENCE = "no difference shown"
 NO_WINNER = "no winner shown"
-"""At least one target is shown to be worse than another one, but none is the best."""
+"""The verdict on a level at which at least one target is significantly worse than another, but none is the
+best."""
 NONE_OF_LEADERS = "no difference between them shown"
 
 
 def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
-    """Return whether levels differ in prompt length, so that their short names need it."""
+    """Return whether the levels' prompt lengths differ, so that the names of levels must state it."""
     return len(set(prompt_tokens)) > 1
 
 
 def level_name(concurrency: int, prompt_tokens: int | None, *, lengths: bool, start: str = "c") -> str:
-    """Return the short name of a level: "c64", or "c64/1024" with the prompt's tokens if `lengths`."""
+    """Return the short name of a level, such as "c64" for 64 requests at once.
+
+    With `lengths` the prompt length in tokens is appended: "c64/1024", or "c64/–" for None. `start` replaces
+    the "c".
+    """
     length = "–" if prompt_tokens is None else f"{prompt_tokens}"
     return f"{start}{concurrency}" + (f"/{length}" if lengths else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure with its uncertainty."""
+    """A measured value: its mean over runs, with confidence interval and standard deviation where known."""
 
     mean: float
     low: float | None = None
-    """Lower end of the 95 % interval over runs; None where there is none (a single run, a table)."""
+    """Lower end of the 95 % confidence interval over runs; None without one (a single run, a published
+    table)."""
     high: float | None = None
     std: float | None = None
     runs: int | None = None
@@ -37,40 +43,40 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One level of a curve."""
+    """A point of a curve: the value of a metric at one concurrency."""
 
     concurrency: int
     value: Measured
     doubtful: bool = False
-    """A mark of its level means that the value is unreliable."""
+    """Whether a mark of the level says that the value is unreliable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurveLine:
-    """One target, or one series of a reference."""
+    """A curve of a plot: the values of one target, or of one published series."""
 
     name: str
     points: tuple[CurvePoint, ...]
     reference: str | None = None
-    """Where it was published; None for values measured here."""
+    """The publication of the values; None for values measured here."""
     definition: str | None = None
-    """The source's definition of the figure, where it differs from sparktop's."""
+    """The publication's definition of the metric, where it differs from sparktop's."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitLine:
-    """A limit that a curve is compared with."""
+    """A limit drawn as a line across a plot of curves."""
 
     metric: str
     words: str
     value: float
     upright: bool = False
-    """True: a concurrency; else a value of the figure."""
+    """True: `value` is a concurrency, so the line is vertical. False: it is a value of the metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePlot:
-    """One figure against concurrency."""
+    """A plot of one metric against concurrency, with a curve for each target."""
 
     metric: str
     title: str
@@ -83,50 +89,54 @@ class CurvePlot:
 
 @dataclass(frozen=True, slots=True)
 class ComparedLevel:
-    """One figure at one concurrency."""
+    """The values of all targets for one metric at one concurrency, with the result of significance tests.
+
+    A "column" is a target of a sweep, or a series of a file or publication.
+    """
 
     concurrency: int
     values: tuple[Measured | None, ...]
-    """By column."""
+    """The values in the order of `Topologies.columns`; None where a target has no value."""
     winner: str | None = None
-    """The column shown to be better than every other, or stated by published tables; None where there is
-    none."""
+    """The column that is significantly better than every other, or the best by published tables; None if
+    there is none."""
     ahead: str | None = None
-    """The column with the best value, whether shown to be better or not."""
+    """The column with the best value, whether significant or not."""
     beats: tuple[str, ...] = ()
-    """The columns that `ahead` is shown to be better than."""
+    """The columns that `ahead` is significantly better than."""
     leaders: tuple[str, ...] = ()
-    """The columns that lead, with no difference between them shown, where others are shown to be behind."""
+    """The best columns, where they do not differ significantly from each other but others are
+    significantly worse."""
     rival: str | None = None
-    """The best of the columns that `ahead` is not shown to be better than."""
+    """The best of the columns that `ahead` is not significantly better than."""
     lead_percent: float | None = None
-    """Lead of `ahead` over its rival."""
+    """Lead of `ahead` over `rival`, in percent."""
     against: str | None = None
     """The column that `percent` is relative to."""
     percent: float | None = None
-    """Lead of `ahead` over `against`."""
+    """Lead of `ahead` over `against`, in percent."""
     significant: bool | None = None
-    """Whether `ahead` is shown to be better than every other; None: single runs, no test."""
+    """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
     prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDifference:
-    """The smallest difference that the runs of a figure can detect, and what it depends on."""
+    """The smallest difference between targets that the runs of a metric can show, and what it depends on."""
 
     runs: int
     levels: int
     spread_percent: float | None
-    """Standard deviation between runs; None for single runs."""
+    """Standard deviation between runs, in percent of the mean; None for single runs."""
     percent: float | None
-    """None: single runs show no difference."""
+    """The smallest significant difference, in percent; None: single runs cannot show any."""
     rate: float
-    """Error rate of the first test of a pair of targets in the figure."""
+    """Error rate (0 to 1) of the first significance test of a pair of targets for this metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedMetric:
-    """One figure of all targets."""
+    """The comparison of all targets by one metric, level by level."""
 
     metric: str
     title: str
@@ -134,35 +144,35 @@ class ComparedMetric:
     more_is_better: bool
     levels: tuple[ComparedLevel, ...]
     winner_vs: str = "runner-up"
-    """runner-up, baseline or table: what percentages are relative to."""
+    """What percentages are relative to: "runner-up", "baseline" or "table"."""
     decimals: int = 1
     could_show: FoundDifference | None = None
     """The difference that the runs could detect; None where nothing was measured here."""
     noise_floor_percent: float = 0.0
-    """The larger of two values must exceed the smaller by this much to count."""
+    """Differences up to this many percent of the smaller value never count as significant."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRow:
-    """Which backends answered the requests of one level of a router."""
+    """How a router distributed the requests of one level over its backends."""
 
     target: str
     concurrency: int
     requests: Mapping[str, int]
-    """By backend, all runs added up."""
+    """Number of requests by backend, summed over all runs."""
     overhead: str | None = None
-    """What the router adds, in words that state how it is known."""
+    """The latency that the router adds, in words that also state how it is known."""
     batches: Mapping[str, float] = field(default_factory=dict)
-    """Mean batch of each backend while it computed anything."""
+    """Mean batch size of each backend during the time in which it computed anything."""
     runs: str | None = None
-    """How one-sided single runs were, in words; None where that is unknown."""
+    """How uneven the distribution was in single runs, in words; None where that is unknown."""
     balance_word: str | None = None
     prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviationRow:
-    """How much more the runs of one target vary than another's."""
+    """Two targets of which one varies more from run to run, by the standard deviations of a metric."""
 
     metric: str
     concurrency: int
@@ -174,57 +184,57 @@ class DeviationRow:
 
     @property
     def ratio(self) -> float | None:
-        """The larger over the smaller."""
+        """The larger standard deviation over the smaller; None if the smaller is 0."""
         return self.restless_std / self.steady_std if self.steady_std > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow:
-    """Which target to use under which load."""
+    """Advice on which target to use at some concurrencies, for one goal."""
 
     loads: str
     """The concurrencies covered, such as "c1–c4"."""
     wish: str
-    """What is to be optimized there."""
+    """The metric to optimize, in words."""
     target: str | None
-    """None: no difference shown."""
+    """The target to use; None: no significant difference."""
     why: str
     sure: bool | None
-    """True: shown by a test at every level; None: single runs, no test possible; False: not at all levels."""
+    """True: significant at every level. False: not at every level. None: single runs cannot be tested."""
     unproven: bool = False
-    """True: a difference beyond noise was measured, but these runs cannot distinguish it from chance."""
+    """Whether a difference beyond noise was measured that is not significant with these runs."""
     leaders: tuple[str, ...] = ()
-    """Without a target: the targets that lead, where others are shown to be behind at every level."""
+    """The best targets, where `target` is None but all others are significantly worse at every level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topologies:
-    """Targets of one sweep, or series of files and references, side by side."""
+    """The comparison of targets of one sweep, or of series of files and publications."""
 
     columns: tuple[str, ...]
     metrics: tuple[ComparedMetric, ...]
     crossovers: tuple[str, ...] = ()
-    """Sentences."""
+    """Sentences on the concurrencies at which the best target changes."""
     splits: tuple[SplitRow, ...] = ()
     deviations: tuple[DeviationRow, ...] = ()
     engines: tuple[str, ...] = ()
-    """The best that independent engines could reach, in sentences."""
+    """The best values that independent engines could reach, in sentences."""
     advice: tuple[AdviceRow, ...] = ()
     notes: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
-    """The meaning of the figures where sources differ, one line each."""
+    """Definitions of the metrics where sources define them differently, one line each."""
     baseline: str | None = None
 
     @property
     def several_lengths(self) -> bool:
-        """Whether its levels differ in prompt length."""
+        """Whether the compared levels differ in prompt length."""
         levels = (level.prompt_tokens for metric in self.metrics for level in metric.levels)
         return several_lengths(levels) or several_lengths(split.prompt_tokens for split in self.splits)
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """One figure of one level, before and after."""
+    """The change of one metric at one level between two results."""
 
     title: str
     unit: str
@@ -234,16 +244,19 @@ class DifferenceRow:
     after: Measured | None
     percent: float | None = None
     low_percent: float | None = None
-    """Lower end of the 95 % interval of the change."""
+    """Lower end of the 95 % confidence interval of the change, in percent."""
     high_percent: float | None = None
     significant: bool | None = None
     decimals: int = 1
     prompt_tokens: int | None = None
-    """None where no concurrency has several lengths."""
+    """Prompt length of the level; None where no concurrency was measured with several lengths."""
 
     @property
     def better(self) -> bool | None:
-        """Whether a significant change is for the better; None where there is no such change."""
+        """Whether a significant change is an improvement.
+
+        None where the change is not significant or unknown.
+        """
         if not self.significant or self.percent is None:
             return None
         return (self.percent > 0) == self.more_is_better
@@ -251,22 +264,22 @@ class DifferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two results compared."""
+    """The comparison of two results, before and after a change."""
 
     before: str
     after: str
     rows: tuple[DifferenceRow, ...]
     verdict: str
-    """One sentence."""
+    """The conclusion in one sentence."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One stored result as the history lists it."""
+    """One stored result, as a row of the list of results."""
 
     key: str
-    """The name of its file in the store."""
+    """The name of the result's file in the store."""
     started_at: datetime | None
     name: str
     status: str
@@ -276,11 +289,11 @@ class HistoryRow:
     levels: int = 0
     most_concurrency: int | None = None
     decode_tps: float | None = None
-    """The best of all levels."""
+    """The highest value of all levels, in tokens per second."""
     ttft_ms: float | None = None
-    """Mean at the lowest concurrency."""
+    """Mean at the lowest concurrency, in milliseconds."""
     doubtful: int = 0
-    """Levels with a mark."""
+    """Number of levels with a mark that says that they are unreliable."""
     simulated: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""

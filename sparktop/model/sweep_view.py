@@ -1,4 +1,4 @@
-"""A sweep as a screen shows it, running or finished: values only, rebuilt as it progresses.
+"""A sweep (load test) as a screen shows it, running or finished: immutable values, rebuilt as it progresses.
 
 A running sweep and one read from a file have the same view; in the latter only what can no longer be known is
 None. Names are clean, fields called `at` are monotonic seconds, and every unknown value is None.
@@ -16,12 +16,12 @@ from sparktop.model.balance import Balance
 from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
 
 Slots = tuple[float | None, ...]
-"""Values in equal time slots, oldest first; None is a gap."""
+"""Values in consecutive time slots of equal length, oldest first; None is a gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelKey:
-    """Identifies a level: one target under one load."""
+    """Key of a load level: its target, concurrency and prompt length."""
 
     target: str
     concurrency: int
@@ -29,15 +29,15 @@ class LevelKey:
 
 
 class LevelState(StrEnum):
-    """The progress of a level of the plan."""
+    """The progress of one load level of a sweep."""
 
     AHEAD = "ahead"
     WARMING_UP = "warming up"
     RUNNING = "running"
     SETTLING = "settling"
-    """Its runs are over, or interrupted for now; the servers become idle."""
+    """Its runs are over or interrupted; the sweep waits for the servers to become idle."""
     PART = "part"
-    """Some of its runs are done; runs of other levels come between."""
+    """Some of its runs are done; runs of other levels come before the next."""
     DONE = "done"
     CUT_SHORT = "cut short"
     """The sweep ended during it."""
@@ -51,19 +51,19 @@ class LevelState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedLevel:
-    """One level of the plan."""
+    """A load level of the sweep's plan, with its progress."""
 
     key: LevelKey
     state: LevelState = LevelState.AHEAD
     runs_done: int = 0
     runs: int | None = None
-    """None where the duration decides."""
+    """Number of runs; None where the sweep's duration decides."""
     share: float | None = None
-    """Part of it that is done, 0 to 1; None where that is unknown."""
+    """Part of the level that is done, 0 to 1; None where that is unknown."""
 
 
 class SweepStatus(StrEnum):
-    """The status of a sweep."""
+    """The status of a sweep, as its screen and its result file state it."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -72,96 +72,96 @@ class SweepStatus(StrEnum):
     STOPPED_BY_GUARD = "stopped by guard"
     FAILED = "failed"
     BROKEN_OFF = "broken off"
-    """A file without an end: the program ended while the sweep ran."""
+    """The result file has no end: the program ended while the sweep ran."""
 
     @property
     def over(self) -> bool:
-        """True when nothing more follows."""
+        """Whether the sweep has ended, for whatever reason."""
         return self not in {SweepStatus.STARTING, SweepStatus.RUNNING}
 
 
 class Rank(StrEnum):
-    """How a figure ranks within its column."""
+    """How a value ranks among the values of its column of the result table."""
 
     BEST = "best"
     LEVEL = "level"
-    """Not shown to differ from the best."""
+    """Not significantly different from the best value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A note on a level."""
+    """A remark on a measured level: why its values are unreliable, or why they are low."""
 
     code: str
     word: str
-    """Short: "queue-limited"."""
+    """A short label, such as "queue-limited"."""
     message: str
-    """A sentence with its figures."""
+    """A sentence with the numbers behind the mark."""
     doubt: bool = True
-    """True: the level is unreliable; False: the reason why it is slow."""
+    """True: the values of the level are unreliable; False: the mark explains why they are low."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One level of the result table."""
+    """A row of the result table: the measured values of one load level."""
 
     key: LevelKey
     figures: Mapping[str, Measured]
-    """By metric: "decode_tps", "ttft_ms" and the like."""
+    """Values by metric name: "decode_tps", "ttft_ms" and the like."""
     ttft_p50_ms: float | None = None
     ttft_p95_ms: float | None = None
-    """None below 72 requests: with fewer there is no confidence interval."""
+    """None below 72 requests: with fewer, the percentile has no confidence interval."""
     stream_p50_tps: float | None = None
     error: str | None = None
-    """Why it has no figures: the server's message."""
+    """The server's error message, where the level has no values."""
     runs: int = 0
     ok: int = 0
     failed: int = 0
     cancelled: int = 0
     marks: tuple[Mark, ...] = ()
     ranks: Mapping[str, Rank] = field(default_factory=lambda: MappingProxyType({}))
-    """By column, for figures that are best or not shown to differ from the best."""
+    """Rank by column, for values that are the best or not significantly different from the best."""
     complete: bool = True
-    """False while more runs of the level follow."""
+    """False while more runs of the level are to come."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweptTarget:
-    """A server or router that the sweep puts load on."""
+    """A server or router that a sweep sends requests to."""
 
     name: str
     kind: str = "engine"
-    """engine or router."""
+    """"engine" or "router"."""
     model: str | None = None
     engine: str | None = None
     error: str | None = None
-    """Why it was not measured, or not to the end."""
+    """Why the target was not measured, or not to the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is happening now."""
+    """The current state of a running sweep: its phase, level and run, and live values."""
 
     phase: str
-    """The sweep's current activity, in a word."""
+    """The sweep's current activity, in one word."""
     key: LevelKey | None = None
     run: int | None = None
-    """Counted from 1."""
+    """Number of the run, counted from 1."""
     runs: int | None = None
     in_flight: int = 0
     tps: float | None = None
-    """Over the last two seconds."""
+    """Tokens per second over the last two seconds."""
     ttft_p50_ms: float | None = None
-    """Of the current level so far."""
+    """Median TTFT of the current level so far."""
     ended: int = 0
     failed: int = 0
     tokens: int = 0
-    """Of the current level, without warm-up."""
+    """Tokens generated in the current level, without warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelSpan:
-    """The time in which a level ran; in an interleaved order a level has several."""
+    """A period in which a load level ran; in an interleaved order a level has several."""
 
     key: LevelKey
     began_at: float
@@ -171,20 +171,20 @@ class LevelSpan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackendLine:
-    """A server under the load, over time."""
+    """Time series of one backend during a sweep."""
 
     name: str
     tps: Slots = ()
-    """Tokens per second that reached the load generator from it."""
+    """Tokens per second from this backend, as received by the load generator."""
     running: Slots = ()
-    """As reported by the server, like the two fields below."""
+    """Running requests, reported by the server as are the two fields below."""
     waiting: Slots = ()
     kv_cache_percent: Slots = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeLine:
-    """A machine under the load, over time."""
+    """Time series of one machine during a sweep."""
 
     name: str
     power_w: Slots = ()
@@ -194,22 +194,22 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSeries:
-    """Everything drawn of a running sweep, in slots on one time axis."""
+    """The time series of a running sweep, in time slots on one common axis."""
 
     start_at: float
-    """Where the first slot begins."""
+    """Start of the first time slot."""
     step_s: float
-    """Length of a slot; it doubles when the axis is full."""
+    """Length of a time slot; it doubles when the axis is full."""
     count: int
-    """Slots up to now."""
+    """Number of time slots up to now."""
     tps: Slots = ()
     in_flight: Slots = ()
     concurrency: Slots = ()
     """The requested concurrency."""
     ttft_ms: tuple[tuple[float, ...], ...] = ()
-    """The times to first token in each slot, thinned out where there are many."""
+    """Individual times to first token, by time slot; where there are many, only some of them."""
     ttft_p50_ms: Slots = ()
-    """Median of the level so far."""
+    """Median TTFT of the level so far."""
     backends: tuple[BackendLine, ...] = ()
     nodes: tuple[NodeLine, ...] = ()
     spans: tuple[LevelSpan, ...] = ()
@@ -217,21 +217,21 @@ class LiveSeries:
 
 @dataclass(frozen=True, slots=True)
 class RequestBar:
-    """One request on a timeline; seconds from the beginning of its run."""
+    """One request as a bar on a timeline; times in seconds from the beginning of its run."""
 
     start_s: float
     first_token_s: float | None = None
     end_s: float | None = None
     """None while it runs."""
     queue_s: float | None = None
-    """Seconds from its start until its prefill began; None where that is unknown."""
+    """Seconds from the request's start until its prefill began; None where that is unknown."""
     backend: str | None = None
     ok: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """The requests of one run of a level, in the order of their starts."""
+    """The requests of one run (one repetition of a load level) as bars, in the order of their starts."""
 
     key: LevelKey
     run: int
@@ -239,61 +239,62 @@ class Timeline:
     until_s: float
     """Right edge: the end of the run, or now."""
     backends: tuple[str, ...] = ()
-    """Those that served any of the requests, in order."""
+    """Names of the backends that served any of the requests, in the order of their rows."""
     notes: tuple[str, ...] = ()
-    """What is estimated here, and what is unknown."""
+    """What is estimated on this timeline and what is unknown, in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendShare:
-    """The part of one server in a level."""
+    """What one backend contributed to a load level."""
 
     name: str
     requests: int | None = None
     busy_batch: float | None = None
-    """Mean batch while it computed anything; None where that is unknown."""
+    """Mean batch size during the time in which the backend computed anything; None where that is unknown."""
     running_max: float | None = None
     waiting_max: float | None = None
     kv_cache_max_percent: float | None = None
     running: Slots = ()
-    """Over the level, in equal slots."""
+    """Running requests over the level, in time slots of equal length."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelEvidence:
-    """The evidence for a level's figures, shown when its row is opened."""
+    """The details of a measured level, shown when its row of the result table is opened."""
 
     row: ResultRow
     facts: tuple[tuple[str, str], ...] = ()
-    """(name, figure with its unit), the most telling first."""
+    """(name, value with unit), the most important first."""
     shares: tuple[BackendShare, ...] = ()
     balance: Balance | None = None
-    """While the level runs, that of the board's group; once measured, that of the level alone."""
+    """The balance of the backends: while the level runs, of the overview's group; afterwards, of this
+    level alone."""
     balance_word: str | None = None
-    """The verdict of a measured level; set even where it is a word that this version does not know."""
+    """The balance verdict of a measured level; set even where this version does not know the verdict."""
     balance_reasons: tuple[str, ...] = ()
     timelines: tuple[Timeline, ...] = ()
-    """By run."""
+    """One timeline for each run."""
     why_no_timeline: str | None = None
     slot_s: float | None = None
-    """Length of a slot of `shares`."""
+    """Seconds of a time slot in `shares`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SloAnswer:
-    """The concurrency that one target can sustain."""
+    """The highest concurrency at which one target meets the conditions of a search (`Slo`)."""
 
     target: str
     holds_to: int | None
     low: int | None
-    """Lower bound of the interval: the target holds at least to here."""
+    """Lower bound of its confidence interval: up to here the target meets the conditions."""
     high: int | None
-    """Upper bound: above it the target certainly fails; None: not found."""
+    """Upper bound: above it the target fails the conditions; None: not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """The conditions of a search, and its results."""
+    """A search for the highest concurrency at which targets meet given conditions, with its results."""
 
     conditions: tuple[str, ...]
     answers: tuple[SloAnswer, ...]
@@ -301,21 +302,22 @@ class Slo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepView:
-    """A sweep, running or finished."""
+    """A sweep, running or finished, with everything that its screen and its report show."""
 
     title: str
-    """The preset or file it came from."""
+    """Name of the preset or file that the sweep came from."""
     status: SweepStatus
     words: str
-    """What is going on, or how it ended, in one line."""
+    """The sweep's activity, or how it ended, in one line."""
     plan_words: str = ""
-    """What each request asks for, and how requests follow one another."""
+    """Prompt and answer length of the requests and their timing, in words."""
     guard: str | None = None
-    """What stops the sweep on which machines; None where that is not known yet, or not stored."""
+    """The limits at which the sweep stops, and the machines they hold for, in words; None where unknown or
+    not stored."""
     started_at: datetime | None = None
     elapsed_s: float | None = None
     left_s: float | None = None
-    """Seconds until the end, as far as known."""
+    """Estimated seconds until the end; None where unknown."""
     simulated: bool = False
     targets: tuple[SweptTarget, ...] = ()
     levels: tuple[PlannedLevel, ...] = ()
@@ -329,20 +331,23 @@ class SweepView:
     """None for a single target."""
     slo: Slo | None = None
     notices: tuple[str, ...] = ()
-    """Newest last."""
+    """Messages for the user, newest last."""
     doubts: tuple[str, ...] = ()
-    """Why the load generator's own figures are unreliable; empty where they are reliable."""
+    """Why the load generator's measurements are unreliable; empty where they are reliable."""
     verdict: tuple[str, ...] = ()
-    """The findings of the sweep in sentences, with their certainty."""
+    """The findings of the sweep, in sentences that state their certainty."""
 
     @property
     def several_lengths(self) -> bool:
-        """Whether its levels differ in prompt length; of the measured ones where the plan is not known."""
+        """Whether the sweep's levels differ in prompt length.
+
+        The measured levels count where the plan is unknown.
+        """
         return several_lengths(level.key.prompt_tokens for level in self.levels or self.rows)
 
     @property
     def share(self) -> float | None:
-        """Part of the plan that is done, 0 to 1; None where the total is unknown."""
+        """Part of the plan that is done, 0 to 1; None where no share can be computed."""
         if not self.levels:
             return None
         known = [level.share for level in self.levels]

@@ -1,4 +1,4 @@
-"""The targets to watch and the settings that the rest of the program uses."""
+"""The servers, routers and machines to watch, and the settings that the rest of the program uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
 ROUTER_PORT = 4000
-"""LiteLLM's."""
+"""The usual port of LiteLLM."""
 AGENT_PORT = 9750
 MIN_INTERVAL_S = 0.25
 MAX_INTERVAL_S = 60.0
@@ -25,7 +25,7 @@ class NodeTarget:
     via: str = "local"
     """local, agent or ssh."""
     url: str | None = None
-    """Of the agent, without a trailing slash."""
+    """URL of the sparktop agent, without a trailing slash."""
     ssh: str | None = None
     """The destination as ssh accepts it: a host of its configuration, or user@host."""
     token: str | None = field(default=None, repr=False)
@@ -33,9 +33,10 @@ class NodeTarget:
     token_file: str | None = None
     """A file whose first line is the token; read at each connection, so that it can be changed."""
     tls_ca: str | None = None
-    """A file of certificates that sign the agent's, where the system's do not."""
+    """Path of a certificate file that verifies the agent's TLS certificate, where the system's
+    certificates do not."""
     command: str = "sparktop"
-    """The sparktop command that ssh runs there."""
+    """The sparktop command that ssh runs on the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class BackendTarget:
     engine: str = "auto"
     nodes: tuple[str, ...] = ()
     slots: int | None = None
-    """Requests it runs at once (vLLM's --max-num-seqs), where configured."""
+    """Most requests that the server runs at once (vLLM's --max-num-seqs), where configured."""
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes with a captured CUDA graph on this server, where configured; empty: none."""
     api_key: str | None = field(default=None, repr=False)
@@ -56,7 +57,7 @@ class BackendTarget:
 
 @dataclass(frozen=True, slots=True)
 class RouterTarget:
-    """A router and the backends behind it, whose balance is judged."""
+    """A router to watch, and the backends behind it, among which the balance of load is judged."""
 
     name: str
     url: str
@@ -73,48 +74,53 @@ ARGUMENTS = "arguments"
 
 @dataclass(frozen=True, slots=True)
 class StateThresholds:
-    """The limits between the states of a backend."""
+    """Thresholds that decide between the states of a backend (idle, busy, queueing and so on)."""
 
     kv_full_percent: float = 98.0
     busy_running: float = 8.0
-    """Running requests that count as busy where the slots are unknown."""
+    """Running requests from which a backend counts as busy, where its number of slots is unknown."""
     busy_share: float = 0.5
-    """Share of known slots that counts as busy."""
+    """Share of the slots in use, 0 to 1, from which a backend counts as busy, where their number is known."""
     queueing_share: float = 0.5
-    """Share of the window with waiting > 0 that counts as queueing."""
+    """Share of the time window, 0 to 1, with waiting requests from which a backend counts as queueing."""
     window_s: float = 10.0
-    """The window for queueing and preemptions."""
+    """Seconds over which queueing and preemptions are judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeThresholds:
-    """Limits that raise alerts about a node; each alert clears a little on the good side of its limit."""
+    """Thresholds for alerts about a node.
+
+    An alert clears only when the value is a little better than its threshold.
+    """
 
     headroom_warn_gib: float = 12.0
-    """Of unified memory: below it the kernel has been seen to kill processes, or the machine to hang."""
+    """Headroom of unified memory. Below it the kernel has been seen to kill processes, or the machine to
+    hang."""
     headroom_critical_gib: float = 8.0
     available_warn_percent: float = 10.0
-    """Of memory where GPUs have their own."""
+    """Available memory of machines whose GPUs have memory of their own."""
     available_critical_percent: float = 5.0
     thermal_margin_warn_c: float = 5.0
-    """Degrees left to the GPU's limit."""
+    """Degrees Celsius below the GPU's thermal limit."""
     thermal_margin_critical_c: float = 2.0
     throttled_warn_percent: float = 10.0
-    """Share of the time for one reason, over a minute."""
+    """Percent of the last minute in which the GPU was throttled for one reason."""
     swap_in_warn_mib_per_s: float = 1.0
     rdma_errors_warn_per_s: float = 1.0
     slow_clock_mhz: float = 1000.0
     """A GB10 under load whose SM clock stays below this is slow; a power-delivery fault looks like this."""
     slow_step_ratio: float = 1.3
-    """A step at a healthy clock is slow from this multiple of its earlier time for the same batch on."""
+    """Engine steps count as slow when, at a healthy clock, a step takes this multiple of its earlier time
+    for the same batch size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Configured facts about a model that no server reports."""
+    """Facts about a model from the configuration file, which no server reports."""
 
     bytes_per_token_gb: float | None = None
-    """GB (1e9 bytes) of weights read to generate one token at batch 1."""
+    """Gigabytes (1e9 bytes) of weights read to generate one token at batch size 1."""
     cudagraph_capture_sizes: tuple[int, ...] = ()
     """Batch sizes with a captured graph, unless a backend has a list of its own; a batch between two of them
     is padded to the larger."""
@@ -122,14 +128,18 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class SweepSettings:
-    """A preset of the load generator; None and empty fields are as in `sparktop.sweep.plan.plan.Plan`."""
+    """A preset of a sweep (load test) from the configuration file.
+
+    For fields that are None or empty, the defaults of `sparktop.sweep.plan.plan.Plan` hold.
+    """
 
     name: str
     targets: tuple[str, ...] = ()
     """Names of backends and routers."""
     concurrency: tuple[int, ...] = ()
     prompt_lengths: tuple[int, ...] = ()
-    """Prompt tokens of each request; with several, each level is run with each length."""
+    """Prompt tokens of each request. With several lengths, every concurrency is measured with every
+    length."""
     tg: int | None = None
     """Tokens generated by each request."""
     runs: int | None = None
@@ -140,16 +150,15 @@ class SweepSettings:
     order: str | None = None
     """ascending or abba."""
     key: str | None = None
-    """The key that starts it on the screen."""
+    """The key that starts the sweep on the screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardLimits:
     """Limits at which a running sweep stops itself.
 
-    None: the default limit on unified memory, elsewhere no limit; 0: off.
-
-    0: off.
+    With None, a default limit holds on machines with unified memory and no limit elsewhere; 0 disables the
+    limit.
     """
 
     min_headroom_gib: float | None = None
@@ -161,34 +170,38 @@ _NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Everything to watch, resolved from arguments, config file or discovery."""
+    """All targets and settings for watching, merged from arguments, configuration file or discovery."""
 
     nodes: tuple[NodeTarget, ...] = ()
     backends: tuple[BackendTarget, ...] = ()
     routers: tuple[RouterTarget, ...] = ()
     discover: tuple[str, ...] = ()
-    """Hosts whose usual ports are still to be tried."""
+    """Hosts on which to search for servers, at the engines' usual ports."""
     interval_s: float = 1.0
     theme: str = "spark-dark"
     thresholds: StateThresholds = StateThresholds()
     low_bandwidth: bool = False
     """Draw less often and more coarsely, for slow connections."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the overview by the names of `sparktop.config.keys`, where they differ from the defaults."""
+    """Keys of the overview, by action name (see `sparktop.config.keys`), where they differ from the
+    defaults."""
     source: str = "defaults"
     """Origin of the settings, in words: a file's path, "arguments", "this machine"."""
     node_thresholds: NodeThresholds = NodeThresholds()
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: _NO_MODELS)
-    """Facts by served model name."""
+    """`ModelFacts` by served model name."""
     sweeps: tuple[SweepSettings, ...] = ()
     """Presets of the load generator from the configuration."""
     guard: GuardLimits = GuardLimits()
     sweep_routers: tuple[RouterTarget, ...] = ()
-    """Routers that are not watched, but loaded by sweeps that name them."""
+    """Routers that are not watched, but that sweeps can name as targets."""
 
 
 def poll_groups(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
-    """Return each router's backends as a group and all others as one; a group is polled simultaneously."""
+    """Return (router name, its backends) for each router, and ("", backends) for those without a router.
+
+    The backends of a group are polled at the same instant.
+    """
     router_of: dict[str, str] = {}
     for router in watch.routers:
         for name in router.backends:

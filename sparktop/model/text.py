@@ -1,4 +1,4 @@
-"""Cleaning of text from outside for a screen, a log or a report."""
+"""Text from servers, files and users, cleaned for use on a screen, in a log or in a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENOUGH = 4096
 
 
 def clean(text: object, limit: int = 200) -> str:
-    """Return `text` as one printable line of at most `limit` characters.
+    """Return `str(text)` as one printable line of at most `limit` characters.
 
     Control characters (an escape sequence's first character too), bidi marks and other invisible characters
     become a space or are removed; runs of white space become one space; a line that was cut ends in "…".
@@ -37,5 +37,5 @@ def clean(text: object, limit: int = 200) -> str:
 
 
 def names_in_words(names: Sequence[str]) -> str:
-    """Return names as a list: "a, b and c"."""
+    """Join names in words: "a, b and c". `names` must not be empty."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -185,9 +185,9 @@ class _Credentials:
         raise AnswerError(FailureKind.UNAUTHORIZED, message)
 
     def trust(self, where: str) -> ssl.SSLContext | None:
-        """Return a TLS context that trusts the certificates in the file `tls_ca`; None without such a file.
+        """Return a TLS context that trusts the certificates in the file `tls_ca`.
 
-        None means the system's certificates.
+        Return None where no such file is configured: the system's certificates are used then.
 
         Raises:
             AnswerError: the file cannot be read or holds no certificate.

@@ -31,9 +31,7 @@ _OTHER_ROUTE = {
 
 
 class RouteFinder:
-    """Polls a server on its most informative HTTP route.
-
-    That is an engine's metrics page or, without any, the list of models.
+    """Polls a server on its most informative HTTP route: a metrics page or, without one, the list of models.
 
     With a named engine, only the route of this engine is requested.
     """

@@ -38,9 +38,6 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
 
     `where` is the server's host and port, `location` its Location header, and `words` the message quoted from
     its body by `server_words` ("" for none). `has_key` is whether the request carried an API key.
-
-    `where` is the server's host and port, `location` its Location header and `words` the result of
-    `server_words` for its body ("" for none).
     """
     quoted = f": {words}" if words else ""
     match status:

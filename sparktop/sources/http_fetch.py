@@ -32,9 +32,9 @@ class Answer:
 
 
 class Fetcher:
-    """One HTTP GET, which keeps the status and the number of bytes received.
+    """One HTTP GET.
 
-    A message about a missed deadline can then say how far the answer got.
+    Keeps the status and the number of bytes received, for the message about a missed deadline.
     """
 
     def __init__(

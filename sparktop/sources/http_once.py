@@ -1,7 +1,7 @@
 """Single GETs over httpx, used by the doctor and to find out what listens on a port.
 
-Sources that poll use aiohttp instead (see `http_fetch`), where a request on a kept-alive connection costs a
-quarter.
+Sources that poll use aiohttp instead (see `http_fetch`): a request on a kept-alive connection costs a quarter
+of the time.
 """
 
 from __future__ import annotations

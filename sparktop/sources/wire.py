@@ -1,12 +1,12 @@
-"""A node agent's replies as JSON: schema "sparktop.node/1", shared by agent, ssh and viewer.
+"""A node agent's replies as JSON of schema "sparktop.node/1", over HTTP and over ssh.
 
-    {"schema": "sparktop.node/1", "sparktop": "0.2.0", "boot_id": "...", "monotonic_s": 5120.25,
-     "interval_s": 1.0, "simulated": false, "identity": {...}, "samples": [{"at": 5120.0, ...}, ...]}
+{"schema": "sparktop.node/1", "sparktop": "0.2.0", "boot_id": "...", "monotonic_s": 5120.25,
+ "interval_s": 1.0, "simulated": false, "identity": {...}, "samples": [{"at": 5120.0, ...}, ...]}
 
-`monotonic_s` is the node's clock at the time of the reply, and each sample's `at` is a time of that clock,
-so that the difference is the sample's age; the viewer dates it at the time of receipt less that age. Fields
-have the names of `sparktop.model.node`. A reader ignores unknown fields and sets missing ones to None, so
-that neighbouring versions are compatible. Only a change of meaning changes the schema's number.
+`monotonic_s` is the node's clock at the time of the reply, and each sample's `at` is a time of the same
+clock: the difference is the sample's age. The viewer dates a sample at the time of receipt less this age.
+Fields have the names of `sparktop.model.node`. A reader ignores unknown fields and sets missing ones to None,
+so that neighbouring versions are compatible. Only a change of meaning changes the schema's number.
 """
 
 from __future__ import annotations
@@ -180,7 +180,11 @@ def _other_schema(schema: str, version: object) -> WireError:
 
 
 def _checked(value: Value) -> Value:
-    """Return a copy of `value` (a record, tuple, mapping, text or number) with all its text cleaned."""
+    """Return a copy of `value` (a record, tuple, mapping, text or number) with all its text cleaned.
+
+    Raises:
+        WireError: a number is not finite, or implausibly large.
+    """
     checked: Any = value
     if isinstance(value, str):
         checked = clean(value, _TEXT_LIMIT)
