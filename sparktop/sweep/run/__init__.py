@@ -1,1 +1,1 @@
-"""Execution of a sweep: preparation of targets, measurement of levels, judgement and storage."""
+"""Execute a sweep: prepare its targets, measure its levels, judge the results and save them."""

@@ -1,4 +1,4 @@
-"""The early end of a sweep: the first reason is kept, and the load generator is informed at once."""
+"""The request to end a sweep early: keeps the first reason, and calls back so that the load is stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Early = Literal["cancelled", "stopped_by_guard", "failed"]
 
 
 class Brake:
-    """A stop request that can be made once and stays in force."""
+    """A request to end the sweep early. Only the first `pull` counts, and it cannot be withdrawn."""
 
     def __init__(self) -> None:
         """Start without a stop request."""
@@ -24,7 +24,7 @@ class Brake:
         return self.status is not None
 
     def pull(self, status: Early, reason: str) -> None:
-        """Request the end of the sweep for `reason`; do nothing if an end was requested before."""
+        """Keep `status` and `reason` and call `on_pull`; do nothing if an early end was requested before."""
         if self.pulled:
             return
         self.status, self.reason = status, reason

@@ -1,7 +1,8 @@
 """Prompt lengths that a server refuses, and the search for the largest that it accepts.
 
-A server's context is the limit in tokens of prompt and answer together. A prompt length beyond it is skipped,
-and the server's error is kept; on request the largest length that fits is searched for.
+A server's context length is its limit in tokens of prompt and answer together. A sweep skips prompt lengths
+beyond this limit and keeps the server's error message. If the plan asks for it, the sweep searches for the
+largest prompt length that fits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from sparktop.sweep.generator.wire.messages import Calibrated
 from sparktop.sweep.terms.request_errors import HTTP, RequestFailure
 
 REFUSING = frozenset({f"{HTTP}:400", f"{HTTP}:413", f"{HTTP}:422"})
-"""Failures by which a server refuses what a request asks for, as opposed to failing to serve it."""
+"""Error codes (HTTP 400, 413, 422) with which a server rejects a request, as opposed to failing to serve
+it."""
 ENOUGH_SHARE = 0.01
 LEAST_APART = 16
 """The search ends when the largest length that fits is known to within `LEAST_APART` tokens, or to within
@@ -23,12 +25,12 @@ LEAST_APART = 16
 _CONTEXT = re.compile(r"context (?:length|size|window)\D{0,40}?(\d{3,8})", re.IGNORECASE)
 
 Try = Callable[[int], Awaitable[Calibrated | RequestFailure]]
-"""Sends a request with a prompt of the given length in tokens."""
+"""Sends a request with a prompt of the given length in tokens; returns its calibration result or failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongestPrompt:
-    """The largest prompt that was found to fit."""
+    """The largest prompt that was found to fit into a server's context."""
 
     tokens: int
     found: Calibrated
@@ -37,13 +39,16 @@ class LongestPrompt:
 
     @property
     def words(self) -> str:
-        """The result as text."""
+        """The result as text, such as "8000 tokens fit, or up to 15 more"."""
         exact = "" if self.within <= 1 else f", or up to {self.within - 1} more"
         return f"{self.tokens} tokens fit{exact}"
 
 
 def beyond_context(length: int, output_tokens: int, views: Iterable[BackendView]) -> str | None:
-    """Return why a length exceeds the context that a server reports; None where it may fit."""
+    """Return a message if prompt `length` and output tokens together exceed the context of a server.
+
+    None if they fit into every context length that is reported, or if none is reported.
+    """
     for view in views:
         if view.max_model_len is not None and length + output_tokens > view.max_model_len:
             return (
@@ -54,12 +59,15 @@ def beyond_context(length: int, output_tokens: int, views: Iterable[BackendView]
 
 
 def is_refusal(failure: RequestFailure) -> bool:
-    """Return whether the server refused what the request asks for, rather than failed to serve it."""
+    """Return whether the server rejected the request (HTTP 400, 413, 422) rather than failed to serve it."""
     return failure.word in REFUSING
 
 
 def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:
-    """Return the least context in tokens that servers report, else that refusals mention; None if unknown."""
+    """Return the smallest context length in tokens that the servers in `views` report.
+
+    If none reports one, return the smallest that the error messages `words` mention; None without any.
+    """
     known = [view.max_model_len for view in views if view.max_model_len is not None]
     named = [int(found[1]) for one in words if (found := _CONTEXT.search(one)) is not None]
     return min(known or named, default=None)
@@ -68,11 +76,11 @@ def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int 
 async def longest_prompt(
     fits: int, refused: int, output_tokens: int, context: int | None, ask: Try
 ) -> LongestPrompt | None:
-    """Search for the largest prompt between one that `fits` (0: none known) and one that was `refused`.
+    """Return the largest prompt that a server accepts, longer than `fits` and shorter than `refused` tokens.
 
-    A reported context is tried first, then the interval is bisected. `ask` must send a prompt and request an
-    answer as long as those of a level. None if nothing fits, or if the server does not report how many tokens
-    it received.
+    `fits` is 0 if no accepted length is known. The length that fills the reported `context` is tried first,
+    then the range is bisected. `ask` must request as many output tokens as a level does. None if no length in
+    the range is accepted, or if the server does not report how many prompt tokens it received.
     """
     best: LongestPrompt | None = None
     low, high = fits, refused

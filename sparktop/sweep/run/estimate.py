@@ -11,10 +11,10 @@ from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import Plan
 
 _GROWTH = 0.6
-"""The time of a run grows about as the concurrency to this power (gpt-oss-120b on batching servers, 1 to 64).
-"""
+"""The duration of a load run grows roughly as the concurrency to this power (measured with gpt-oss-120b on
+batching servers, concurrency 1 to 64). Used until two different loads of the sweep have been measured."""
 _STEEPEST = 1.0
-"""Maximum exponent: twice the requests take twice the time when the server is saturated."""
+"""Maximum exponent of this growth: on a saturated server twice the requests take twice the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +24,28 @@ class _MeanRun:
 
 
 class Estimate:
-    """Learn from finished runs and estimate the time of the others."""
+    """Estimates the remaining time of a sweep from the durations of the load runs that have ended."""
 
     def __init__(self, plan: Plan) -> None:
-        """Start with the plan only."""
+        """Start with the plan and without any measured duration."""
         self._plan = plan
         self._known: dict[tuple[str, Load], list[float]] = {}
         self._pauses: list[float] = []
 
     def learn_run(self, target: str, load: Load, seconds: float) -> None:
-        """Add the time of a run in seconds, warm-up runs included."""
+        """Record that one load run (measured or warm-up) of `load` on `target` took `seconds`."""
         self._known.setdefault((target, load), []).append(seconds)
 
     def learn_pause(self, seconds: float) -> None:
-        """Add the time in seconds between the runs of one stint and those of the next."""
+        """Record the seconds in which the servers became idle after the runs of one stint and its warm-up."""
         self._pauses.append(seconds)
 
     def run_s(self, target: str, load: Load) -> float | None:
-        """Return the expected seconds of a run; None while nothing is known."""
+        """Return the expected duration of one load run in seconds; None before any run has ended.
+
+        This is the duration that the plan fixes, else the mean of the ended runs of this target and load,
+        else the mean of the nearest load that was run, scaled to this one.
+        """
         if self._plan.mode is LoadMode.STEADY and self._plan.duration_s is not None:
             return self._plan.duration_s
         known = self._known.get((target, load))
@@ -55,10 +59,10 @@ class Estimate:
         return nearest.seconds * float(ratio ** self._growth(own))
 
     def left_s(self, left: Iterable[Stint], run_elapsed_s: float = 0.0) -> float | None:
-        """Return the expected seconds of the remaining stints; None while nothing is known.
+        """Return the expected seconds until all stints in `left` have ended; None before any run has ended.
 
-        `left` starts with the remaining runs of the present stint; `run_elapsed_s` of the present run are
-        over.
+        A stint is a series of consecutive runs of one level. `left` begins with the current stint, reduced to
+        its remaining runs; the current run has lasted `run_elapsed_s` seconds so far.
         """
         total, pause = -run_elapsed_s, self._pause_s()
         for stint in left:
@@ -80,7 +84,10 @@ class Estimate:
         ]
 
     def _growth(self, known: list[_MeanRun]) -> float:
-        """Return the exponent of growth between the two largest known loads."""
+        """Return the exponent (0 to 1) with which the duration of a run grows with the load.
+
+        Computed from the two largest loads in `known`; `_GROWTH` if there are not two of different size.
+        """
         ordered = sorted(known, key=lambda one: _weight(one.load))[-2:]
         if len(ordered) < 2 or _weight(ordered[0].load) == _weight(ordered[1].load):  # noqa: PLR2004 - a line has two ends
             return _GROWTH
@@ -93,5 +100,5 @@ class Estimate:
 
 
 def _weight(load: Load) -> float:
-    """Return the weight of a load: concurrency times the root of the prompt length."""
+    """Return the size of a load as one number: its concurrency times the square root of its prompt length."""
     return load.concurrency * math.sqrt(load.prompt_tokens)

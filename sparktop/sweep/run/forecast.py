@@ -1,4 +1,4 @@
-"""The forecast of a plan: what a sweep will send and how long it will take, from earlier sweeps."""
+"""Forecast of what a sweep will send and how long it will take, from its plan and earlier results."""
 
 from __future__ import annotations
 
@@ -16,39 +16,41 @@ from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
 from sparktop.sweep.terms.doubts import CUT_SHORT
 
 _GROWTH = 0.6
-"""The time of a run grows about as the concurrency to this power, if only one level is known (`estimate`)."""
+"""Assumed growth if only one level is known: a run's duration grows as the concurrency to this power, see
+`estimate`."""
 _STEEPEST = 1.0
 _PAUSE_S = 1.0
-"""Seconds between two levels, in which servers come to rest, if no earlier sweep provides them."""
+"""Assumed seconds between two levels, in which the servers become idle, if no earlier sweep shows them."""
 _BEGIN_S = 3.0
-"""Seconds until the first level: the load generator starts, and each prompt length is calibrated."""
+"""Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
 _FINE_S, _COARSE_S = 30.0, 120.0
-"""Estimates below the first are rounded to 1 s, below the second to 5 s, above to 10 s."""
+"""Times below `_FINE_S` are rounded to 1 s, times below `_COARSE_S` to 5 s, longer ones to 10 s."""
 _HOUR_S, _MINUTE_S = 3600, 60
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a plan is expected to send and to take."""
+    """The expected requests, tokens and duration of a sweep."""
 
     requests: int | None
     """Measured requests; None if only the duration limits them."""
     warm_ups: int
     """Requests of warm-up runs, not included in `requests`."""
     prompt_tokens: int | None
-    """Prompt tokens of the measured requests."""
+    """Prompt tokens of the measured requests; None if their number is unknown."""
     output_tokens: int | None
+    """Tokens that the measured requests ask for; None if their number is unknown."""
     seconds: float | None
     """Duration of the sweep in seconds; None if unknown."""
     why: str
-    """The source of `seconds` and how reliable it is, or why it is unknown."""
+    """The source of `seconds` and how reliable it is, or why `seconds` is unknown."""
     at_least: bool = False
-    """True for a search, which may go on beyond the levels of the plan."""
+    """True for an SLO search: it may measure more levels than the plan has, so all values are minimums."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A measured level: the duration of a run, and the part of it until the first tokens."""
+    """Times of a measured level: `run_s` is the mean duration of a run, `first_s` the mean TTFT in it."""
 
     load: Load
     output_tokens: int
@@ -58,7 +60,10 @@ class _Point:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """The times of one earlier sweep of a target."""
+    """One earlier sweep of a target, with the times that a forecast uses.
+
+    `begin_s` are the seconds before the first level, `pause_s` those without load after each stint.
+    """
 
     result: SweepResult
     points: tuple[_Point, ...]
@@ -66,7 +71,11 @@ class _Earlier:
     pause_s: float
 
     def run_s(self, load: Load, output_tokens: int) -> float:
-        """Return the seconds of a burst of this load, interpolated between measured levels (log-log)."""
+        """Return the expected seconds of one burst run of `load`.
+
+        The measured levels with the nearest prompt and output lengths are scaled to the requested lengths,
+        and then interpolated over concurrency on logarithmic scales.
+        """
         nearest = min(self.points, key=lambda one: _distance(one, load.prompt_tokens, output_tokens))
         same = {
             one.load.concurrency: _scaled(one, load.prompt_tokens, output_tokens)
@@ -77,9 +86,9 @@ class _Earlier:
         return _between(sorted(same.items()), load.concurrency)
 
     def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
-        """Return how close the loads were measured: 0 all of them, 1 other concurrencies, 2 other lengths.
+        """Return how far this sweep is from the loads `wanted`; smaller is better.
 
-        Smaller is better.
+        0: all of them were measured. 1: all their lengths were, but at other concurrencies. 2: neither.
         """
         made = {(one.load, one.output_tokens) for one in self.points}
         lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
@@ -90,12 +99,12 @@ class _Earlier:
 
 
 def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
-    """Return the forecast of a plan from `known` results in any order; the nearest and newest one is used.
+    """Return the forecast of a plan from the results `known` of earlier sweeps, in any order.
 
-    The time of a run is that of the same target under the same load; otherwise it is interpolated between the
-    two nearest concurrencies on logarithmic scales. For other lengths, the time to the first tokens is scaled
-    by the prompt length and the rest by the output length. The time between the runs of the earlier sweep is
-    added for each level.
+    For each target the result with the nearest loads is used, the newest of equally near ones. A load that it
+    lacks is interpolated between the two nearest concurrencies on logarithmic scales; for other lengths, the
+    time to first token scales with the prompt length and the remaining time with the output length. The
+    result's mean time between two levels is added for each level.
     """
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
@@ -119,7 +128,7 @@ def _measured(plan: Plan) -> int | None:
 
 
 def _requests(plan: Plan, load: Load) -> int | None:
-    """Return the measured requests of a level; None if only the duration limits them."""
+    """Return the number of measured requests of a level on one target; None if only time limits it."""
     if plan.mode is LoadMode.STEADY:
         return None if plan.requests is None else plan.requests * (_runs(plan, load) or plan.runs)
     runs = _runs(plan, load)
@@ -152,7 +161,10 @@ def _seconds(plan: Plan, known: Sequence[SweepResult]) -> tuple[float | None, st
 
 
 def _exact_s(plan: Plan) -> float | None:
-    """Return the seconds that the plan itself fixes, without warm-ups; None if it fixes none."""
+    """Return the seconds of load that the plan's duration fixes for the whole sweep, without warm-ups.
+
+    None if the plan has no duration, or if it searches for the range in which SLO conditions hold.
+    """
     if plan.duration_s is None or plan.slo:
         return None
     runs = plan.runs if plan.mode is LoadMode.STEADY else 1
@@ -160,7 +172,7 @@ def _exact_s(plan: Plan) -> float | None:
 
 
 def _level_s(plan: Plan, load: Load, earlier: _Earlier) -> float:
-    """Return the seconds of a level, warm-up included."""
+    """Return the expected seconds of a level on one target, its warm-up run included."""
     run_s = earlier.run_s(load, plan.tg)
     total = run_s if plan.warmup else 0.0
     if plan.mode is LoadMode.STEADY:
@@ -178,13 +190,19 @@ def _steady_s(plan: Plan, load: Load, run_s: float) -> float | None:
 
 
 def _stints(plan: Plan) -> int:
-    """Return how often a target's servers have to come to rest: once after each of its stints."""
+    """Return the number of stints (series of consecutive runs of one level) of each target.
+
+    After each of them the sweep waits until the target's servers are idle.
+    """
     each = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
     return len(loads(plan)) * each
 
 
 def _earlier(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> _Earlier | None:
-    """Return the best earlier sweep of a target: the nearest to the plan, the newest of equals; or None."""
+    """Return the earlier sweep of `target` whose loads are nearest to the plan; None if no result is usable.
+
+    Of equally near sweeps the newest is returned.
+    """
     asked = loads(plan)
     found = []
     for result in known:
@@ -199,7 +217,10 @@ def _earlier(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> _
 
 
 def _point(level: LevelResult, result: SweepResult) -> _Point | None:
-    """Return the times of a burst of a level; None for a level with failures or that was cut short."""
+    """Return the mean run duration and TTFT of a measured level; in steady mode a request counts as a run.
+
+    None for a level with failed requests, without successful ones, or that was not completed.
+    """
     prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
     cut = any(mark.code == CUT_SHORT for mark in level.validity)
     if not prompt or not output or cut or level.requests.failed or not level.requests.ok:
@@ -215,7 +236,11 @@ def _point(level: LevelResult, result: SweepResult) -> _Point | None:
 
 
 def _between_runs(result: SweepResult) -> tuple[float, float]:
-    """Return the seconds before the first level of a sweep, and those after each stint, without its runs."""
+    """Return (seconds before the first level, mean seconds without load after each stint) of a sweep.
+
+    Return the assumed values `_BEGIN_S` and `_PAUSE_S` if the result does not have all start times and
+    levels.
+    """
     if result.status != "done" or result.finished_at is None or not result.ran:
         return _BEGIN_S, _PAUSE_S
     first = next((one.started_at for one in result.ran if one.started_at is not None), None)
@@ -238,9 +263,10 @@ def _between_runs(result: SweepResult) -> tuple[float, float]:
 
 
 def _turns(ran: Sequence[RanRun]) -> int:
-    """Return the number of stints, each followed by a rest.
+    """Return the number of stints (series of consecutive runs of one level) in the executed runs `ran`.
 
-    Run numbers that start again are the next prompt length: a run does not record its own.
+    A new stint begins where target or concurrency changes, or where run numbers start again: then the prompt
+    length has changed, which `RanRun` does not record.
     """
     changes = (
         (after.target, after.concurrency) != (before.target, before.concurrency) or after.run <= before.run
@@ -255,13 +281,19 @@ def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
 
 
 def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
-    """Scale a run to other lengths: its prefill by the prompt length, the rest by the output length."""
+    """Return the seconds of the run `point`, scaled to other lengths.
+
+    The time to first token scales with the prompt length, the rest with the output length.
+    """
     prefill = point.first_s * prompt_tokens / point.load.prompt_tokens
     return prefill + (point.run_s - point.first_s) * output_tokens / point.output_tokens
 
 
 def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
-    """Return the seconds at a concurrency, by lines through the points on logarithmic scales."""
+    """Return the seconds at `concurrency`, interpolated or extrapolated on logarithmic scales.
+
+    `points` are (concurrency, seconds) in ascending order, at least one.
+    """
     for at, seconds in points:
         if at == concurrency:
             return seconds
@@ -281,7 +313,10 @@ def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
 
 
 def _source_words(earlier: Sequence[_Earlier], plan: Plan) -> str:
-    """Return which sweeps the forecast is based on, and how near they are to the plan."""
+    """Return text that names the sweeps a forecast is based on, and how near they are to the plan.
+
+    For example "roughly, by other concurrencies in your sweep of 3 Mar 14:05".
+    """
     times = dict.fromkeys(
         one.result.started_at for one in sorted(earlier, key=lambda one: one.result.started_at)
     )
@@ -296,7 +331,7 @@ def _source_words(earlier: Sequence[_Earlier], plan: Plan) -> str:
 
 
 def time_words(seconds: float) -> str:
-    """Return a time as text, rounded to the precision of an estimate."""
+    """Return a duration as text such as "4 min 20 s", rounded to 1, 5 or 10 s depending on its length."""
     step = 1 if seconds < _FINE_S else 5 if seconds < _COARSE_S else 10
     whole = max(1, round(seconds / step) * step)
     if whole < _MINUTE_S:
@@ -309,7 +344,7 @@ def time_words(seconds: float) -> str:
 
 
 def pieces(found: Forecast) -> tuple[str, str, str]:
-    """Return a forecast as three texts: requests, tokens, time."""
+    """Return a forecast as three texts to display: number of requests, number of tokens, duration."""
     least = "at least " if found.at_least else ""
     warm = f" + {found.warm_ups:,} warm-up" if found.warm_ups else ""
     noun = "request" if found.requests == 1 else "requests"

@@ -1,4 +1,4 @@
-"""The limits at which a running sweep stops itself: memory, heat, failures, and unresponsive servers."""
+"""The limits at which a running sweep stops itself: memory, GPU heat, failed requests, silent servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparktop.sweep.terms.request_errors import (
 )
 
 ENOUGH_ENDED = 10
-"""Ended requests of a level from which on their share of failures is judged."""
+"""Minimum number of ended requests of a level before their share of failures is checked."""
 SILENT_S = 15.0
 """Seconds without an answer to polls and without a token after which a server is regarded as gone. A full
 server may be slow to answer polls, and a long prompt may delay tokens, but both at the same time were not
@@ -55,7 +55,7 @@ class NodeLimits:
 
     @property
     def words(self) -> str | None:
-        """The limits as text; None if there are none."""
+        """The limits as text such as "below 8 GiB of headroom or above 92 °C"; None if there are none."""
         parts = []
         if self.min_headroom_gib is not None:
             parts.append(f"below {self.min_headroom_gib:g} GiB of headroom")
@@ -65,7 +65,11 @@ class NodeLimits:
 
 
 def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
-    """Return the limits for a machine: those configured, else defaults for unified memory; 0 means none."""
+    """Return the limits that apply to a machine, with or without `unified` memory of CPU and GPU.
+
+    A limit of 0 in `guard` means no limit. A limit of None means the default with unified memory, else no
+    limit.
+    """
     least, most = guard.min_headroom_gib, guard.max_gpu_c
     if unified:
         least = LEAST_HEADROOM_GIB if least is None else least
@@ -74,9 +78,10 @@ def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
 
 
 def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Iterable[NodeView]) -> str:
-    """Return in one line what stops a sweep, on which machines, and what is not guarded.
+    """Return one line for the user: which limits stop a sweep on which machines, and what is not guarded.
 
-    `targets` holds the names of the watched machines of each target.
+    `targets` maps the name of each target to the names of its watched machines; `nodes` are all watched
+    machines.
     """
     if guard.min_headroom_gib == 0 and guard.max_gpu_c == 0:
         return "no guard: it is switched off"
@@ -106,7 +111,10 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
 
 
 class GuardWatch:
-    """Check readings against the limits; each check returns the reason to stop, or None."""
+    """Checks readings and requests against the limits of a sweep.
+
+    Each check returns the reason to stop the sweep, or None; only `check_failure` returns a mere notice.
+    """
 
     def __init__(self, guard: Guard) -> None:
         """Use the limits of `guard`."""
@@ -115,7 +123,10 @@ class GuardWatch:
         """Machines that do not answer at present."""
 
     def check_node(self, name: str, point: NodePoint) -> str | None:
-        """Check memory and temperature of a machine that the load reaches."""
+        """Return why to stop if the sample `point` exceeds a limit of memory or GPU temperature; else None.
+
+        A value that the machine does not report does not stop the sweep.
+        """
         self._silent.discard(name)
         limits = limits_of(self._guard, unified=point.unified)
         least = limits.min_headroom_gib
@@ -128,21 +139,31 @@ class GuardWatch:
         return None
 
     def check_failure(self, name: str, failure: Failure) -> str | None:
-        """Return a notice that a machine does not answer and is not guarded, once per outage; else None."""
+        """Return a notice for the user that the machine `name` does not answer and so is not guarded.
+
+        None if this outage was reported before; it ends with the next `check_node` of this machine.
+        """
         if name in self._silent:
             return None
         self._silent.add(name)
         return f"{clean(name, 64)} is not guarded until it answers again: {failure.message}"
 
     def check_requests(self, target: str, ended: int, failed: int, reason: str) -> str | None:
-        """Check the failures of the present level's requests; `reason` is the newest failure's message."""
+        """Return why to stop if too many requests of the current level failed; else None.
+
+        `ended` and `failed` are counts within the level, `reason` is the message of the newest failure.
+        """
         limit = self._guard.max_error_share
         if ended < ENOUGH_ENDED or failed <= limit * ended:
             return None
         return f"{failed} of {ended} requests to {target} failed, the limit is {limit:.0%}: {reason}"
 
     def check_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
-        """Check a finished run: stop if it had no answer at all because the server is gone."""
+        """Return why to stop if no request of a finished run succeeded because the server is gone; else None.
+
+        `ok` is the number of successful requests, `words` are the error codes of the run, and `reason` is the
+        message of the newest failure.
+        """
         codes = list(words)
         if ok or not codes or not _GONE.issuperset(codes):
             return None
@@ -151,7 +172,11 @@ class GuardWatch:
     def check_silence(
         self, target: str, silence: tuple[float, Failure] | None, newest_data_at: float, now: float
     ) -> str | None:
-        """Check a server that does not answer polls; `newest_data_at` is that of its streams."""
+        """Return why to stop if a server has sent nothing for `SILENT_S` seconds; else None.
+
+        `silence` is (time of the first failed poll in a row, newest failure), None if polls are answered.
+        `newest_data_at` is when data of any answer last arrived; times are in monotonic seconds.
+        """
         if silence is None:
             return None
         since, failure = silence

@@ -1,4 +1,4 @@
-"""The load of a level on its servers: requests running at the same time, batch sizes, and queues."""
+"""The load of a level as its servers report it: simultaneous requests, batch sizes, and queues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ SAME_MOMENT_S = 0.25
 """Samples of several servers up to this many seconds apart count as simultaneous if hardly any request
 started or ended between them."""
 MOST_MOVED = 0.05
-"""Share of the sum that may have started or ended between them."""
+"""Maximum number of requests that may have started or ended between such samples, as a share of the sum of
+their values."""
 FULL_PERCENT = 98.0
 """KV cache usage in percent from which on requests wait for memory."""
 
@@ -22,22 +23,23 @@ Of = Callable[[ServerPoint], float | None]
 
 @dataclass(frozen=True, slots=True)
 class BackendQueue:
-    """Evidence whether requests of a level had to queue at one server."""
+    """What the samples of one server show about requests of a level that queued there."""
 
     name: str
     looks: int = 0
-    """Samples that reported the number of waiting requests."""
+    """Number of samples that reported how many requests were waiting."""
     looks_waiting: int = 0
-    """Of those, samples with at least one waiting request."""
+    """Number of samples with at least one waiting request."""
     waiting_max: float | None = None
     running_max: float | None = None
     kv_fullest_percent: float | None = None
-    """KV cache usage of its fullest lane."""
+    """Maximum KV cache usage (0 to 100) of any of its engine cores (data-parallel ranks) in any sample."""
     slots: int | None = None
+    """Maximum requests that the server runs at the same time; None if unknown."""
     saturated: bool = False
-    """True if a sample shows requests waiting while every slot was in use."""
+    """True if in some sample requests were waiting while at least `slots` requests were running."""
     at_once: int | None = None
-    """Maximum requests of the level at this server at the same time; None if no backend was named."""
+    """Maximum requests of the level at this server at the same time; None if no answer named its backend."""
 
 
 class InFlight:
@@ -55,7 +57,7 @@ class InFlight:
         return max(self._counts, default=0)
 
     def most_between(self, begin: float, end: float) -> int:
-        """Return the maximum number in flight from `begin` to `end`."""
+        """Return the maximum number of requests in flight at any time from `begin` to `end`."""
         first, last = bisect_right(self._times, begin), bisect_right(self._times, end)
         return max(self._counts[max(0, first - 1) : last], default=0) if last else 0
 
@@ -65,10 +67,11 @@ class InFlight:
 
 
 def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
-    """Return the sums of a figure over all servers, for each moment at which all were sampled.
+    """Return the sum of a gauge over all servers, once for each moment at which all of them were sampled.
 
-    Samples of different moments would count a burst twice that was first at one server and then at another.
-    Each sum is also limited to the number of requests in flight.
+    `looks` are the samples by server; `of` reads the gauge from a sample. Samples of different moments are
+    not added, because requests that moved between servers would count twice. Each sum is at most the number
+    of requests in flight. Empty if a server never reports the gauge; with one server, its plain values.
     """
     known = {name: [one for one in points if of(one) is not None] for name, points in looks.items()}
     if not known or not all(known.values()):
@@ -89,10 +92,11 @@ def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: I
 
 
 def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float | None:
-    """Return the mean batch size of a server while it computed; None where that is unknown.
+    """Return the mean batch size of a server while it was computing; None if unknown.
 
-    Exact if the server counts its steps: each step yields a token per request of its batch, apart from those
-    added by speculative decoding. Otherwise the mean of the samples with running requests.
+    If `grown`, the growth of the server's counters, includes engine steps, the result is exact: a step yields
+    one token per request of its batch, plus those added by speculative decoding. Otherwise it is the mean
+    number of running requests over the samples `points` that have any.
     """
     made = None if grown is None else grown.generation_tokens
     if grown is not None and grown.steps and made:
@@ -106,7 +110,11 @@ def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float |
 def backend_queue(
     name: str, points: Sequence[ServerPoint], slots: int | None, at_once: int | None
 ) -> BackendQueue:
-    """Return the evidence of a queue in the samples of one server."""
+    """Summarise what the samples `points` of one server show about queued requests.
+
+    `slots` is the server's maximum of running requests, ignored if a sample exceeds it. `at_once` is the
+    maximum number of our requests at this server at the same time. None for either means unknown.
+    """
     waiting = [one.waiting for one in points if one.waiting is not None]
     running_max = max((one.running for one in points if one.running is not None), default=None)
     if slots is not None and (running_max or 0.0) > slots:
@@ -127,10 +135,11 @@ def backend_queue(
 
 
 def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
-    """Return why requests queued at a server, for its slots or its KV cache; None where they did not.
+    """Return text about why requests queued at a server (too few slots or a full KV cache); None if none did.
 
-    Requests of a burst also wait for each other's prompts, on any server. That is not a queue if all of them
-    were seen running at the same time, or if the slots are known to suffice and the cache is not full.
+    In a burst, requests also wait for each other's prefill, on any server. This does not count as a queue if
+    all requests were seen running at the same time, or if the slots are known to suffice and the cache is not
+    full.
     """
     slots, wanted = queue.slots, concurrency if queue.at_once is None else queue.at_once
     beyond = slots is not None and (queue.saturated or (queue.at_once is not None and wanted > slots))

@@ -1,4 +1,4 @@
-"""What is found out about a target before load is put on it: model, prompt lengths, possible problems."""
+"""Preparation of a target before any load: its prompt lengths, its model, and problems to expect."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class WorkerGoneError(Exception):
     """The load generator's process exited unexpectedly."""
 
     def __init__(self, failure: RequestFailure | None) -> None:
-        """Use the message of `failure`, if it is known."""
+        """Use the message of `failure`, or a general one if `failure` is None."""
         super().__init__(failure.message if failure else "the load generator's process is gone")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTarget:
-    """A target with everything that is known before the first level."""
+    """A target of a sweep with everything that is known about it before the first level."""
 
     target: SweepTarget
     asks: WorkerTarget
@@ -58,40 +58,41 @@ class PreparedTarget:
     nodes: tuple[str, ...] = ()
     """Names of the watched machines that the load reaches."""
     slots: Mapping[str, int] = field(default_factory=dict)
-    """Maximum concurrent requests of each of these servers, where it is known."""
+    """Maximum concurrent requests of each watched server that reports it, by name."""
     capture_sizes: tuple[int, ...] | None = None
-    """Batch sizes for which its only server captured a CUDA graph; None if unknown for this server."""
+    """Batch sizes for which the target's only server captured a CUDA graph; None if unknown."""
     roofline_tps: float | None = None
-    """Tokens per second that the memory bandwidth allows a single request."""
+    """Maximum decode rate of a single request in tokens/s that the memory bandwidth allows; None if
+    unknown."""
     names: BackendNames | None = None
-    """For a router: names of the backends in its answers."""
+    """For a router: maps what its answers report as backend to the names of watched backends."""
     token_source: TokenSource | None = None
     mdns: bool = False
     takes_salt: bool = False
-    """True if a salt keeps the prompts of each run apart from what was cached before."""
+    """True if the servers support `cache_salt`, with which no run's prompts are found in the prefix cache."""
     notes: tuple[str, ...] = ()
     """What a user should know before the first level, one line each."""
     error: str | None = None
-    """Why no load can be put on it; None if it can."""
+    """Why the target cannot be measured; None if it can."""
     lengths: Mapping[int, Calibrated] = field(default_factory=dict)
     """Calibration result of each prompt length that fits."""
     refused: Mapping[int, str] = field(default_factory=dict)
-    """Prompt lengths of the plan that it refuses, with the reason."""
+    """Prompt lengths of the plan that the target refuses, with the reason."""
     extra_lengths: tuple[int, ...] = ()
     """Prompt lengths that are measured in addition to those of the plan."""
 
 
 @dataclass(slots=True)
 class _Lengths:
-    """The result of each prompt length of a plan on one target."""
+    """Results of calibrating the prompt lengths of a plan on one target."""
 
     found: dict[int, Calibrated] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    """Why it refuses these lengths."""
+    """Prompt lengths that the target refuses, with the reason."""
     model: str | None = None
     """Name of the model as the server writes it, not cleaned."""
     error: str | None = None
-    """Why requests fail altogether; None if they do not."""
+    """Why the target cannot serve requests of any length; None if it can."""
 
 
 async def prepare(
@@ -101,10 +102,10 @@ async def prepare(
     snapshot: Callable[[], Snapshot],
     busy: Collection[str] = (),
 ) -> PreparedTarget:
-    """Calibrate a target for each prompt length, and collect what is known of its servers.
+    """Calibrate each prompt length of the plan on a target, and collect what is known of its servers.
 
-    `snapshot` returns their newest state; `busy` are servers that ran requests before the first one of this
-    sweep.
+    If the target cannot be measured, the result has an `error`. `snapshot` returns the newest state of all
+    watched servers; `busy` names the servers that ran requests before this sweep sent any.
 
     Raises:
         WorkerGoneError: the load generator's process exited.
@@ -141,7 +142,11 @@ async def prepare(
 async def _ask_lengths(
     plan: Plan, asks: WorkerTarget, asked: _Lengths, views: Sequence[BackendView], worker: SweepWorker
 ) -> None:
-    """Calibrate each prompt length, except those that exceed a known context."""
+    """Calibrate each prompt length of the plan, and enter the results into `asked`.
+
+    A length that exceeds a known context is entered as refused without a request. Stop at the first failure
+    that is not a refusal, with `asked.error` set.
+    """
     for length in plan.lengths:
         if (why := beyond_context(length, plan.tg, views)) is not None:
             asked.refused[length] = why
@@ -220,7 +225,10 @@ def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
 
 
 def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
-    """Return whether cache_salt takes effect: vLLM supports it, other engines may ignore an unknown field."""
+    """Return whether the request field `cache_salt` takes effect: all servers run vLLM, and none refused it.
+
+    Other engines may accept a field that they do not know and ignore it.
+    """
     refused = any(CACHE_SALT in one.dropped_fields for one in found.values())
     return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
 
@@ -228,7 +236,10 @@ def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bo
 def _with_refused(
     prepared: PreparedTarget, plan: Plan, refused: Mapping[int, str], longest: LongestPrompt | None
 ) -> PreparedTarget:
-    """Add the refused lengths, and the largest that fits if it was searched for."""
+    """Return `prepared` with the refused prompt lengths, a note for each, and the `longest` length that fits.
+
+    `longest` is None if it was not searched for or not found.
+    """
     if not refused:
         return prepared
     more = ""
@@ -250,7 +261,10 @@ async def _longest(
     views: Sequence[BackendView],
     worker: SweepWorker,
 ) -> LongestPrompt | None:
-    """Search for the largest prompt that fits together with an answer of the plan's length."""
+    """Return the largest prompt that fits into the context together with an answer of the plan's length.
+
+    None if no such prompt was found.
+    """
     high = min(asked.refused)
     low = max((length for length in asked.found if length < high), default=0)
     # A calibration requests fewer output tokens than a level: a longer prompt makes up for them.

@@ -1,4 +1,4 @@
-"""The events of a running sweep, and the live figures derived from them."""
+"""The events of a running sweep, and the live metrics derived from them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Phase(StrEnum):
 
     STARTING = "starting"
     PREPARING = "preparing"
-    """Sends trial requests to a target."""
+    """Trial requests are sent to a target."""
     SETTLING = "settling"
-    """Waits until the servers are idle and their counters no longer change."""
+    """The sweep waits until the servers are idle and their counters no longer change."""
     WARMING_UP = "warming up"
     RUNNING = "running"
     ENDED = "ended"
@@ -32,24 +32,24 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PhaseChanged:
-    """The sweep has entered another phase."""
+    """The sweep has entered another phase, target, level or run."""
 
     phase: Phase
     target: str | None = None
     load: Load | None = None
     run: int | None = None
     runs: int | None = None
-    """Runs of the level; None if its duration decides."""
+    """Number of runs of the level; None if a time limit decides it."""
     eta_s: float | None = None
     """Seconds to the end of the sweep; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTold:
-    """The load events since the previous batch, at most 20 batches per second.
+    """A batch of the load events since the previous batch; at most 20 batches come per second.
 
-    Tokens are summed in bins of a tenth of a second; backends have their watched names. In `abba` order a
-    level is divided into parts: each begins with `LevelStarted` of the same level and ends with `LevelEnded`.
+    Tokens are summed in `bins` of a tenth of a second. Backends have the names under which they are watched.
+    In `abba` order the runs of a level come in several parts, each from a `LevelStarted` to a `LevelEnded`.
     """
 
     target: str
@@ -59,12 +59,12 @@ class LoadTold:
     in_flight: int = 0
     warm_up: bool = False
     at: float | None = None
-    """Monotonic seconds of the load generator; None for events that the sweep itself adds."""
+    """When the load generator sent the batch, in monotonic seconds; None for events added by the sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTold:
-    """A run is over: all its events again, now with the exact time of every token."""
+    """A load run is over: repeats all events of the run, now with the exact time of every token."""
 
     target: str
     load: Load
@@ -75,7 +75,7 @@ class RunTold:
 
 @dataclass(frozen=True, slots=True)
 class LevelMeasured:
-    """A level is complete and judged."""
+    """The result of a level is available, and judged for reasons to doubt it."""
 
     target: str
     level: LevelResult
@@ -85,14 +85,14 @@ class LevelMeasured:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A line for the user."""
+    """A message to the user, one line of text."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class GuardSet:
-    """The guard is set before the first level: what stops the sweep, on which machines."""
+    """Sent once before the first level: `words` states which limits stop the sweep, on which machines."""
 
     words: str
 
@@ -110,7 +110,7 @@ SweepEvent = PhaseChanged | LoadTold | RunTold | LevelMeasured | Notice | GuardS
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a sweep at one moment."""
+    """The state of a sweep at one moment, for display."""
 
     phase: Phase = Phase.STARTING
     target: str | None = None
@@ -126,14 +126,14 @@ class Progress:
     """Ended requests of the present level."""
     failed: int = 0
     tokens: int = 0
-    """Tokens of the present level."""
+    """Tokens received in the present level."""
     eta_s: float | None = None
     levels_done: int = 0
 
 
 @dataclass(slots=True)
 class ProgressFold:
-    """Keep the newest `Progress`, updated from events."""
+    """Folds the events of a sweep into `now`, its present state."""
 
     now: Progress = field(default_factory=Progress)
     _starts: dict[str, float] = field(default_factory=dict)
@@ -200,7 +200,10 @@ class ProgressFold:
         )
 
     def _tps(self, at: float | None) -> float | None:
-        """Return the tokens per second of the last two seconds, or since the first token if that is less."""
+        """Return the token rate (tokens/s) over the last two seconds up to `at`, or since the first token.
+
+        Drop older tokens. Return the previous rate if `at` is None or no time has passed.
+        """
         if at is None or not self._bins:
             return self.now.tps
         while self._bins and self._bins[0][0] < at - RATE_WINDOW_S:

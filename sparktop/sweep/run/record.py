@@ -1,4 +1,4 @@
-"""Everything that the worker reported of a run, collected: the input of `level_result`."""
+"""The messages of the load generator about one load run, collected to compute the result of its level."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from sparktop.sweep.generator.wire.messages import (
 
 
 class RunRecord:
-    """Collect the messages of one run. Can be read at any time, even if the run was interrupted."""
+    """Collects the messages of one load run; can be read at any time, even if the run was interrupted."""
 
     def __init__(self, run_id: str) -> None:
         """Start with an empty record of the run `run_id`."""
         self.run_id = run_id
         self.finished: RunFinished | None = None
-        """None while the run is in progress, and for good if the worker process died."""
+        """The last message of the run; None until it arrives, which it never does if the worker process
+        died."""
         self.in_flight = 0
         self.bins: Counter[tuple[float, str | None]] = Counter()
         """Tokens by (start of the tenth of a second, backend)."""
@@ -30,7 +31,7 @@ class RunRecord:
         self._tokens: dict[str, RequestTokens] = {}
 
     def add(self, message: WorkerMessage) -> None:
-        """Add a message of this run; ignore those of other runs."""
+        """Add a message of this run; ignore messages of other runs."""
         match message:
             case Batch() if message.id == self.run_id:
                 self._events.extend(message.events)
@@ -45,5 +46,8 @@ class RunRecord:
                 pass
 
     def events(self) -> list[LoadEvent]:
-        """Return all events so far in order; with the time of every token once the run has finished."""
+        """Return all events so far in order of arrival.
+
+        Until the exact token times have arrived at the end of the run, requests have no `Tokens` events.
+        """
         return with_tokens(self._events, self._tokens)

@@ -1,4 +1,4 @@
-"""The result of a running sweep: it collects plan, targets, levels and the generator's health."""
+"""The result of a running sweep, built step by step from plan, targets, levels and the generator's health."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
 
 
 class ResultBook:
-    """Hold the newest result; each entry replaces it by a new one."""
+    """Builds the result of a sweep: each method replaces the immutable `result` by an updated one."""
 
     def __init__(self, plan: Plan, started_at: datetime, *, simulated: bool = False) -> None:
-        """Start with the plan only."""
+        """Start with a result that has the plan and its targets, but no levels."""
         self._plan = plan
         self._health: list[ClientHealth] = []
         self.result = SweepResult(
@@ -54,7 +54,7 @@ class ResultBook:
         )
 
     def prepared(self, prepared: PreparedTarget) -> None:
-        """Enter the result of a target's preparation."""
+        """Enter what the preparation of a target found: its engine and model, or why it cannot be used."""
         target = self.result.target(prepared.target.name)
         assert target is not None  # noqa: S101 - every target of the plan is entered above
         found = target.model_copy(
@@ -69,28 +69,32 @@ class ResultBook:
         self.result = self.result.with_target(found)
 
     def guarded(self, words: str) -> None:
-        """Enter the description of the limits that stop the sweep."""
+        """Enter the text that describes the limits that stop the sweep."""
         self._change(guard=words)
 
     def seen(self, *, simulated: bool) -> None:
-        """Enter whether a watched server or machine reports to be simulated."""
+        """Mark the result as simulated if `simulated` is True; False leaves an earlier mark in place."""
         self._change(simulated=self.result.simulated or simulated)
 
     def target_failed(self, name: str, error: str) -> None:
-        """Enter why a target was not measured completely."""
+        """Enter the message `error`: why the target `name` was not measured completely."""
         target = self.result.target(name)
         if target is not None:
             self.result = self.result.with_target(target.model_copy(update={"error": error}))
 
     def ran(self, target: str, load: Load, run: int, started_at: datetime) -> None:
-        """Append a run to the order of execution."""
+        """Append a measured run that begins at `started_at` to the list of executed runs."""
         run_entry = RanRun(
             target=target, concurrency=load.concurrency, run=run, started_at=started_at.astimezone(UTC)
         )
         self._change(ran=(*self.result.ran, run_entry))
 
     def level(self, target: str, level: LevelResult, health: Iterable[ClientHealth]) -> LevelResult:
-        """Enter a level; return it as stored, with the marks that depend on other levels."""
+        """Enter the result of a level, and the generator's health in its runs.
+
+        Replace an earlier result of the same load. Return the level as stored: with the router overhead and
+        the doubts that depend on other levels.
+        """
         self._health += health
         result = self.result.with_level(target, level)
         targets = with_clock_shifts(self._with_overheads(result.targets))
@@ -106,7 +110,7 @@ class ResultBook:
         return next(one for one in entered.levels if (one.concurrency, one.pp, one.tg) == load)
 
     def slo(self, target: str, search: SloSearch) -> None:
-        """Enter the current state of the search for the concurrency at which the conditions hold."""
+        """Enter the range of concurrencies in which the SLO conditions hold, as `search` knows it so far."""
         before = self.result.slo
         holds = dict(before.holds_to) if before is not None else {}
         holds[target] = Holds(
@@ -119,7 +123,7 @@ class ResultBook:
         self._change(slo=SloResult(conditions=conditions, holds_to=holds))
 
     def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
-        """Enter the end of the sweep, compare its targets, and return the result."""
+        """Enter the end of the sweep; compare the targets if several were measured. Return the result."""
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
         series = [one for one in series_of(self.result) if one.levels]
         if len(series) > 1:
@@ -148,7 +152,11 @@ class ResultBook:
         return tuple(changed)
 
     def _client(self, targets: Sequence[TargetResult]) -> ClientResult:
-        """Return the worst health figures of any run: a single bad run is a reason to doubt."""
+        """Return the load generator's health over the whole sweep.
+
+        CPU use and event loop lag are the maximum over all runs, because a single bad run is a reason to
+        doubt.
+        """
         health = self._health
         if not health:
             return ClientResult()

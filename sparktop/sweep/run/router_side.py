@@ -1,4 +1,4 @@
-"""What a router did with a level: its order of choices, the balance of its backends, and its overhead."""
+"""What a router did in a level: in which order it chose backends, how evenly, and with which overhead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from sparktop.sweep.run.server_side import Counters, ServerPoint
 
 
 def assignments(events: Iterable[LoadEvent]) -> list[str]:
-    """Return the backends that answered, in the order in which the requests started."""
+    """Return the backend of each request, in the order in which the requests started.
+
+    Requests whose answer named no backend, or that have not ended, are left out.
+    """
     starts: list[tuple[float, str]] = []
     served: dict[str, str] = {}
     for event in events:
@@ -46,10 +49,12 @@ def router_side(
     strategy: str | None = None,
     errors: Mapping[str, float | None] | None = None,
 ) -> dict[str, JsonValue]:
-    """Return a level's balance in the format of a snapshot, with the runs test of the router's choices.
+    """Return a level's load balance as JSON: the runs test of the router's choices, and the balance verdict.
 
-    `looks` are the samples of the backends, `e2e_s` is the duration of a request, `until` the end of the last
-    run, `strategy` the router's strategy as it reports it, `errors` the failures at each backend.
+    The verdict is included with several backends only, in the format of a JSON snapshot. `looks` are the
+    samples by backend, `e2e_s` is the median duration of a request, `until` the end of the last run in
+    monotonic seconds, `strategy` the routing strategy, `errors` the number of failed requests by backend
+    (None: unknown).
     """
     order = assignments(events)
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
@@ -66,11 +71,11 @@ def router_side(
 def direct_overhead_ms(
     target: SweepTarget, level: LevelResult, others: Mapping[str, TargetResult], urls: Mapping[str, str]
 ) -> float | None:
-    """Return the router's median TTFT at c = 1 minus that of its backends at c = 1, in milliseconds.
+    """Return the router's median TTFT minus the mean of its backends' median TTFTs, in milliseconds.
 
-    With several requests at once the difference would mostly show how evenly the router distributes them. So
-    it is None there, and if no backend was measured at c = 1. `others` are the target results by name, `urls`
-    the address of each.
+    Both are measured at concurrency 1: at others the difference would mostly show how evenly the router
+    distributes requests. None at other concurrencies, or if no backend was measured with the same load.
+    `others` are the results of all targets by name, `urls` their addresses by name.
     """
     behind = set(target.backends.values())
     if target.kind is not TargetKind.ROUTER or level.concurrency != 1:
@@ -95,11 +100,11 @@ def backend_errors(
     grown: Mapping[str, Counters],
     routed: Mapping[str, float] | None,
 ) -> dict[str, float | None]:
-    """Return the failed requests of each backend in a level: the largest of the available counts.
+    """Return the number of failed requests of each backend in a level: the largest of the available counts.
 
-    The counts are the server's own, ours of answers that name the backend, and the router's (`routed`). A
-    router retries elsewhere what failed, so unless it counts failures itself, not seeing any does not mean
-    that there were none: the result is None.
+    The counts are the server's own (`grown`), ours of failed answers that name the backend, and the router's
+    (`routed`). A router repeats a failed request at another backend. So if the router does not count failures
+    (`routed` is None) and the other counts are 0, the number is unknown: None.
     """
     ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
     ours = Counter(end.served_by for end in ends)
@@ -112,7 +117,10 @@ def backend_errors(
 
 
 def _own_errors(grown: Counters | None) -> float:
-    """Return the failures that a server counts, including aborted requests if they are a large share."""
+    """Return the number of failed requests by a server's own counters; 0 if it has none.
+
+    Aborted requests count as failed if they are a large share of the finished ones.
+    """
     if grown is None:
         return 0.0
     aborted = grown.aborted or 0.0
@@ -134,7 +142,10 @@ def _track(name: str, points: Sequence[ServerPoint], errors: float | None) -> Lo
 
 
 def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
-    """Return finished plus present requests at each sample; None if the server does not count the former."""
+    """Return the number of requests that had arrived by each sample: finished, running and waiting ones.
+
+    None if the server does not count finished requests.
+    """
     ended = [_number(one.counters.finished) for one in points]
     if all(map(math.isnan, ended)):
         return None
@@ -145,7 +156,10 @@ def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
 
 
 def _rates(points: Sequence[ServerPoint]) -> list[float]:
-    """Return the tokens per second since the previous sample; NaN for the first one."""
+    """Return the token rate (generated tokens/s) between the previous sample and each sample.
+
+    NaN for the first sample, and where the rate is unknown.
+    """
     rates = [math.nan] if points else []
     for before, now in pairwise(points):
         made = now.counters.since(before.counters).generation_tokens

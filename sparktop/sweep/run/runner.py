@@ -1,7 +1,7 @@
 """The sweep: prepares targets, measures one level after the other, judges and stores the results.
 
-It polls nothing itself: samples of servers and machines come from a feed that exists anyway. It does not know
-any screen: observers receive its events.
+The runner does not poll: samples of servers and machines come from the store, which polls them anyway. It
+does not depend on the user interface: listeners receive its events.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _VERDICT_WORDS = {Verdict.HOLDS: "holds", Verdict.UNSURE: "may hold", Verdict.FA
 
 
 class SweepRunner:
-    """A sweep; `run` executes it, once."""
+    """Executes one sweep; call `run` once."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class SweepRunner:
     ) -> None:
         """Prepare a sweep of `plan` with samples from `feed`; nothing is sent before `run`.
 
-        `save` is called with the result after each level and at the end. A `SparktopError` that it raises
-        becomes a notice, and the sweep continues.
+        `models` maps model names to known facts. `save` is called with the result after each level and at the
+        end. A `SparktopError` that it raises becomes a notice, and the sweep continues.
         """
         self._plan = plan
         self._feed = feed
@@ -109,11 +109,11 @@ class SweepRunner:
                 return
 
     def cancel(self, reason: str = "called off") -> None:
-        """Cancel the sweep: requests in flight end within half a second, and completed results are kept."""
+        """Request the end of the sweep: requests in flight end within half a second, results are kept."""
         self._brake.pull("cancelled", reason)
 
     async def run(self) -> SweepResult:
-        """Execute the sweep; failures of targets and of the load generator are part of the result.
+        """Execute the sweep and return its result, which also records failures of targets and generator.
 
         Raises:
             UsageError: the limit of open files does not allow the connections of the plan.
@@ -136,7 +136,7 @@ class SweepRunner:
         return self._finish()
 
     def _check_limits(self, worker: SweepWorker) -> None:
-        """Raise early if the last level could not open its connections: the limit of open files is known."""
+        """Raise UsageError if the limit of open files is too low for the plan's highest concurrency."""
         most = max(self._plan.concurrency, default=1)
         fit = worker.ready.most_connections if worker.ready is not None else None
         if fit is not None and most > fit:
@@ -231,7 +231,10 @@ class SweepRunner:
                 )
 
     def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
-        """Yield the stints of the plan, then those of prompt lengths that were found to fit instead."""
+        """Yield the stints (series of consecutive runs of one level) of the plan and of extra prompt lengths.
+
+        Extra are the largest lengths that were found to fit where a target refuses a length of the plan.
+        """
         plan = self._plan
         yield from stints(plan, [one.target for one in targets.values()])
         for one in targets.values():
@@ -240,7 +243,7 @@ class SweepRunner:
                     yield Stint(one.target, load, numbers(plan, load))
 
     async def _refused(self, stint: Stint, words: str) -> None:
-        """Enter a level that the server refuses to serve, and continue with the next one."""
+        """Enter a level that the server refuses, with `words` as error; save, and drop its other stints."""
         name, load = stint.target.name, stint.load
         made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
         level = self._book.level(name, made, ())
@@ -249,7 +252,7 @@ class SweepRunner:
         self._emit(LevelMeasured(name, level, self.result))
 
     async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
-        """Search for the range of concurrencies in which the SLO conditions hold."""
+        """Measure levels on one target until the concurrencies at which the SLO conditions hold are found."""
         plan, name = self._plan, prepared.target.name
         fit = worker.ready.most_connections if worker.ready is not None else None
         most = min(MOST_CONCURRENCY, fit or MOST_CONCURRENCY)
@@ -279,7 +282,7 @@ class SweepRunner:
             self._emit(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
 
     async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
-        """Execute a stint, enter its level as far as it is measured, and save."""
+        """Execute a stint, enter and return the result of its level so far (None: nothing measured), save."""
         try:
             await maker.make(stint, record)
         except WorkerGoneError as error:
@@ -347,7 +350,7 @@ class SweepRunner:
             listener(event)
 
     def _take_reading(self, key: SourceKey, reading: Reading) -> None:
-        """Record a reading, and stop the sweep if the guard requires it."""
+        """Store a sample or failure of a source, and stop the sweep if it violates a limit of the guard."""
         self._log.accept(key, reading)
         maker = self._maker
         if maker is None or maker.present is None or self._brake.pulled:
@@ -365,7 +368,7 @@ class SweepRunner:
             self._brake.pull("stopped_by_guard", reason)
 
     def _check_silence(self, maker: LevelMaker, present: PreparedTarget) -> str | None:
-        """Return why to stop if no server behind a target answers polls and no token arrives; else None."""
+        """Return why to stop if no server of the target answers polls or sends data any more; else None."""
         silences = [self._log.silence(name) for name in present.backends]
         silent = [one for one in silences if one is not None]
         if not silent or len(silent) < len(silences):
@@ -374,10 +377,9 @@ class SweepRunner:
         return self._guard.check_silence(present.target.name, newest, maker.newest_data_at, self._clock())
 
     def _all_sampled(self) -> bool:
-        """Return whether every server and machine that the load will reach has been sampled or has failed.
+        """Return whether every server, router and machine of the plan has been sampled or has failed.
 
-        A server must have been sampled since the sweep began, because counters are compared with samples of
-        this log.
+        A server must have been sampled since the sweep began, because `_log` has only samples since then.
         """
         snapshot = self._feed.snapshot()
         backends, nodes = set(), set()

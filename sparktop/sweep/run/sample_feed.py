@@ -1,6 +1,6 @@
-"""The source of samples that a sweep needs: snapshots, and each reading as it arrives.
+"""The interface through which a sweep receives samples: snapshots, and each new reading.
 
-A sweep uses the counters of samples that are taken anyway, so that nothing is polled twice.
+A sweep uses the samples that the monitor polls anyway, so that no server is polled twice.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from sparktop.store import Hear
 
 
 class SampleFeed(Protocol):
-    """A source of samples during a sweep: a `sparktop.store.Store`."""
+    """A source of samples during a sweep, implemented by `sparktop.store.Store`."""
 
     def snapshot(self) -> Snapshot:
-        """Return the present state of everything that is watched."""
+        """Return the present state of all watched servers, routers and machines."""
         ...
 
-    def listen(self, hear: Hear) -> Callable[[], None]:
-        """Call the function with each reading from now on; return a function that ends this."""
+    def listen(self, listener: Hear) -> Callable[[], None]:
+        """Call `listener` with each new sample or failure; return a function that stops these calls."""
         ...

@@ -1,7 +1,8 @@
-"""Which backend answered: names for what a router reports, and a test whether its choice looks random.
+"""Which backend answered: names for what a router reports, and a test whether the router chooses at random.
 
 The runs test is Wald and Wolfowitz's (Annals of Mathematical Statistics 11, 1940) with the mean and variance
-for any number of kinds (Wallis and Roberts, Statistics, 1956). Many runs mean alternation, few mean bunching.
+for any number of categories (Wallis and Roberts, Statistics, 1956). In it, a run is a sequence of consecutive
+requests with the same backend: many runs mean alternation, few mean bunching.
 """
 
 from __future__ import annotations
@@ -22,23 +23,28 @@ LEAST = 12
 
 @dataclass(frozen=True, slots=True)
 class RoutingTest:
-    """Statistical test of the order in which backends were chosen."""
+    """Result of a statistical test of the order in which a router chose backends."""
 
     word: str
-    """random, bunched or alternating; unknown for too few requests or a single backend."""
+    """Verdict: random, bunched or alternating; unknown for too few requests or a single backend."""
     requests: int
     runs: int
     """Number of runs: sequences of consecutive requests with the same backend."""
     expected_runs: float | None
     runs_p: float | None
-    """p-value: probability by chance of a number of runs at least as far from the expected one."""
+    """p-value of `runs`: the probability that a random order deviates at least as far from
+    `expected_runs`."""
     totals_p: float | None
-    """p-value: probability by chance of totals at least as uneven, if all backends are equally likely."""
+    """p-value of the requests per backend: the probability that a random choice, with all backends equally
+    likely, distributes them at least as unevenly."""
     sentence: str
 
 
 def routing_test(sequence: Sequence[str]) -> RoutingTest:
-    """Test the order of backends, given that of each request in the order of their starts."""
+    """Test whether a router chose backends at random.
+
+    `sequence` has the name of the backend of each request, in the order in which the requests started.
+    """
     counts = Counter(sequence)
     total = len(sequence)
     runs = sum(1 for index, name in enumerate(sequence) if index == 0 or name != sequence[index - 1])
@@ -76,7 +82,10 @@ def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]
 
 
 def _totals_p(counts: Mapping[str, int], total: int) -> float:
-    """Return the p-value of the most deviant backend: exact binomial test with Bonferroni correction."""
+    """Return the p-value of the backend whose number of requests deviates most from an equal share.
+
+    `counts` are the requests by backend. Exact binomial test with Bonferroni correction.
+    """
     share = 1 / len(counts)
     furthest = max(counts.values(), key=lambda count: abs(count - total * share))
     tested = len(counts) if len(counts) > 2 else 1  # noqa: PLR2004 - two totals depend on each other
@@ -84,14 +93,21 @@ def _totals_p(counts: Mapping[str, int], total: int) -> float:
 
 
 def binomial_p(hits: int, total: int, share: float) -> float:
-    """Return the p-value of the two-sided exact binomial test: all outcomes at most as likely as this one."""
+    """Return the p-value of the two-sided exact binomial test of `hits` in `total` trials.
+
+    This is the probability of all outcomes that are at most as likely as `hits`, if each trial succeeds with
+    probability `share`.
+    """
     shares = [binomial_share(count, total, share) for count in range(total + 1)]
     limit = shares[hits] * (1 + 1e-9)  # outcomes of equal likelihood count despite rounding errors
     return min(1.0, math.fsum(one for one in shares if one <= limit))
 
 
 def binomial_share(hits: int, total: int, share: float) -> float:
-    """Return the binomial probability of `hits`, computed with logarithms because its factors overflow."""
+    """Return the probability of exactly `hits` successes in `total` trials of probability `share` each.
+
+    Computed with logarithms because the factors overflow.
+    """
     return math.exp(
         math.lgamma(total + 1)
         - math.lgamma(hits + 1)
@@ -102,12 +118,12 @@ def binomial_share(hits: int, total: int, share: float) -> float:
 
 
 class BackendNames:
-    """Map what a router reports about the answering backend to the name of a watched backend."""
+    """Maps what a router reports about the backend that answered (id, name or URL) to its watched name."""
 
     def __init__(
         self, *, router_url: str, backends: Mapping[str, str], deployments: Mapping[str, str]
     ) -> None:
-        """Use the backends' URLs by name, and their names by the router's deployment ids."""
+        """Use `backends` (URL by name) and `deployments` (backend name by the router's deployment id)."""
         host = address_of(router_url)
         self._speaker = host[0] if host else "localhost"
         self._by_id = dict(deployments)
@@ -116,7 +132,10 @@ class BackendNames:
         self._found: dict[str, str] = {}
 
     def name(self, reported: str | None) -> str | None:
-        """Return the name of the backend; an unknown one keeps the router's own text, cleaned."""
+        """Return the name of the backend that a router reports; None if it reports none.
+
+        For an unknown backend, return the router's text, cleaned for display.
+        """
         if reported is None:
             return None
         if reported not in self._found:

@@ -1,4 +1,4 @@
-"""What servers and machines report during a sweep: counters, gauges and readings, by level."""
+"""What servers, routers and machines report during a sweep: their samples, and sums of their counters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of a server, summed over its lanes; None for a counter that it does not have."""
+    """Counters of a server, summed over its engine cores (lanes: data-parallel ranks); None: not reported."""
 
     generation_tokens: float | None = None
     prompt_tokens: float | None = None
@@ -44,7 +44,7 @@ class Counters:
     prefills: float | None = None
     """Number of requests in `prefill_s`."""
     steps: float | None = None
-    """Engine steps; None also for a server with several lanes, whose steps are not those of one batch."""
+    """Engine steps; None also with several engine cores, because a step is of one core's batch only."""
     spec_accepted_tokens: float | None = None
     failed: float | None = None
     """Finished requests that the server counts as failed."""
@@ -52,17 +52,20 @@ class Counters:
     """Finished requests that the client aborted."""
 
     def since(self, before: Counters) -> Counters:
-        """Return the growth of each counter; negative if the server was restarted."""
+        """Return the growth of each counter since `before`; negative if the server was restarted.
+
+        None for a counter that is unknown in either.
+        """
         return Counters(
             *(_minus(now, then) for now, then in zip(self._values(), before._values(), strict=True))
         )
 
     def plus(self, other: Counters) -> Counters:
-        """Return the sum of each counter; None where either is unknown."""
+        """Return the sum of each counter of both; None for a counter that is unknown in either."""
         return Counters(*(_plus(one, two) for one, two in zip(self._values(), other._values(), strict=True)))
 
     def fell(self) -> bool:
-        """Return whether any growth is negative, that is whether the server was restarted."""
+        """Return whether any value is negative. In a result of `since` this means a restart of the server."""
         return any(value is not None and value < 0 for value in self._values())
 
     def _values(self) -> list[float | None]:
@@ -71,7 +74,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class ServerPoint:
-    """A sample of a server."""
+    """What a sweep needs of a server's sample, summed over its engine cores (data-parallel ranks)."""
 
     at: float
     running: float | None
@@ -80,7 +83,7 @@ class ServerPoint:
     counters: Counters
     start_time: float | None
     kv_fullest_percent: float | None = None
-    """KV cache usage of its fullest lane."""
+    """KV cache usage (0 to 100) of the engine core that has the highest."""
 
     @property
     def idle(self) -> bool | None:
@@ -92,26 +95,26 @@ class ServerPoint:
 
 @dataclass(frozen=True, slots=True)
 class NodePoint:
-    """A sample of a machine, summarised over its GPUs."""
+    """The values of a machine's sample that a sweep needs, summarised over its GPUs; None: not reported."""
 
     at: float
     gpu_c: float | None
-    """Of the hottest GPU."""
+    """Temperature of the hottest GPU in °C."""
     power_w: float | None
     """Sum over GPUs."""
     sm_clock_mhz: float | None
     """Mean over GPUs."""
     throttled_percent: float | None
-    """Maximum over GPUs and reasons, since the previous sample."""
+    """Throttled time since the previous sample in percent: the maximum over GPUs and throttle reasons."""
     headroom_bytes: int | None
     unified: bool = False
-    """True if its GPUs use the machine's memory, so that both compete for it."""
+    """True if the GPUs use the machine's main memory."""
     is_idle: bool = False
-    """True if all GPUs report 0 % utilisation: clock and power then say nothing about the load."""
+    """True if all GPUs report 0 % utilisation. Clock and power are then not those under load."""
 
 
 def server_point(sample: EngineSample) -> ServerPoint:
-    """Return the parts of an engine's sample that a sweep needs."""
+    """Return the values of an engine's sample that a sweep needs, summed over its engine cores."""
     lanes = sample.lanes
     return ServerPoint(
         at=sample.at,
@@ -138,7 +141,7 @@ def server_point(sample: EngineSample) -> ServerPoint:
 
 
 def node_point(sample: NodeSample) -> NodePoint:
-    """Return the parts of a machine's sample that a sweep needs."""
+    """Return the values of a machine's sample that a sweep needs, summarised over its GPUs."""
     gpus = sample.gpus
     temperatures = _known(gpu.temperature_c for gpu in gpus)
     powers = _known(gpu.power_w for gpu in gpus)
@@ -157,7 +160,10 @@ def node_point(sample: NodeSample) -> NodePoint:
 
 
 def watched_backends(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the names of the watched servers that a load reaches: the target, or those behind a router."""
+    """Return the names of the watched servers that compute a target's requests, in configured order.
+
+    These are the target itself, or the backends behind it if it is a router; empty if none is watched.
+    """
     by_url = {view.url: view.name for view in snapshot.backends}
     names = {view.name for view in snapshot.backends}
     if target.kind is TargetKind.ENGINE:
@@ -171,7 +177,7 @@ def watched_backends(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]
 
 
 def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the names of the watched machines that a target's servers run on."""
+    """Return the names of the watched machines that a target's servers run on; empty if none is known."""
     backends = watched_backends(target, snapshot)
     placed = [node for view in snapshot.backends if view.name in backends for node in view.nodes]
     known = {view.name for view in snapshot.nodes}
@@ -179,12 +185,15 @@ def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def is_mdns(url: str) -> bool:
-    """Return whether a target's name is resolved by multicast DNS, which fails for seconds at a time."""
+    """Return whether the host name in `url` ends in .local, so that it is resolved by multicast DNS.
+
+    Such look-ups fail for seconds at a time.
+    """
     return (urlsplit(url).hostname or "").removesuffix(".").endswith(".local")
 
 
 class ServerLog:
-    """Keep the samples since the sweep began, except those dropped by `forget`."""
+    """The samples of servers, routers and machines since the sweep began, except those that `forget` drops."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         """Start without samples."""
@@ -192,13 +201,13 @@ class ServerLog:
         self._servers: dict[str, list[ServerPoint]] = {}
         self._nodes: dict[str, list[NodePoint]] = {}
         self._routers: dict[str, list[RouterSample]] = {}
-        """Samples of routers that count failures."""
+        """Samples by router, for routers that count failed requests."""
         self._silent: dict[str, tuple[float, Failure]] = {}
         """(time of the first failure in a row, newest failure) of each server that does not answer."""
         self._news = asyncio.Event()
 
     def accept(self, key: SourceKey, reading: Reading) -> None:
-        """Record a reading."""
+        """Store a sample or a failure of the source `key`, and wake up pending `wait_for` calls."""
         if key.kind is SourceKind.BACKEND:
             if isinstance(reading, EngineSample):
                 self._servers.setdefault(key.name, []).append(server_point(reading))
@@ -213,7 +222,7 @@ class ServerLog:
         self.wake()
 
     def wake(self) -> None:
-        """Wake up those who wait, so that they check their condition again."""
+        """Make every pending `wait_for` and `settled` check its condition again."""
         self._news.set()
 
     def newest(self, name: str) -> ServerPoint | None:
@@ -222,22 +231,22 @@ class ServerLog:
         return points[-1] if points else None
 
     def silence(self, name: str) -> tuple[float, Failure] | None:
-        """Return (since when, newest failure) for a server that does not answer; None if it does."""
+        """Return (time of the first failed poll in a row, newest failure); None if polls succeed."""
         return self._silent.get(name)
 
     def servers(self, name: str, spans: Sequence[Span]) -> list[ServerPoint]:
-        """Return the samples of a server within any of the spans."""
+        """Return the samples of a server that lie in any of the spans of time, in order."""
         return [one for one in self._servers.get(name, ()) if _inside(one.at, spans)]
 
     def nodes(self, name: str, spans: Sequence[Span]) -> list[NodePoint]:
-        """Return the samples of a machine within any of the spans."""
+        """Return the samples of a machine that lie in any of the spans of time, in order."""
         return [one for one in self._nodes.get(name, ()) if _inside(one.at, spans)]
 
     def router_failures(self, name: str, since: float) -> dict[str, float] | None:
-        """Return the failed answers by deployment that a router counted from `since` on.
+        """Return the failed answers since the time `since` by deployment, as the router counts them.
 
-        This is the difference between its last sample before `since` and its newest one. None if it does not
-        count failures, or was restarted.
+        This is the difference between the router's last sample before `since` and its newest sample. None if
+        there are no two such samples, if the router does not count failures, or if it was restarted.
         """
         samples = self._routers.get(name, [])
         first = max(0, bisect_right([one.at for one in samples], since) - 1)
@@ -248,13 +257,16 @@ class ServerLog:
         return None if any(count < 0 for count in grown.values()) else grown
 
     def forget(self, before: float) -> None:
-        """Drop samples before a time, except the newest one of each source."""
+        """Drop samples older than the time `before`, except the newest sample of each source."""
         kept: list[list[Any]] = [*self._servers.values(), *self._nodes.values(), *self._routers.values()]
         for points in kept:
             del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until `done` returns True, for at most `limit_s` seconds; return its last value."""
+        """Wait until `done` returns True, for at most `limit_s` seconds; return whether it did.
+
+        `done` is called after each reading and each `wake`.
+        """
         end = self._clock() + limit_s
         while not done():
             self._news.clear()
@@ -268,9 +280,10 @@ class ServerLog:
     async def settled(
         self, names: Iterable[str], after: float, limit_s: float, stopping: Callable[[], bool]
     ) -> Mapping[str, ServerPoint] | None:
-        """Wait until each server is idle and its last two samples after `after` agree; return the newer ones.
+        """Wait until servers are idle; return their newest samples by name, or None after `limit_s` seconds.
 
-        None if that did not happen in time. Servers that do not report running requests are left out.
+        A server is idle once its last two samples, both later than `after`, show no requests and the same
+        counters. Servers that do not report running requests are left out. `stopping` ends the wait early.
         """
         telling = [name for name in names if self._reports_load(name)]
         await self.wait_for(
@@ -294,9 +307,10 @@ class ServerLog:
 
 
 def node_side(points: Sequence[NodePoint]) -> NodeSide:
-    """Return the activity of a machine from the samples taken while requests were in flight.
+    """Summarise the samples of a machine that were taken while requests were in flight.
 
-    Means leave out idle samples: between two bursts, or while a router sent the machine nothing.
+    Means leave out samples with idle GPUs, as between two bursts or while a router sent the machine nothing.
+    Values that no sample has are None.
     """
     busy = [one for one in points if not one.is_idle]
     powers = _known(one.power_w for one in busy)
@@ -312,7 +326,10 @@ def node_side(points: Sequence[NodePoint]) -> NodeSide:
 
 
 def in_flight(requests: Iterable[Span]) -> list[Span]:
-    """Return the spans in which at least one of these requests was in flight, in order."""
+    """Return the (start, end) spans in which at least one request was in flight, in order.
+
+    `requests` has the (start, end) of each request in any order.
+    """
     spans: list[Span] = []
     for begin, end in sorted(requests):
         if spans and begin <= spans[-1][1]:
@@ -335,13 +352,16 @@ def _inside(at: float, spans: Sequence[Span]) -> bool:
 
 
 def _finished(lane: LaneSample, reasons: frozenset[str]) -> float | None:
-    """Return the requests that ended for one of these reasons; None if the lane reports none of them."""
+    """Return how many requests ended for one of `reasons` in an engine core (lane: data-parallel rank).
+
+    None if it reports a count for none of these reasons.
+    """
     reported = [count for reason, count in lane.finished.items() if reason in reasons]
     return sum(reported) if reported else None
 
 
 def _steps(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the number of engine steps of a server with a single lane; None otherwise."""
+    """Return the number of engine steps of a server with a single engine core (lane); None otherwise."""
     steps = lanes[0].step_tokens if len(lanes) == 1 else None
     return None if steps is None else steps.count
 

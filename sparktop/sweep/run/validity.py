@@ -1,4 +1,4 @@
-"""The reasons to doubt a level: each has a code for scripts and a sentence with its figures."""
+"""Checks that find reasons to doubt a level's result; each reason has a code for scripts and a sentence."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from sparktop.sweep.terms.doubts import (
 )
 
 MOST_LAG_MS = 10.0
-"""Maximum p99 lag of the generator's event loop."""
+"""Maximum p99 lag of the load generator's event loop in milliseconds."""
 MOST_LAG_SHARE = 0.05
-"""Maximum mean lag as a share of the median TPOT."""
+"""Maximum mean lag of the event loop as a share of the median TPOT."""
 MOST_CPU_PERCENT = 80.0
 MOST_HIT_SHARE = 0.01
 MOST_MISMATCH = 0.01
@@ -47,25 +47,26 @@ _BY_TOKEN = (
     *(("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("tpot_ms", "TPOT")),
     *(("decode_tps", "decode"), ("pure_decode_tps", "pure decode"), ("sustained_tps", "sustained")),
 )
-"""Figures that need the times of single tokens."""
+"""(field of `LevelResult`, title) of the metrics that need the arrival times of single tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Tokens that requests asked for and received, warm-up included."""
+    """Counts of the tokens that requests asked for and received, warm-up included."""
 
     generated: int = 0
     """Generated tokens that were received."""
     prompt: int | None = 0
-    """Prompt tokens of the requests that received a token; None if one of them lacks a count."""
+    """Prompt tokens of the requests that received a token; None if one of these lacks a count."""
     most: int = 0
-    """Maximum tokens that all requests together can have made the server generate."""
+    """Maximum tokens that the server can have generated for all these requests together."""
     open: int = 0
-    """Tokens that cancelled and interrupted requests may have generated beyond those received."""
+    """Tokens that the server may have generated for unsuccessful requests without our receiving them."""
     open_requests: int = 0
+    """Number of requests that were cancelled, interrupted or failed."""
 
     def plus(self, other: Asked) -> Asked:
-        """Return the sum of both."""
+        """Return the sum of each count; `prompt` is None if either is unknown."""
         prompt = None if self.prompt is None or other.prompt is None else self.prompt + other.prompt
         return Asked(
             self.generated + other.generated,
@@ -78,19 +79,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LevelFacts:
-    """What is known of a level beside its figures."""
+    """What a sweep knows about a level beside the metrics in its result, to judge the result's validity."""
 
     asked: Asked = Asked()
     growth: Counters | None = None
-    """Growth of the servers' counters from rest to rest, warm-up included; None if there are no counters."""
+    """Growth of the servers' counters over the level, warm-up included; None if unknown."""
     measured: Counters | None = None
-    """The same for measured runs only."""
+    """Growth of the servers' counters over the measured runs only; None if unknown."""
     unsettled: str | None = None
-    """Why the counters were not read at rest; None if they were."""
+    """Why the counters were read while the servers were not idle; None if they were idle."""
     fell: bool = False
-    """True if a server's counters went back, or the server was restarted."""
+    """True if a server was restarted during the level, or one of its counters decreased."""
     queues: Sequence[BackendQueue] = ()
-    """For each server behind the target, the evidence whether requests queued there."""
+    """For each server of the target, what its samples show about queued requests."""
     health: Sequence[ClientHealth] = ()
     hardware: Mapping[str, NodeSide] = field(default_factory=dict)
     mdns: bool = False
@@ -101,7 +102,7 @@ class LevelFacts:
 
 
 def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
-    """Return every doubt that applies, in the order of the checks."""
+    """Return all reasons to doubt the result of a level, in a fixed order; empty if there are none."""
     found = (
         *_client(level, facts),
         *_queue(facts, level),
@@ -159,7 +160,11 @@ def _cache(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _counts(facts: LevelFacts) -> Iterator[Validity]:
-    """Compare our token counts with the servers' counters; cancelled requests give a range."""
+    """Yield doubts from comparing our token counts with the growth of the servers' counters.
+
+    Requests of other clients make the servers' counts larger. Cancelled requests make the expected count a
+    range, because the server may have generated tokens that we did not receive.
+    """
     if facts.fell:
         yield Validity(
             code=RESTARTED, message="a server's counters went back: it started anew during the level"
@@ -194,10 +199,10 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
-    """Yield a doubt about tokens that the server counted and that no chunk shows.
+    """Yield a doubt if the server counted tokens that appear in no chunk of the streamed answers.
 
-    A few such requests that are left out of latencies, as with a character split between chunks, are
-    acceptable.
+    No doubt if only a few requests are affected and every metric can still be computed from the others, as
+    when a character is split between two chunks.
     """
     hidden, requests = level.tokens.hidden, level.tokens.hidden_requests
     if not hidden or not requests:
@@ -264,7 +269,10 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Mark levels of the same load during which machines ran at different clocks."""
+    """Return the targets with a doubt on levels of equal load in which machines ran at different SM clocks.
+
+    Earlier doubts of this kind that no longer apply are removed.
+    """
     listed = list(targets)
     clocks: dict[tuple[int, int | None, int | None], list[float]] = {}
     for target in listed:

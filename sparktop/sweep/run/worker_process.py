@@ -1,4 +1,4 @@
-"""The parent's side of the load generator's process: starts it, exchanges messages and observes its end."""
+"""The parent's side of the load generator's process: starts it, exchanges messages, notices its exit."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ from sparktop.sweep.generator.wire.messages import (
 from sparktop.sweep.terms.request_errors import RequestFailure
 
 _START_S = 30.0
-"""Maximum seconds to start. A cold start takes a third of a second, on a busy machine many times that."""
+"""Maximum seconds for the process to start: usually a third of a second, many times that on a busy
+machine."""
 _CANCEL_S = 2.0
-"""Maximum seconds to cancel. A cancelled run is over within half a second; a process that does not react is
-killed."""
+"""Maximum seconds to cancel a run, after which the process is killed; usually at most half a second."""
 _LEAVING_S = 1.0
+"""Maximum seconds for the process to exit by itself, after which it is killed."""
 _LONGEST_LINE = 64 << 20
-"""Maximum bytes of a line: the token times of a request with a million tokens are 11 MB."""
+"""Maximum bytes of a line of output: the token times of a request with a million tokens are 11 MB."""
 _LAST_WORDS_BYTES = 4096
 
 
 class SweepWorker:
-    """A running load generator; as an async context manager it ends the process on exit."""
+    """A load generator in a process of its own; as an async context manager it ends the process on exit."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        """Use a process with three pipes; `start` creates one."""
+        """Use a process whose stdin, stdout and stderr are pipes; call `start` instead to create one."""
         self._process = process
         self._messages: asyncio.Queue[WorkerMessage] = asyncio.Queue()
         self._closing = False
@@ -63,7 +64,9 @@ class SweepWorker:
 
     @classmethod
     async def start(cls) -> Self:
-        """Start the process in a session of its own, so that it does not receive the terminal's signals.
+        """Start a load generator and wait until it accepts commands.
+
+        The process has a session of its own, so that it does not receive the terminal's signals.
 
         Raises:
             SparktopError: the process did not start.
@@ -103,19 +106,16 @@ class SweepWorker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process."""
+        """End the process with `close`."""
         await self.close()
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """Id of the load generator's process."""
         return self._process.pid
 
     async def send(self, command: Command) -> None:
-        """Send a command.
-
-        A process that has ended ignores it; `messages` reports the end.
-        """
+        """Send a command to the process; do nothing if the process has exited, which `messages` reports."""
         if isinstance(command, Quit):
             self._closing = True
         elif not isinstance(command, Cancel):
@@ -128,7 +128,7 @@ class SweepWorker:
             await stdin.drain()
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Yield the messages of the process; the last one is `WorkerEnded`."""
+        """Yield the messages of the process as they arrive; the last one is `WorkerEnded`."""
         while True:
             message = await self._messages.get()
             yield message
@@ -137,7 +137,11 @@ class SweepWorker:
                 return
 
     async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Send a run and yield messages up to its last one: `RunFinished`, `Refused` or `WorkerEnded`."""
+        """Send the command of a load run and yield messages up to the last one of this run.
+
+        The last one is `RunFinished`, `Refused` or `WorkerEnded`; messages of earlier commands may come
+        first.
+        """
         await self.send(command)
         async for message in self.messages():
             yield message
@@ -145,7 +149,10 @@ class SweepWorker:
                 return
 
     async def cancel(self) -> None:
-        """Cancel what is in flight and wait for its end; kill a process that does not react."""
+        """Cancel the present run or calibration, and wait for its end.
+
+        Kill the process if it does not react.
+        """
         if self._ended:
             return
         await self.send(Cancel())
@@ -157,7 +164,7 @@ class SweepWorker:
             await self._process.wait()
 
     async def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Close the process's input and wait for its exit; kill the process if it does not exit."""
         self._closing = True
         stdin = self._process.stdin
         if stdin is not None:

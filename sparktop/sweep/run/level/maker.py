@@ -1,4 +1,8 @@
-"""Execution of the runs of levels: rest, warm-up, runs, rest again, while the guard's limits are observed."""
+"""Execution of levels: warm-up run, measured runs, then a wait until the servers are idle.
+
+The guard's limits are checked all the time. A stint is a series of consecutive runs of one level on one
+target; in `abba` order a level has several stints.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +38,20 @@ from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, error_w
 
 LEAST_REST_S = 5.0
 REST_INTERVALS = 6.0
-"""Poll intervals that servers get to come to rest, but at least `LEAST_REST_S` seconds."""
+"""Maximum wait until servers are idle, in poll intervals; at least `LEAST_REST_S` seconds."""
 
 
 class TargetFailedError(Exception):
-    """Requests to this target fail altogether, so that none of its runs can begin."""
+    """No run can begin on this target, because its requests fail in general."""
 
 
 class LevelRefusedError(Exception):
-    """The server refuses what the requests of this level ask for; other levels may succeed."""
+    """The server rejected every request of this level, for example as too long; other levels may succeed."""
 
 
 @dataclass(slots=True, eq=False)
 class LevelMaker:
-    """Execute stints one after the other with one load generator."""
+    """Executes stints (series of consecutive runs of one level), one after the other, with one generator."""
 
     plan: Plan
     worker: SweepWorker
@@ -65,26 +69,30 @@ class LevelMaker:
     """Returns the remaining seconds of the sweep after the given number of runs of the present stint."""
     clock: Callable[[], float] = monotonic
     present: PreparedTarget | None = None
-    """Target under load now."""
+    """The target of the present run; None between two stints."""
     newest_data_at: float = 0.0
-    """Time when the newest data of any stream arrived."""
+    """When data of any answer last arrived, in monotonic seconds."""
     rest: dict[str, ServerPoint] = field(default_factory=dict)
-    """Newest sample of each server at rest, from which the growth during the next level is counted."""
+    """Newest sample of each server while idle; the growth of counters in the next level is counted from
+    here."""
     _ended: int = 0
     _failed: int = 0
     _refused: int = 0
-    """Requests of the present level that the server refused because of what they ask for."""
+    """Number of requests of the present level that the server rejected as such (HTTP 400, 413, 422)."""
     _newest_failure: str = ""
     _made: int = 0
     """Completed runs of the present stint."""
     _run_from: dict[str, ServerPoint] = field(default_factory=dict)
-    """Servers at rest before the present run, to find out from their counters which of them served it."""
+    """Sample of each server while idle before the present run, to count the requests that it serves in the
+    run. """
 
     async def make(self, stint: Stint, record: LevelRecord) -> None:
-        """Execute a stint and enter it into the record of its level.
+        """Execute a stint with its warm-up, wait until the servers are idle, and fill in the level's `record`.
 
         Raises:
-            TargetFailedError: requests to the target fail altogether.
+            TargetFailedError: requests to the target fail in general.
+            LevelRefusedError: the server rejected every request of the level.
+            WorkerGoneError: the load generator's process exited.
         """
         names = record.prepared.backends
         before = self._at_rest(names)
@@ -118,16 +126,17 @@ class LevelMaker:
             record.add_growth(before, measured_from, self.rest)
 
     async def _pause(self, names: tuple[str, ...]) -> float:
-        """Let the servers come to rest after a warm-up; return the seconds that this took."""
+        """Wait until the servers are idle after a warm-up run; return the seconds that this took."""
         began = self.clock()
         if not self.brake.pulled:
             await self.settle(names)
         return self.clock() - began
 
     async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
-        """Count the requests of a run by the servers' own counters, because the router names no backends.
+        """Enter how many requests of the last run each server finished, by the servers' own counters.
 
-        Not done between runs that are limited by a duration, which the wait would use up.
+        Used if the router's answers do not name backends. Not done for a level limited by a duration, which
+        the wait for idle servers would use up.
         """
         names = record.prepared.backends
         if stint.runs is None or len(names) <= 1 or self.brake.pulled:
@@ -140,7 +149,10 @@ class LevelMaker:
         return {name: self.rest[name] for name in names if name in self.rest}
 
     async def settle(self, names: tuple[str, ...]) -> str | None:
-        """Wait until servers are at rest and keep their samples; return why they are not at rest, or None."""
+        """Wait until the servers are idle, and store their newest samples in `rest`.
+
+        Return None, or a message if a server is still busy when the time is up.
+        """
         limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
         found = await self.log.settled(names, self.clock(), limit_s, lambda: self.brake.pulled)
         if found is not None:
@@ -168,7 +180,13 @@ class LevelMaker:
             run += 1
 
     async def _run(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> bool:
-        """Execute one run; return whether any answer named its backend."""
+        """Execute one run and enter it into `record`; return whether any answer named its backend.
+
+        Raises:
+            TargetFailedError: requests to the target fail in general.
+            LevelRefusedError: the server rejected every request of the level.
+            WorkerGoneError: the load generator's process exited.
+        """
         command = self._command(stint, record, run, warm_up=warm_up)
         self.tell(self._phase(Phase.WARMING_UP if warm_up else Phase.RUNNING, stint, run))
         if not warm_up:
@@ -274,7 +292,7 @@ class LevelMaker:
 
 
 def calibration_asked(found: Calibrated) -> Asked:
-    """Return the tokens that a calibration requested and received."""
+    """Return the counts of the tokens that the requests of a calibration asked for and received."""
     return Asked(
         generated=found.generated_tokens_used,
         prompt=found.prompt_tokens_used,

@@ -1,4 +1,4 @@
-"""The record of one level of one target during the sweep: runs, the servers' counters, then its result."""
+"""The record of one level on one target during the sweep: collects runs and counters, computes the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _PERCENT = 100.0
 
 @dataclass(slots=True, eq=False)
 class LevelRecord:
-    """Collect everything about a level; `result` can be called at any time."""
+    """Collects the load runs and server counters of one level on one target.
+
+    `result` can be called at any time, also after an interruption.
+    """
 
     plan: Plan
     prepared: PreparedTarget
@@ -47,19 +50,19 @@ class LevelRecord:
     cut: list[RequestTrace] = field(default_factory=list)
     """Requests of an interrupted run, folded from `partial`."""
     spans: list[Span] = field(default_factory=list)
-    """Times of measured runs, complete or not."""
+    """Start and end of each measured run, completed or cancelled."""
     run_s: list[float] = field(default_factory=list)
     health: list[ClientHealth] = field(default_factory=list)
     health_entered: int = 0
-    """Number of these that the result already contains."""
+    """Number of entries of `health` that the sweep's result already contains."""
     asked: Asked = field(default_factory=Asked)
     growth: dict[str, Counters] = field(default_factory=dict)
-    """Growth of each server's counters over all stints, warm-up included, to compare with everything
-    requested."""
+    """Growth of each server's counters over all stints, warm-up included, to compare with all requests."""
     measured: dict[str, Counters] = field(default_factory=dict)
-    """The same for measured runs only, from which figures of the level are computed."""
+    """Growth of each server's counters over measured runs only, from which the level's metrics are
+    computed."""
     run_finished: list[dict[str, int]] = field(default_factory=list)
-    """Finished requests by server for each measured run after which the servers came to rest."""
+    """Finished requests by server, for each measured run after which all servers became idle."""
     fell: bool = False
     unsettled: str | None = None
     cut_short: str | None = None
@@ -70,7 +73,7 @@ class LevelRecord:
         return len(self.run_s)
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
-        """Add a run, complete or not; `events` are its events with the backends' watched names."""
+        """Add a load run, complete or not; `events` are its events with the watched names of backends."""
         traces = collect(events)
         self.asked = self.asked.plus(asked_of(traces, self.level.output_tokens))
         if warm_up:
@@ -93,7 +96,11 @@ class LevelRecord:
         warm: Mapping[str, ServerPoint],
         after: Mapping[str, ServerPoint],
     ) -> None:
-        """Add the growth of the servers' counters over a stint; `warm` is their state after its warm-up."""
+        """Add the growth of the servers' counters over a stint (a series of consecutive runs of the level).
+
+        The samples by server were taken while idle: `before` the stint, after its warm-up (`warm`), `after`
+        it.
+        """
         for name in self.prepared.backends:
             first, middle, last = before.get(name), warm.get(name), after.get(name)
             if first is None or middle is None or last is None:
@@ -106,7 +113,10 @@ class LevelRecord:
             _add(self.measured, name, measured)
 
     def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
-        """Add how many requests each server finished in one measured run."""
+        """Append how many requests each server finished between two samples, around one measured run.
+
+        Do nothing if this is unknown for any server of the target.
+        """
         grown = {
             name: after[name].counters.since(before[name].counters).finished
             for name in self.prepared.backends
@@ -117,7 +127,10 @@ class LevelRecord:
             self.run_finished.append({name: count for name, count in known.items() if count})
 
     def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
-        """Return the level's figures together with what servers and machines reported."""
+        """Return the result of the level so far: metrics, what servers and machines reported, and doubts.
+
+        `log` has the samples, `models` has known facts by model name.
+        """
         # An interrupted run is used only if there is no complete one: its time windows are cut short.
         events = self.events if self.runs else self.partial
         made = level_result(self.level, self.traces if self.runs else self.cut)
@@ -146,7 +159,7 @@ class LevelRecord:
         return made.model_copy(update={"validity": judge(self.plan, made, facts)})
 
     def facts(self, log: ServerLog) -> LevelFacts:
-        """Return what is known beside the figures, for the judgement of validity."""
+        """Return what is known about the level beside its metrics, to judge the validity of its result."""
         loaded = in_flight((one.start, one.end) for one in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         return LevelFacts(
@@ -164,11 +177,11 @@ class LevelRecord:
         )
 
     def _requests(self) -> list[RequestTrace]:
-        """Return every measured request, including those of interrupted runs."""
+        """Return all requests of measured runs, including interrupted ones."""
         return [*self.traces, *self.cut]
 
     def _queues(self, log: ServerLog) -> tuple[BackendQueue, ...]:
-        """Return for each server the evidence whether requests queued there."""
+        """Return for each server of the target what its samples show about queued requests."""
         names, slots = self.prepared.backends, self.prepared.slots
         spans: dict[str, list[Span]] = {}
         for one in self._requests():
@@ -182,7 +195,7 @@ class LevelRecord:
         )
 
     def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
-        """Return the growth summed over all servers; None if it is unknown for one of them."""
+        """Return the sum of `growth` over all servers of the target; None if one of them is missing."""
         names = self.prepared.backends
         if not names or any(name not in growth for name in names):
             return None
@@ -211,7 +224,7 @@ class LevelRecord:
         )
 
     def _backends(self, log: ServerLog) -> dict[str, BackendSide]:
-        """Return the activity of each server that reported anything."""
+        """Return a summary of the samples of each server that was sampled during measured runs, by name."""
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         return {name: self._backend(name, points) for name, points in looks.items() if points}
 
@@ -230,7 +243,7 @@ class LevelRecord:
         )
 
     def _busy_batches(self, log: ServerLog) -> dict[str, float]:
-        """Return the mean batch size of each server while it computed, where it is known."""
+        """Return the mean batch size of each server while it was computing, where known, by server name."""
         found = {
             name: busy_batch(log.servers(name, self.spans), None if self.fell else self.measured.get(name))
             for name in self.prepared.backends
@@ -238,16 +251,19 @@ class LevelRecord:
         return {name: batch for name, batch in found.items() if batch is not None}
 
     def _uncounted(self) -> UncountedRequests | None:
-        """Return the requests outside the latencies: failures of completed runs, all of interrupted ones."""
+        """Return a summary of the requests that are not part of the latency metrics.
+
+        These are the failed requests of completed runs, and all requests of interrupted runs.
+        """
         failed = [one for one in self.traces if not one.ok]
         return uncounted([*failed, *self.cut], run_starts(self._requests()))
 
     def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
-        """Return the padding of a batch of c in percent; None where the captured graphs are unknown.
+        """Return the unused part, in percent, of the CUDA graph that runs a batch of the level's concurrency.
 
-        A batch runs in the smallest graph that holds it, and without a graph if it is larger than all. Sizes
-        known for the server itself take precedence over those of its model, because two recipes of one model
-        may capture other batches.
+        A batch runs in the smallest captured graph that holds it. None if the captured sizes are unknown or
+        all too small; 0 if the server captures none. Sizes reported by the server take precedence over those
+        in `models`, because two recipes of one model may capture different sizes.
         """
         facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
         if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):
@@ -261,7 +277,10 @@ class LevelRecord:
         return None if graph is None else _PERCENT * (graph - wanted) / graph
 
     def _roofline(self, made: LevelResult) -> float | None:
-        """Return the decode rate of a single request in percent of what the memory bandwidth allows."""
+        """Return the decode rate in percent of the maximum that the memory bandwidth allows.
+
+        None at a concurrency other than 1, or if either rate is unknown.
+        """
         limit = self.prepared.roofline_tps
         if self.level.concurrency != 1 or made.decode_tps is None or not limit:
             return None
@@ -287,7 +306,7 @@ class LevelRecord:
         )
 
     def _routed_failures(self, log: ServerLog) -> dict[str, float] | None:
-        """Return the failed answers of each server as its router counts them; None if it does not."""
+        """Return the failed answers of each server as its router counts them; None without such counts."""
         names = self.prepared.names
         reported = log.router_failures(self.prepared.target.name, self.spans[0][0]) if self.spans else None
         if reported is None or names is None:
@@ -300,7 +319,10 @@ class LevelRecord:
 
 
 def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
-    """Return the tokens that the requests of a run asked for and received."""
+    """Return the counts of the tokens that the requests of a run asked for and received.
+
+    `output_tokens` is the number of tokens that each request asked for.
+    """
     whole = [trace for trace in traces if trace.ok]
     broken = [trace for trace in traces if not trace.ok]
     prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
@@ -316,7 +338,7 @@ def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
 
 
 def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
-    """Return the events with the backends' watched names in place of the router's identifiers."""
+    """Return the events with the watched names of backends in place of the router's ids or URLs."""
     names = prepared.names
     if names is None:
         return events
@@ -329,7 +351,7 @@ def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
 
 
 def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
-    """Add the failed and cancelled requests of an interrupted run to the counts of a level."""
+    """Return `made` with the failed and cancelled requests of an interrupted run (`partial`) added."""
     mine, other = made.requests, partial.requests
     errors = dict(mine.errors)
     for word, count in other.errors.items():

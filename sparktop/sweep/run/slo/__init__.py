@@ -1,1 +1,1 @@
-"""Judgement of SLO conditions on a level's figures, and the search for the range in which they hold."""
+"""Judge whether levels meet SLO conditions, and search for the range of concurrencies in which they hold."""

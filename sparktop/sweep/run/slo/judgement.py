@@ -1,10 +1,10 @@
-"""Judgement whether a level meets SLO conditions, by 95 % intervals with runs as replicates.
+"""Judgement whether a level meets SLO conditions, by 95 % confidence intervals over load runs.
 
-Requests of one run share batch, heat and clock: ten thousand of them say little about the next run. So each
-figure has one value per run, and its interval is Student's t over runs. A quantile is taken within each run,
-or within groups of consecutive runs if a single run has too few requests for it; its values are compared on a
-logarithmic scale, on which their spread is even. The interval assumes that runs are independent and
-identically distributed; it holds for any distribution of requests within a run.
+Requests of one run share batch, heat and clock, so even ten thousand requests say little about the next run.
+Therefore each metric has one value per run, and its interval is Student's t over these values. A quantile is
+computed within each run, or within groups of consecutive runs if a single run has too few requests. The
+interval of a quantile is computed on a logarithmic scale, on which the spread is even. The interval assumes
+that runs are independent and identically distributed; within a run, requests may have any distribution.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
 
 
 class Verdict(IntEnum):
-    """The verdict of a level's intervals about conditions."""
+    """Whether a level meets SLO conditions, according to the 95 % intervals of its metrics."""
 
     FAILS = 0
-    """The optimistic end of an interval misses its limit, or too many requests failed."""
+    """A whole interval violates its limit, or too many requests failed."""
     UNSURE = 1
-    """A limit lies inside its interval, or there is no interval."""
+    """A limit lies inside the interval of its metric, or there is no interval."""
     HOLDS = 2
-    """The pessimistic end of every interval meets its limit."""
+    """Every interval lies completely on the good side of its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of a level."""
+    """The verdicts on one level of an SLO search."""
 
     falling: Verdict
     """Verdict on conditions that get worse as concurrency grows; HOLDS if there are none."""
@@ -54,7 +54,7 @@ class Judgement:
     why: str = ""
     """Each condition with its interval, as text."""
     reached: float | None = None
-    """Minimum over rising conditions of mean / limit; None without such a condition."""
+    """Minimum of mean / limit over the conditions that get better with concurrency; None without any."""
 
     @property
     def both(self) -> Verdict:
@@ -68,7 +68,10 @@ def judge_level(
     traces: Sequence[RequestTrace],
     max_error_share: float,
 ) -> Judgement:
-    """Judge a level by the share of failed requests, its rates, and the figures of its requests."""
+    """Return the verdicts on a level: FAILS for too many failed requests, else by the conditions' intervals.
+
+    `traces` are the requests of the level's completed runs; `max_error_share` is from 0 to 1.
+    """
     ended = level.requests.ok + level.requests.failed
     falling = rising = Verdict.HOLDS
     words = []
@@ -116,7 +119,10 @@ def _words(
 def condition_interval(
     condition: SloCondition, level: LevelResult, traces: Sequence[RequestTrace]
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval of a condition's figure over runs; None for too few runs or requests."""
+    """Return the 95 % confidence interval over runs of the metric that a condition limits, in its unit.
+
+    None for too few runs or requests.
+    """
     name, word = parts_of(condition.figure)
     if name in RATES:
         rate = level.rate(name)
@@ -136,10 +142,10 @@ def condition_interval(
 
 
 def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[float, float] | None:
-    """Return the 95 % interval of a quantile from the values of each run.
+    """Return the 95 % confidence interval of the quantile `share` (0 to 1) from the values of each run.
 
-    None for fewer than `LEAST_RUNS` groups of runs that are large enough for the quantile, and if any value
-    is 0 or negative.
+    Consecutive runs are grouped until each group has enough values for the quantile. None for fewer than
+    `LEAST_RUNS` groups, or if any value is 0 or negative.
     """
     least, groups = least_values(share), []
     group: list[float] = []

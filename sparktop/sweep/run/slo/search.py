@@ -1,9 +1,10 @@
 """The search for the range of concurrencies in which SLO conditions hold, with an interval for each end.
 
-Conditions that get worse with concurrency limit the range from above. This end is searched for with the given
-levels, then by doubling, then by bisection. Conditions that get better with concurrency limit the range from
-below. That end is searched for in the same way from the other side; doubling stops when the figure no longer
-grows.
+Falling conditions get worse as concurrency grows, and limit the range from above. The search for this upper
+end measures the given levels, then doubles the concurrency, then bisects. Rising conditions get better as
+concurrency grows, and limit the range from below. The search for this lower end halves and bisects; if rising
+conditions hold nowhere yet, it doubles the concurrency until the metric no longer grows. Level means
+concurrency in this module.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from sparktop.sweep.plan.slo import MOST_CONCURRENCY
 from sparktop.sweep.run.slo.judgement import Judgement, Verdict
 
 _FINE_SHARE = 1 / 16
-"""An end is found when its neighbouring levels differ by this share of the lower one, or by one request."""
+"""An end of the range is known well enough when the nearest levels on both sides of it differ by at most this
+share of the lower level, or by one request."""
 _OUTER_SHARE = 1 / 4
-"""The same for the outer end of its interval, which costs levels and matters less."""
+"""The same for the border between levels that may hold and levels that fail: less precise, to save levels."""
 _FARTHEST = 4
-"""The search for a level that fails ends at this multiple of the concurrency that holds."""
+"""Where no level fails, the search goes up to this multiple of the highest concurrency that holds."""
 _PLATEAU_GROWTH = 1.05
-"""A figure that grows less than this factor when concurrency doubles has reached its maximum."""
+"""A metric that grows by less than this factor when concurrency doubles has reached its maximum."""
 
 Bounds = tuple[int | None, int | None]
 
 
 class SloSearch:
-    """Choose one level after the other, and keep the judgement of each."""
+    """Chooses the concurrencies to measure, one after the other, and keeps the judgement of each."""
 
     def __init__(
         self,
@@ -36,9 +38,10 @@ class SloSearch:
         falls: bool = True,
         rises: bool = False,
     ) -> None:
-        """Begin with `levels`, and never exceed `most`.
+        """Begin with the concurrencies `levels`, and never exceed `most`.
 
-        `falls`, `rises`: there are conditions that get worse, or better, as concurrency grows.
+        `falls` is True if there are conditions that get worse as concurrency grows, `rises` if there are
+        conditions that get better.
         """
         self._levels = sorted({level for level in levels if level <= most}) or [1]
         self._most = most
@@ -46,22 +49,28 @@ class SloSearch:
         self._judged: dict[int, Judgement] = {}
 
     def add(self, concurrency: int, judgement: Judgement) -> None:
-        """Enter the judgement of a level."""
+        """Enter the judgement of the level measured at `concurrency`."""
         self._judged[concurrency] = judgement
 
     @property
     def holds_from(self) -> int | None:
-        """The smallest concurrency at which all hold; None if there is none, or if no condition rises."""
+        """The smallest measured concurrency at which all conditions hold.
+
+        None if they hold nowhere so far, or if no condition gets better with concurrency.
+        """
         return min(self._range(), default=None) if self._rises else None
 
     @property
     def holds_to(self) -> int | None:
-        """The largest concurrency up to which all hold without a gap; None if there is none."""
+        """The largest measured concurrency up to which all conditions hold without a gap; None if nowhere."""
         return max(self._range(), default=None)
 
     @property
     def interval(self) -> Bounds:
-        """The upper end as (largest that certainly holds, largest that may hold); None where not found."""
+        """The upper end of the range: (largest concurrency that certainly holds, largest that may hold).
+
+        A value that is not found is None.
+        """
         falling = self._falling()
         is_searched = self._falls or bool(self._range())
         low = max(_run_up(falling), default=None) if is_searched else None
@@ -70,7 +79,10 @@ class SloSearch:
 
     @property
     def from_interval(self) -> Bounds | None:
-        """The lower end as (smallest that may hold, smallest that certainly holds); None: not searched."""
+        """The lower end of the range: (smallest concurrency that may hold, smallest that certainly holds).
+
+        None if no condition gets better with concurrency; the second value is None if not found.
+        """
         if not self._rises:
             return None
         surely = self._surely_from()
@@ -83,7 +95,7 @@ class SloSearch:
         return max(failing, default=0) + 1, surely
 
     def next(self) -> int | None:
-        """Return the next level to measure; None when the search is over."""
+        """Return the next concurrency to measure; None when the search is over."""
         for level in self._levels:
             if level not in self._judged and not self._is_beyond(level):
                 return level
@@ -93,12 +105,12 @@ class SloSearch:
         return found
 
     def _is_beyond(self, level: int) -> bool:
-        """Return True for a level above one that already limits the search for the upper end."""
+        """Return whether `level` need not be measured, because a lower level limits the range already."""
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
         return any(one.falling <= worst and level > below for below, one in self._judged.items())
 
     def _next_above(self) -> int | None:
-        """Return the next level in the search for the upper end; None when it is over."""
+        """Return the next concurrency in the search for the upper end of the range; None when it is found."""
         judged = {level: one.falling for level, one in self._judged.items()}
         holding, bad = max(_run_up(judged), default=None), min(_not_holding(judged), default=None)
         if bad is None:
@@ -117,7 +129,7 @@ class SloSearch:
         return _between(unsure, fails, _OUTER_SHARE)
 
     def _next_below(self) -> int | None:
-        """Return the next level in the search for the lower end; None when it is over."""
+        """Return the next concurrency in the search for the lower end of the range; None when it is found."""
         rising = self._rising()
         surely = self._surely_from()
         if surely is None:
@@ -133,7 +145,11 @@ class SloSearch:
         return _between(fails, unsure, _OUTER_SHARE)
 
     def _climb(self) -> int | None:
-        """Return the next higher level while rising conditions hold nowhere; None if none is promising."""
+        """Return twice the highest measured concurrency, to be tried while rising conditions hold nowhere.
+
+        None if the maximum is reached, if falling conditions do not hold there, or if the metric no longer
+        grows.
+        """
         top = max(self._judged)
         if top >= self._most or self._judged[top].falling is not Verdict.HOLDS:
             return None
@@ -145,31 +161,38 @@ class SloSearch:
         return min(2 * top, self._most)
 
     def _peak(self) -> int:
-        """Return the level that met the rising conditions best."""
+        """Return the measured concurrency that met the rising conditions best, the lowest of equal ones."""
         return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
 
     def _rising(self) -> dict[int, Verdict]:
-        """Return the verdicts on rising conditions for levels up to the peak."""
+        """Return the verdicts on rising conditions by concurrency, up to the one that met them best."""
         if not self._judged:
             return {}
         peak = self._peak()
         return {level: one.rising for level, one in self._judged.items() if level <= peak}
 
     def _falling(self) -> dict[int, Verdict]:
-        """Return the verdicts for the upper end: above the peak, rising conditions limit it as well."""
+        """Return the verdicts by concurrency that decide on the upper end of the range.
+
+        These are the verdicts on falling conditions. Above the concurrency that met rising conditions best,
+        the worse of both verdicts counts, because rising conditions may get worse again there.
+        """
         if not self._rises or not self._judged:
             return {level: one.falling for level, one in self._judged.items()}
         peak = self._peak()
         return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
 
     def _surely_from(self) -> int | None:
-        """Return the smallest level from which rising conditions hold up to the peak; None without one."""
+        """Return the smallest measured concurrency from which on rising conditions hold; None if nowhere.
+
+        "From which on" means up to the concurrency that met them best.
+        """
         rising = self._rising()
         bad = max(_not_holding(rising), default=0)
         return min((level for level in rising if level > bad), default=None)
 
     def _range(self) -> list[int]:
-        """Return the levels at which all conditions hold, without a gap between them."""
+        """Return the measured concurrencies at which all conditions hold, without a gap between them."""
         surely = self._surely_from() if self._rises else 0
         if surely is None:
             return []
@@ -181,12 +204,15 @@ def _not_holding(verdicts: dict[int, Verdict]) -> list[int]:
 
 
 def _run_up(verdicts: dict[int, Verdict]) -> list[int]:
-    """Return the levels below the first one that does not hold."""
+    """Return the concurrencies below the lowest one whose verdict is not HOLDS; all if every one holds."""
     first_bad = min(_not_holding(verdicts), default=None)
     return [level for level in verdicts if first_bad is None or level < first_bad]
 
 
 def _between(low: int, high: int, share: float) -> int | None:
-    """Return the level halfway between; None if the two are close enough."""
+    """Return the concurrency halfway between `low` and `high`; None if they are close enough.
+
+    Close enough means that they differ by at most `share` of `low`, or by one.
+    """
     middle = (low + high) // 2
     return None if high - low <= max(1.0, low * share) or middle in {low, high} else middle
