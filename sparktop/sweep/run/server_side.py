@@ -193,7 +193,7 @@ def is_mdns(url: str) -> bool:
 
 
 class ServerLog:
-    """The samples of servers, routers and machines since the sweep began, except those that `forget` drops."""
+    """The samples of servers, routers and machines since the sweep began, less those dropped by `forget`."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         """Start without samples."""
@@ -280,7 +280,7 @@ class ServerLog:
     async def settled(
         self, names: Iterable[str], after: float, limit_s: float, stopping: Callable[[], bool]
     ) -> Mapping[str, ServerPoint] | None:
-        """Wait until servers are idle; return their newest samples by name, or None after `limit_s` seconds.
+        """Wait up to `limit_s` seconds until servers are idle; return their newest samples by name, or None.
 
         A server is idle once its last two samples, both later than `after`, show no requests and the same
         counters. Servers that do not report running requests are left out. `stopping` ends the wait early.

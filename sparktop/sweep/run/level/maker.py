@@ -87,7 +87,7 @@ class LevelMaker:
     run. """
 
     async def make(self, stint: Stint, record: LevelRecord) -> None:
-        """Execute a stint with its warm-up, wait until the servers are idle, and fill in the level's `record`.
+        """Execute a stint with its warm-up, wait until the servers are idle, fill in the level's `record`.
 
         Raises:
             TargetFailedError: requests to the target fail in general.
