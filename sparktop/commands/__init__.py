@@ -1,1 +1,4 @@
-"""The program's commands, a module each: arguments and execution. Heavy imports wait until a command runs."""
+"""The program's commands, a module each, with `add_arguments` and `run`.
+
+Heavy imports wait until a command runs.
+"""

@@ -1,4 +1,4 @@
-"""`sparktop agent`: serve this machine's samples to viewers elsewhere."""
+"""`sparktop agent`: serve this machine's samples to viewers on other machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_LISTEN = "127.0.0.1:9750"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the listening address, access control, and the alternatives to serving over HTTP."""
+    """Add the options for the listening address, token and TLS, and the alternatives to serving over HTTP."""
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal comes or the other end of --stdio closes; or print the systemd unit.
+    """Serve samples until a signal arrives or standard input of `--stdio` closes; or print the systemd unit.
+
+    Return the exit code.
 
     Raises:
         UsageError: an argument, the token or the certificate cannot be used, or the port is taken.
@@ -67,7 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_stdio(arguments: argparse.Namespace) -> int:
-    """Answer requests on standard output; write nothing anywhere else, not even a log."""
+    """Serve samples over standard input and output, for ssh; return the exit code.
+
+    Write nothing but replies, not even a log.
+
+    Raises:
+        UsageError: other arguments were given, or standard input or output is closed.
+    """
     others = ("listen", "token_file", "tls_cert", "tls_key", "insecure")
     if any(getattr(arguments, name) for name in others):
         raise UsageError("--stdio goes without other arguments: ssh says who may ask")
@@ -124,7 +132,7 @@ def _unit(arguments: argparse.Namespace) -> str:
 
 
 def _program() -> Path:
-    """Return the absolute path of the running program, for use in a service."""
+    """Return the absolute path of the `sparktop` command, for use in a systemd unit."""
     started = Path(sys.argv[0])
     if started.name != "sparktop":  # python -m sparktop
         beside = Path(sys.executable).with_name("sparktop")

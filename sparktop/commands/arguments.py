@@ -1,4 +1,4 @@
-"""Shared parts of the commands' arguments: one-line errors, bounded numbers, targets."""
+"""Shared parts of the commands' arguments: a parser with one-line errors, bounded numbers, common options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors and without abbreviated options."""
+    """An argument parser that raises one-line errors and does not accept abbreviated options."""
 
     def __init__(
         self, prog: str, *, description: str, epilog: str | None = None, usage: str | None = None
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raise an error in the arguments as a `UsageError`.
+        """Raise `message` as a `UsageError` with a hint at --help, instead of printing it and exiting.
 
         Raises:
             UsageError: always.
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
-    """Convert a parser that raises `UsageError` into an argument type for argparse."""
+    """Wrap `read` as an argument type for argparse: its `UsageError` becomes an `ArgumentTypeError`."""
 
     def parse(text: str) -> Value:
         try:
@@ -51,17 +51,20 @@ def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
 
 
 def number(least: float, most: float, unit: str = "") -> Callable[[str], float]:
-    """Return an argument type: a number from `least` to `most`."""
+    """Return an argument type for argparse that accepts a number from `least` to `most`.
+
+    `unit`, such as " seconds", follows the limits in the error message.
+    """
     return typed(lambda text: typed_numbers.number(text, least, most, unit))
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """Return an argument type: an integer from `least` to `most`."""
+    """Return an argument type for argparse that accepts an integer from `least` to `most`."""
     return typed(lambda text: typed_numbers.whole_number(text, least, most))
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of what to watch: TARGET… and --config."""
+    """Add the arguments that choose what to watch: TARGET… and --config."""
     parser.add_argument(
         "targets",
         nargs="*",
@@ -72,7 +75,7 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
-    """Add the options of drawing: --interval, --theme and --low-bandwidth."""
+    """Add the options of the screen: --interval, --theme and --low-bandwidth."""
     parser.add_argument(
         "--interval",
         type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),

@@ -1,4 +1,4 @@
-"""Choice of what to watch, from arguments, configuration file and this machine."""
+"""Decides what to watch: the TARGET arguments, else the configuration file, else this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ Target = TypeVar("Target", BackendTarget, NodeTarget)
 
 
 def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
-    """Return what to watch: the targets, else what the configuration file names, else this machine.
+    """Return the targets and settings for watching; print warnings about the configuration file.
+
+    TARGET arguments replace all nodes, backends and routers of the file. Without arguments and without
+    targets in the file, this machine is watched. Other settings of the file always hold, unless an option
+    overrides them.
 
     Interval, theme, keys and thresholds of the file apply in each case, unless an argument overrides them.
 
@@ -41,7 +45,9 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
 
 
 def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) -> Watch:
-    """Apply the arguments to `watch`, the content of the configuration file.
+    """Return `watch` with the arguments applied, as described at `choose`.
+
+    `watch` is the content of the configuration file, and `has_file` whether there is a file.
 
     Raises:
         UsageError: a target or the theme cannot be used.
@@ -58,10 +64,10 @@ def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) ->
 
 
 def checked_theme(name: str | None) -> str | None:
-    """Return `name` if it is a theme's name or None.
+    """Return `name` unchanged if it is None or the name of a theme.
 
     Raises:
-        UsageError: there is no such theme; the message names the nearest one.
+        UsageError: there is no such theme; the message suggests the most similar name.
     """
     if name is not None and find_palette(name) is None:
         near = did_you_mean(name, palettes()) or f" (known: {', '.join(palettes())})"
@@ -70,12 +76,12 @@ def checked_theme(name: str | None) -> str | None:
 
 
 def this_machine() -> NodeTarget:
-    """Return this machine as a watched node, under its host name."""
+    """Return this machine as a local target, named after its host name."""
     return NodeTarget(clean(socket.gethostname(), 64) or "this machine")
 
 
 def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
-    """Return `watch` with the nodes, backends and hosts of TARGET… in place of its own."""
+    """Return `watch` with the targets given by the TARGET arguments `texts` in place of its own."""
     # Late: a start from the configuration file parses no targets.
     from urllib.parse import urlsplit
 
@@ -95,7 +101,7 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
             backends.setdefault(target.url, target)
 
     def machine(host: str) -> str:
-        """Return a key for the machine of `host`: "" for any name of this machine."""
+        """Return a key for the machine named `host`: "" for this machine, else the host in lower case."""
         return "" if _is_here(host, here.name) else host.lower()
 
     nodes = _with_unique_names(agents.values())
@@ -120,7 +126,7 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
 
 
 def _is_here(host: str, own_name: str) -> bool:
-    """Return True if a host is this machine: loopback, unspecified address, or its own name."""
+    """Return True if `host` is this machine: localhost, `own_name`, a loopback or an unspecified address."""
     import ipaddress  # late: as above
 
     if host.lower() in {"localhost", own_name.lower()}:
@@ -133,7 +139,7 @@ def _is_here(host: str, own_name: str) -> bool:
 
 
 def _with_unique_names(targets: Iterable[Target]) -> tuple[Target, ...]:
-    """Number repeated names: spark-a, spark-a-2."""
+    """Return the targets in the same order, with a number appended to repeated names: spark-a, spark-a-2."""
     named: dict[str, Target] = {}
     for target in targets:
         numbered = (f"{target.name}-{number}" for number in count(2))

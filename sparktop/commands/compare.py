@@ -1,4 +1,4 @@
-"""`sparktop compare`: comparison of sweep results and published tables."""
+"""`sparktop compare`: compare sweep results and published tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("md", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the inputs and the options of the comparison."""
+    """Add the files to compare and the options of the comparison."""
     parser.add_argument(
         "files",
         nargs="*",
@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print or write a comparison, or list what can be compared.
+    """Print a comparison or write it to the output file, or list what can be compared.
+
+    Return the exit code 0.
 
     Raises:
         SparktopError: a file or a name cannot be used, or the output cannot be written.

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print or check a configuration file.
+    """Print the example, or print or check a configuration file; print warnings; return the exit code 0.
 
     Raises:
         ConfigError: the file is invalid, or there is none.

@@ -38,11 +38,11 @@ _MAKES_WAY = (
     "requests (15 minutes), two recipes at 1 to 16 (the dip at 5 and 10), prompts of 5,000 to 128,000 tokens."
 )
 STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
-"""Strategies of the simulated router."""
+"""Routing strategies of the simulated router."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the simulation."""
+    """Add the options of the demo: servers, scenario, router strategy, load, and those of the screen."""
     scenarios = "\n".join(f"  {name:<12} {about}" for name, about in SCENARIOS.items())
     parser.epilog = f"scenarios:\n{scenarios}\n\n{_MAKES_WAY}"
     parser.add_argument(
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the simulated servers and show them."""
+    """Start the simulated servers and open the viewer on them, or only serve; return the exit code."""
     # Late: these load the servers and pydantic.
     from sparktop.commands.choice import checked_theme
     from sparktop.commands.watch import show

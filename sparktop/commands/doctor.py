@@ -1,4 +1,4 @@
-"""`sparktop doctor`: diagnosis of what works, what does not, and what to do."""
+"""`sparktop doctor`: check installation, configuration and targets, and print what to do about problems."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FORMATS = ("txt", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add targets and output format."""
+    """Add the TARGET arguments, --config and --format."""
     add_targets(parser)
     parser.add_argument("--format", choices=FORMATS, default="txt", dest="form", help="default: txt")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run all checks and print a line for each; return 1 if any failed.
+    """Run all checks and print a line for each; return the exit code: 1 if any check failed, else 0.
 
     Raises:
         UsageError: a target cannot be used.
@@ -61,9 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[Check], Watch, int]:
-    """Return the checks of the configuration file, what it watches, and its sweeps' highest concurrency.
+    """Check the configuration file; return (checks, what it watches, highest concurrency of its sweeps).
 
-    An invalid file is a failed check, and nothing of it is watched.
+    `name` is the file's path, None for the usual places. For an invalid file, return a failed check for each
+    error, an empty `Watch` and 0.
     """
     # Late: as above.
     from sparktop.config.schema import find_config, load

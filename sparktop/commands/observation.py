@@ -1,4 +1,7 @@
-"""Watching for a moment without a screen: when to stop, and the message if nothing answered."""
+"""Watching the targets for a short time without a screen.
+
+Decides when enough was sampled, and words the message for the case that nothing answered.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,10 @@ _REASONS = 3
 async def observe(
     watch: Watch, seconds: float | None, *, simulated: bool = False, ways: Ways | None = None
 ) -> tuple[Snapshot, bool]:
-    """Watch for `seconds` (None: until `has_told`) or until Ctrl+C; return the snapshot and "interrupted".
+    """Watch the targets for `seconds` or until Ctrl+C; return (snapshot, whether interrupted).
 
-    The monitor's timer judges the balance, and it is judged once more at the end if due. All times are the
-    event loop's; `ways` makes the sources.
+    With None, watch until `has_told`, but at most `ENOUGH_S`. The balance is judged by the monitor's timer,
+    and once more at the end if due. All times are the event loop's; `ways` makes the sources.
     """
     if seconds is None:
         watch = replace(watch, interval_s=min(watch.interval_s, GLANCE_INTERVAL_S))
@@ -70,7 +73,7 @@ async def wait_for(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until `done`, but at most `limit_s` seconds or until interrupted."""
+    """Return as soon as `done()` is true, `limit_s` seconds have passed, or `interrupted` is set."""
     end = clock() + limit_s
     while not interrupted.is_set() and not done():
         left = end - clock()
@@ -81,10 +84,10 @@ async def wait_for(
 
 
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
-    """Return whether every source failed or has enough samples, and the server search brought a result.
+    """Return whether every source has failed or has enough samples, and the search for servers has a result.
 
-    Enough means backend samples over the span of a rate, two samples of a node, one of a router. A result of
-    the search is a source found or an event reported.
+    Enough are: backend samples over the shortest span of a rate, two samples of a node, one of a router. The
+    search has a result once it found a source or reported an event.
     """
     span_s = least_rate_s(snapshot.interval_s)
     found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)
@@ -104,12 +107,15 @@ def _covers(samples: Series, span_s: float) -> bool:
 
 
 def _discovery_notes(snapshot: Snapshot) -> list[str]:
-    """Return the messages of the server search; every host without a server has one."""
+    """Return the messages of events about the search for servers; each host without a server has one."""
     return [event.message for event in snapshot.events if event.subject == "discovery"]
 
 
 def why_nothing(snapshot: Snapshot) -> str:
-    """Return a one-line message: which sources did not answer, and why."""
+    """Return a one-line message that names the sources that did not answer, and why.
+
+    At most `_REASONS` of them are named.
+    """
     failures = [f"{view.name}: {view.failure.message}" for view in snapshot.backends if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.nodes if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.routers if view.failure]

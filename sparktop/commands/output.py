@@ -14,9 +14,7 @@ from sparktop.model.text import clean
 
 
 def write_out(text: str) -> None:
-    """Write a result to standard output; a reader that closes early (`.
-
-    head`) is not an error.
+    """Write a result to standard output; do nothing if the reader, such as `head`, has closed it.
 
     Raises:
         OutputError: standard output is closed, full or broken.
@@ -38,7 +36,7 @@ def write_out(text: str) -> None:
 
 
 def write_markdown(text: str) -> None:
-    """Write Markdown to standard output; on a terminal, split tables that are wider.
+    """Write Markdown to standard output; on a terminal, split tables that are wider than the terminal.
 
     Raises:
         OutputError: as for `write_out`.
@@ -51,7 +49,7 @@ def write_markdown(text: str) -> None:
 
 
 def flush_out() -> None:
-    """Flush what argparse printed; ignore a closed reader."""
+    """Flush standard output, for what argparse printed; ignore errors such as a closed pipe."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -60,7 +58,7 @@ def flush_out() -> None:
 
 
 def tell(message: str) -> None:
-    """Write a message to standard error, each line cleaned and prefixed with the program's name."""
+    """Write a message to standard error, each line cleaned and prefixed with "sparktop: "; ignore errors."""
     if sys.stderr is None:
         return
     lines = "".join(f"sparktop: {clean(line, 1000)}\n" for line in message.splitlines())
@@ -72,10 +70,10 @@ def tell(message: str) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Check early that a file can be written, rather than after a minute of watching.
+    """Check, before a long measurement, that a file can later be written at `path`.
 
     Raises:
-        OutputError: its folder does not exist, or the path is a folder.
+        OutputError: the folder of the file does not exist, or the path is a folder.
     """
     try:
         if path.is_dir():
@@ -87,7 +85,7 @@ def check_file(path: Path) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file completely or not at all, through a temporary file beside it.
+    """Write `text` to a file completely or not at all, through a temporary file beside it.
 
     A device or pipe is written directly; a link is kept and its target replaced.
 

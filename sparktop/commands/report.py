@@ -1,4 +1,4 @@
-"""`sparktop report`: a stored sweep result as Markdown, CSV or JSON."""
+"""`sparktop report`: write a stored sweep result as Markdown, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_ANY_TOOL = ("md", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the source, the target within it, and the output."""
+    """Add the arguments: the result to report, a target within it, format and output file."""
     parser.add_argument(
         "source",
         nargs="?",
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a report.
+    """Print a report of a stored result, or write it to the output file; return the exit code 0.
 
     Raises:
         SparktopError: the result, the target or the format cannot be used, or the output cannot be written.
@@ -73,10 +73,12 @@ def _text(source: str, form: str, target: str | None) -> str:
 
 
 def last_stored() -> Path:
-    """Return the path of the newest stored sweep that can be read.
+    """Return the path of the newest readable sweep result in the store.
+
+    Print it if standard error is a terminal.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no stored result can be read.
     """
     from sparktop.sweep.result.store import stored, sweeps_folder  # late: as above
 
@@ -90,10 +92,10 @@ def last_stored() -> Path:
 
 
 def _of_target(result: SweepResult, name: str | None) -> SweepResult:
-    """Return the result reduced to the target `name`; unchanged for None.
+    """Return `result` with only the target `name`; unchanged if `name` is None.
 
     Raises:
-        UsageError: there is no such target.
+        UsageError: the result has no such target.
     """
     if name is None:
         return result
@@ -112,7 +114,7 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
 
 
 def _of_any_tool(source: str, form: str, target: str | None) -> str:
-    """Return another tool's result or a published table in the form of `sparktop compare`.
+    """Return another tool's result or a published table, in the Markdown or JSON of `sparktop compare`.
 
     Raises:
         UsageError: the format or --target is only for results of sparktop sweep.

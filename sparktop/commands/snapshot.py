@@ -1,4 +1,4 @@
-"""`sparktop snapshot`: watch for a moment, then write a report."""
+"""`sparktop snapshot`: watch for a few seconds, then write a report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def screen_size(text: str) -> tuple[int, int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the report."""
+    """Add the targets and the options of the report: duration, format, size, theme, output file."""
     add_targets(parser)
     parser.add_argument(
         "--seconds",
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch for a moment and write a report.
+    """Watch for a few seconds and write a report; return the exit code.
 
     Raises:
         SparktopError: an argument, the configuration file or the output cannot be used; or nothing was
@@ -93,10 +93,11 @@ def report(
     simulated: bool = False,
     size: tuple[int, int] = DEFAULT_SIZE,
 ) -> int:
-    """Watch for `seconds` (None: until all sources have answered), write a report, return the exit code.
+    """Watch for `seconds`, write a report in the format `form` to `output`, and return the exit code.
 
-    `size` is the screen's columns and rows in svg and html. Ctrl+C ends the watch early, a second one the
-    program.
+    With None for `seconds`, watch until all sources have answered; with None for `output`, write to standard
+    output. `size` is (columns, rows) of the screen in svg and html. Ctrl+C ends the watching early, a second
+    one the program.
 
     Raises:
         OutputError: the report cannot be written.
@@ -124,7 +125,10 @@ def report(
 def render(
     snapshot: Snapshot, form: str, *, size: tuple[int, int] = DEFAULT_SIZE, theme: str = "spark-dark"
 ) -> str:
-    """Return a snapshot as text of format `form`; `size` and `theme` apply to the screen in svg and html."""
+    """Return a snapshot as text in the format `form`.
+
+    `size` (columns, rows) and `theme` hold for the picture of the screen in svg and html.
+    """
     # Late: only the chosen format is loaded.
     if form == "txt":
         from sparktop.report import text_snapshot
@@ -142,7 +146,7 @@ def render(
 
 
 def _drawn(snapshot: Snapshot, form: str, size: tuple[int, int], theme: str) -> str:
-    """Return a snapshot drawn as the screen: an svg, or an html page around it."""
+    """Return a picture of the overview screen as SVG, or an HTML page that contains it."""
     import asyncio
 
     from sparktop.ui.export import screen_of  # late: it loads textual

@@ -1,4 +1,4 @@
-"""`sparktop sweep`: load tests of servers and routers, with statistically sound figures."""
+"""`sparktop sweep`: load tests of servers and routers, with confidence intervals and significance tests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _INTERRUPTED = 130
 
 
 def counts(most: int) -> Callable[[str], tuple[int, ...]]:
-    """Return an argument type: integers from 1 to `most`, separated by commas."""
+    """Return an argument type for argparse that accepts comma-separated integers from 1 to `most`."""
     return typed(lambda text: whole_numbers(text, 1, most))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the targets, the load, and the output."""
+    """Add the arguments: targets, load, stop conditions and output."""
     parser.add_argument(
         "targets",
         nargs="*",
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the load at each level."""
+    """Add the options that define the load: preset, concurrency, token counts, runs and the like."""
     parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
     parser.add_argument("-c", "--concurrency", type=counts(MOST_CONCURRENCY), metavar="N[,N…]")
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
@@ -100,7 +100,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a sweep; return 0, 1 for a bad result, or 130 if interrupted.
+    """Run a sweep; return the exit code: 0, 1 for failures (see `verdict`), or 130 if interrupted.
 
     Raises:
         SparktopError: an argument, the configuration file or the output cannot be used; or nothing was
@@ -144,9 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
-    """Return what the arguments change of the preset; without --seed, choose a random one.
+    """Return the settings by which the arguments change the preset; None where an argument is missing.
 
-    A random seed makes prompts that no server has cached.
+    Without --seed, draw a random seed, so that the prompts are in no server's cache.
 
     Raises:
         UsageError: a condition of --slo cannot be used.
@@ -177,7 +177,10 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
 
 
 def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:
-    """Return the output format: `asked`, else by the file's suffix, else md on a terminal, otherwise json."""
+    """Return the output format: `asked` if given, else by the suffix of `output`.
+
+    Without either, return "md" if standard output is a terminal, else "json".
+    """
     if asked is not None:
         return asked
     if output is not None:
@@ -186,7 +189,9 @@ def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) 
 
 
 def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
-    """Ask for confirmation before load is put on an unknown server.
+    """Ask the user for confirmation if a target is neither on this machine nor in the configuration.
+
+    With `is_sure`, ask nothing.
 
     Raises:
         UsageError: the answer is no, or there is no terminal to ask on.
@@ -224,7 +229,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
 
 
 def render(result: SweepResult, form: str) -> str:
-    """Return a result as text of format `form`."""
+    """Return a sweep result as text in the format `form`, one of `FORMATS`."""
     # Late: only the chosen format is loaded.
     if form == "md":
         from sparktop.sweep.formats import markdown
@@ -244,7 +249,10 @@ def render(result: SweepResult, form: str) -> str:
 
 
 def verdict(result: SweepResult, plan: Plan) -> int:
-    """Return the exit code of a finished sweep, and print what is wrong with it.
+    """Return the exit code of a sweep that has ended; print to standard error what went wrong.
+
+    0: all is well. 1: a stop, failed requests over the limit, or a target or level that was not measured.
+    130: Ctrl+C.
 
     Raises:
         UnreachableError: no target could be measured at all.
@@ -273,7 +281,7 @@ def verdict(result: SweepResult, plan: Plan) -> int:
 
 
 def _draw(result: SweepResult) -> None:
-    """Draw the curves on standard error if it is a terminal."""
+    """Plot the measured curves on standard error if it is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         return
     import shutil  # late: as above

@@ -1,4 +1,4 @@
-"""Progress of a sweep on standard error: a live line on a terminal, otherwise a line per level."""
+"""Progress of a sweep on standard error: a line per finished level and, on a terminal, a live line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MINUTE_S, _HOUR_S = 60, 3600
 
 @dataclass(slots=True)
 class SweepLine:
-    """Prints the events of a sweep, of which it is a listener."""
+    """Listener of a sweep that prints its events and, on a terminal, keeps a live line of its progress."""
 
     live: bool
     """True on a terminal that understands escape sequences."""
@@ -41,7 +41,10 @@ class SweepLine:
     _drawn_at: float | None = None
 
     def hear(self, event: SweepEvent) -> None:
-        """Print an event, or redraw the live line."""
+        """Print the event if it is a notice, a guard or a finished level.
+
+        Redraw the live line if that is due.
+        """
         progress = self._fold.take(event)
         match event:
             case Notice():
@@ -67,7 +70,11 @@ class SweepLine:
         self._write(f"{erase}sparktop: {clean(line, 1000)}\n")
 
     def _write(self, text: str) -> None:
-        """Write text; a terminal that is gone (SIGHUP) must not end the sweep before its result is saved."""
+        """Write text to the stream, if there is one.
+
+        If that fails, as after SIGHUP, write nothing from then on: the sweep must go on until its result is
+        saved.
+        """
         if self.stream is None or not text:
             return
         try:
@@ -78,7 +85,7 @@ class SweepLine:
 
 
 def progress_line(now: Progress) -> str:
-    """Return the text of the live line."""
+    """Return the text of the live line: target, concurrency, phase, live values and estimated time left."""
     parts = []
     if now.target is not None:
         parts.append(clean(now.target, 40))
@@ -103,7 +110,7 @@ def progress_line(now: Progress) -> str:
 
 
 def level_line(target: str, level: LevelResult) -> str:
-    """Return a one-line summary of a finished level."""
+    """Return a one-line summary of a finished level of the target `target`."""
     if level.error is not None:
         return f"{clean(target, 40)}: c = {level.concurrency}, pp {level.pp} · ❌ {clean(level.error, 300)}"
     decode = level.decode_tps or level.sustained_tps
@@ -129,7 +136,7 @@ def level_line(target: str, level: LevelResult) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a time in words: "42 s", "3 min 5 s", "1 h 2 min"."""
+    """Format seconds as words: "42 s", "3 min 5 s", "1 h 2 min"."""
     total_s = round(seconds)
     if total_s < _MINUTE_S:
         return f"{total_s} s"

@@ -1,4 +1,4 @@
-"""Running a sweep from the command line: its monitor, signals, and result files that are always complete."""
+"""Runs a sweep from the command line, and saves its result after each level."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Render = Callable[[SweepResult, str], str]
 
 @dataclass(slots=True)
 class Keeper:
-    """Writes a result to the store of sweeps, and to the user's output file."""
+    """Writes the result of a sweep to a file in the store of sweeps, and to the user's output file."""
 
     stored: Path | None
     output: Path | None
@@ -42,10 +42,12 @@ class Keeper:
 
     @classmethod
     def open(cls, env: Mapping[str, str], plan: Plan, output: Path | None, form: str, render: Render) -> Self:
-        """Reserve a file in the store.
+        """Create an empty file in the store and return the keeper.
+
+        If no file can be made, print why and write only to `output`.
 
         Raises:
-            OutputError: the file cannot be made, and there is no other output for the result.
+            OutputError: no file can be made in the store, and there is no `output`.
         """
         try:
             stored = new_file(sweeps_folder(env), datetime.now(UTC), plan.preset or "sweep")
@@ -57,10 +59,10 @@ class Keeper:
         return cls(stored, output, form, render)
 
     def keep(self, result: SweepResult) -> None:
-        """Write the current result.
+        """Write the result, as far as it is known, to the store and the output file.
 
         Raises:
-            OutputError: it cannot be written; each file still has its previous content.
+            OutputError: a file cannot be written; it keeps its previous content.
         """
         if self.stored is not None:
             save(self.stored, result)
@@ -68,7 +70,7 @@ class Keeper:
             write_file(self.output, self.render(result, self.form))
 
     def finish(self, result: SweepResult) -> None:
-        """Write the final result, and print where it is.
+        """Write the final result, and print the paths of the files to standard error.
 
         Raises:
             OutputError: it cannot be written.
@@ -79,7 +81,11 @@ class Keeper:
 
 
 async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], None]) -> SweepResult:
-    """Run a sweep with a monitor of its own; a first signal cancels it, a second ends the program."""
+    """Run a sweep, with a monitor that polls the targets meanwhile, and return its result.
+
+    `keep` is called with the result so far. A first signal (Ctrl+C, SIGTERM, SIGHUP) cancels the sweep, whose
+    result is then partial; a second one ends the program.
+    """
     store = Store(watch)
     monitor = Monitor(watch, store)
     runner = SweepRunner(plan, store, models=watch.models, save=keep)

@@ -1,4 +1,4 @@
-"""Targets of a sweep, from names of the configuration, hosts and URLs; and what to watch meanwhile."""
+"""Finds the targets of a sweep by names of the configuration, hosts and URLs, and what to watch meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUTER_DEADLINE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The targets of a sweep, and what to watch meanwhile."""
+    """The targets of a sweep, and the servers and machines to watch while it runs."""
 
     targets: tuple[SweepTarget, ...]
     watch: Watch
@@ -30,7 +30,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A server or router to put load on."""
+    """A server or router that the sweep is to load, its name, and whether the configuration has it."""
 
     name: str
     target: BackendTarget | RouterTarget
@@ -38,10 +38,10 @@ class _Place:
 
 
 def named_target(text: str) -> tuple[str, str]:
-    """Parse NAME=URL.
+    """Parse the argument NAME=URL of --target into (name, URL).
 
     Raises:
-        UsageError: the text has another form, or the name is unclean or too long.
+        UsageError: the text has another form, or the name has invisible characters or over 64 characters.
     """
     name, sign, url = (part.strip() for part in text.partition("="))
     if not sign or not name or not url or clean(name, 64) != name:
@@ -52,10 +52,11 @@ def named_target(text: str) -> tuple[str, str]:
 async def choose_targets(
     words: Sequence[str], named: Sequence[tuple[str, str]], watch: Watch, model: str | None
 ) -> Chosen:
-    """Return the targets for words and NAME=URL pairs; without any, all that is watched.
+    """Return the targets that the TARGET arguments `words` and the (name, URL) pairs `named` mean.
 
-    `watch` is the content of the configuration. If that is empty too, this machine's usual ports are
-    searched.
+    `watch` is the content of the configuration. Without words and pairs, return all servers and routers of
+    `watch`, or else those found on this machine's usual ports. `model` is the model to request, None for the
+    server's first.
 
     Raises:
         UsageError: a word cannot be used.
@@ -109,7 +110,10 @@ def _watched(watch: Watch) -> list[BackendTarget | RouterTarget]:
 
 
 async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
-    """Detect a router at a URL that is not configured; return the place and the backends behind it."""
+    """Poll a place that is not configured, to find out whether it is a LiteLLM router.
+
+    Return the place, as a router if it is one, and the backends behind this router (else none).
+    """
     target = place.target
     if place.is_configured:
         return place, []
@@ -179,7 +183,7 @@ def _chosen(
 
 
 def _free(name: str, backends: Mapping[str, BackendTarget]) -> str:
-    """Return `name`, numbered if another watched server has it."""
+    """Return `name`, with a number appended if one of `backends` already has this name."""
     taken = {one.name for one in backends.values()}
     return next(
         one
@@ -191,9 +195,11 @@ def _free(name: str, backends: Mapping[str, BackendTarget]) -> str:
 def _nodes(
     nodes: Sequence[NodeTarget], backends: Sequence[BackendTarget], own: frozenset[str]
 ) -> tuple[NodeTarget, ...]:
-    """Return the machines to watch: those named for the servers, or all if a server names none.
+    """Return the machines to watch during the sweep.
 
-    This machine is added if a server runs on it and no local node is among them.
+    These are the nodes on which the backends are configured to run, or all if a backend names none. This
+    machine is added if a backend runs on it and no local node is among them. `own` are this machine's host
+    names and addresses.
     """
     named = {node for one in backends for node in one.nodes}
     chosen = tuple(nodes) if any(not one.nodes for one in backends) else ()
@@ -204,7 +210,7 @@ def _nodes(
 
 
 def _unique(places: Sequence[_Place]) -> list[_Place]:
-    """Drop repeated places, and number repeated names."""
+    """Return the places without those that repeat a name and URL, with numbers appended to repeated names."""
     kept: dict[tuple[str, str], _Place] = {}
     taken: set[str] = set()
     for place in places:

@@ -8,14 +8,16 @@ from sparktop.commands.output import tell, write_out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add no arguments: the list has no options."""
+    """Do nothing: `sparktop themes` has no arguments."""
     del parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print each theme's name, kind and title, and the file of a user's theme.
+    """Print the name, kind and title of each theme, with the file of a user's own theme.
 
-    Print problems to standard error.
+    Return the exit code 0.
+
+    Problems with theme files are printed to standard error.
     """
     from sparktop.colors.palette import palettes, theme_problems  # late: --help loads no theme
 

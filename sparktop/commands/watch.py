@@ -1,4 +1,4 @@
-"""`sparktop [TARGET…]`: the viewer, or a plain report without a terminal."""
+"""`sparktop [TARGET…]`: open the viewer, or print a plain report if there is no terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktop.model.text import clean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the viewer."""
+    """Add the arguments of the viewer: targets, drawing and --follow."""
     add_targets(parser)
     add_drawing(parser)
     parser.add_argument(
@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what the arguments, the configuration file or this machine define.
+    """Open the viewer on what the arguments, the configuration file or this machine define.
+
+    Return the exit code.
 
     Raises:
         SparktopError: an argument or the configuration file cannot be used.
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def followed(text: str) -> Path:
-    """Return the path of `--follow FILE`.
+    """Return the path in `text`, the value of `--follow`, if it is a file or pipe or does not exist yet.
 
     Raises:
         UsageError: the path cannot be followed: empty, standard input, a folder or a device.
@@ -56,7 +58,9 @@ def followed(text: str) -> Path:
 
 
 def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
-    """Open the viewer, or print a plain report if there is no terminal to draw on.
+    """Open the viewer, or print a plain report if there is no terminal to draw on; return the exit code.
+
+    `follow` is the progress file of another program's load test to show.
 
     Raises:
         UsageError: there is something to follow, but no terminal.

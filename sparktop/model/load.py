@@ -1,10 +1,10 @@
 """Events of a load test of a server, emitted by the load generator, the simulated cluster and the recorder.
 
-All times are monotonic seconds on the clock of the load's source (or model seconds in a simulation), so only
+All times are monotonic seconds of the machine that sends the load (model seconds in a simulation), so only
 their differences have a meaning. A request yields, in this order: `RequestStarted`, perhaps
 `ResponseStarted`, then `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A level yields
 `LevelStarted`, its runs with their requests between `RunStarted` and `RunEnded`, and `LevelEnded`.
-`sparktop.sweep.result.measure` defines the figures computed from them.
+`sparktop.sweep.result.measure` defines the metrics computed from these events.
 """
 
 from __future__ import annotations

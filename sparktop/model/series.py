@@ -160,9 +160,9 @@ class HistoryTable:
         self._trim()
 
     def series(self, *names: str) -> dict[str, Series]:
-        """Return the current windows of at most `capacity` points, by name.
+        """Return the newest points of each series, at most `capacity`, by name.
 
-        Of all series if no names are given.
+        Without `names`, return all series.
         """
         stop = len(self._times)
         start = max(0, stop - self.capacity)

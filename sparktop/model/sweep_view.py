@@ -1,7 +1,7 @@
 """A sweep (load test) as a screen shows it, running or finished: immutable values, rebuilt as it progresses.
 
-A running sweep and one read from a file have the same view; in the latter only what can no longer be known is
-None. Names are clean, fields called `at` are monotonic seconds, and every unknown value is None.
+A running sweep and one read from a result file have the same view; what the file does not hold is None. Names
+are cleaned for the screen, and fields called `at` are monotonic seconds.
 """
 
 from __future__ import annotations

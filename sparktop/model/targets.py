@@ -198,9 +198,9 @@ class Watch:
 
 
 def poll_groups(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
-    """Return (router name, its backends) for each router, and ("", backends) for those without a router.
+    """Return (router name, its backends) for each router, and ("", backends) for all other backends.
 
-    The backends of a group are polled at the same instant.
+    Each is a group that is polled at the same instant; empty groups are left out.
     """
     router_of: dict[str, str] = {}
     for router in watch.routers:
