@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
-from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch
+from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch, period
 from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
@@ -42,7 +41,7 @@ class BalanceBook:
     def __init__(self) -> None:
         """Start without groups."""
         self._groups: Sequence[JudgedGroup] = ()
-        self._grouped_at = -math.inf
+        self._grouped_in = -math.inf
         self._looked_at = -math.inf
         self._watches: dict[str, BalanceWatch] = {}
         self._found: dict[str, Balance] = {}
@@ -54,21 +53,16 @@ class BalanceBook:
         program, or what that sweep left behind."""
 
     def regroup(self) -> None:
-        """Determine the groups again at the next call of `look`, because a target was added or removed."""
-        self._grouped_at = -math.inf
+        """Determine the groups again at the next call of `look`: a target was added or removed."""
+        self._grouped_in = -math.inf
 
-    @contextmanager
-    def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
-        """Suppress balance alerts and events about these sources in the block and a minute after.
-
-        `names` are the backends and routers that carry load of a sweep of this program. The sweep's result
-        reports their balance, so it needs no announcement; it is still judged and shown.
-        """
+    def begin_own_load(self, names: frozenset[str]) -> None:
+        """Suppress alerts and events of groups with these names until a minute after `end_own_load`."""
         self._own_load |= dict.fromkeys(names, math.inf)
-        try:
-            yield
-        finally:
-            self._own_load |= dict.fromkeys(names, self._looked_at + _AFTER_SWEEP_S)
+
+    def end_own_load(self, names: frozenset[str]) -> None:
+        """Let the suppression of `begin_own_load` end a minute after the last judgement."""
+        self._own_load |= dict.fromkeys(names, self._looked_at + _AFTER_SWEEP_S)
 
     def _is_own_load(self, group: JudgedGroup, at: float) -> bool:
         names = {group.router_name, *group.backends}
@@ -87,8 +81,8 @@ class BalanceBook:
         5 s.
         """
         self._looked_at = at
-        if at - self._grouped_at >= EVERY_S - 0.5:
-            self._groups, self._grouped_at = groups(), at
+        if period(at) > self._grouped_in:
+            self._groups, self._grouped_in = groups(), period(at)
             self._forget({group.name for group in self._groups}, alerts)
         events: list[Event] = []
         judged = 0

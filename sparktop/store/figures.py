@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 from sparktop.model.engine import COUNTER_FIGURES, LaneSample
+from sparktop.model.fleet import Totals
 from sparktop.model.snapshot import BackendView
 from sparktop.rates import Window
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
@@ -188,3 +189,19 @@ def _finished(lanes: _Lanes) -> Mapping[str, float]:
         for reason, count in lane.finished.items():
             totals[reason] = totals.get(reason, 0.0) + count
     return totals
+
+
+def totals(backends: Iterable[BackendView]) -> Totals:
+    """Add up the figures of the backends that answer; None where none of them reports a figure."""
+    answering = [view for view in backends if view.ok]
+
+    def total(values: Iterable[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
+
+    return Totals(
+        generation_tps=total(view.generation_tps for view in answering),
+        prompt_tps=total(view.prompt_tps for view in answering),
+        running=total(view.running for view in answering),
+        waiting=total(view.waiting for view in answering),
+    )

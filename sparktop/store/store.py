@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from sparktop.analysis.placement import BackendPlace, NodePlace, matched, place
 from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
-from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure
-from sparktop.model.fleet import SelfView, Totals
+from sparktop.model.fleet import SelfView
+from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Event, Severity, Snapshot
@@ -24,10 +24,13 @@ from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import EventLog
+from sparktop.store.figures import totals
 from sparktop.store.health import Health
+from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node import NodeTrack
 from sparktop.store.node_alerts import judge_node
+from sparktop.store.placement import Placement
 from sparktop.store.router import Group, RouterTrack, group_names
 
 Reading = EngineSample | NodeSample | RouterSample | Failure
@@ -55,13 +58,17 @@ class Store:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = _utc_now,
         simulated: bool = False,
+        journal: Journal | None = None,
     ) -> None:
-        """Start with the targets of `watch` and without any samples; `clock` is monotonic, `now` in UTC."""
-        self.interval_s = watch.interval_s
-        """Configured seconds between two polls of a backend; later samples count as missing."""
+        """Start with the targets of `watch` and without any reading.
+
+        `clock` (monotonic seconds) and `now` (UTC) are read once in each call. `journal` receives every
+        later call that changes the store.
+        """
         self.simulated = simulated
-        self.searching: tuple[str, ...] = ()
-        """Hosts on which no server has been found yet."""
+        self._journal = journal
+        self._interval_s = watch.interval_s
+        self._searching: tuple[str, ...] = ()
         self._thresholds = watch.thresholds
         self._node_thresholds = watch.node_thresholds
         self._models = watch.models
@@ -70,20 +77,51 @@ class Store:
         self._backends: dict[str, BackendTrack] = {}
         self._nodes: dict[str, NodeTrack] = {}
         self._routers: dict[str, RouterTrack] = {}
-        self._on_node: dict[str, list[str]] = {}
-        """Names of the backends that run on a node, by node name."""
-        self._placed = False
-        """False when something arrived that may change which backend runs on which node."""
+        self._placement = Placement(self._backends, self._nodes)
         self._alerts = AlertBook()
         self.balance = BalanceBook()
         self._events = EventLog()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
-        self.add(*watch.nodes, *watch.backends, *watch.routers)
+        self._add(*watch.nodes, *watch.backends, *watch.routers)
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two polls of a backend; distinguishes a missed sample from a slow one."""
+        return self._interval_s
+
+    @property
+    def searching(self) -> tuple[str, ...]:
+        """Hosts on which no server has been found yet."""
+        return self._searching
+
+    def _instant(self) -> Instant:
+        return Instant(self._clock(), self._now())
+
+    def _begin(self, change: Change, *arguments: object) -> Instant:
+        """Write a call into the journal; return the instant at which it takes effect."""
+        instant = self._instant()
+        if self._journal is not None:
+            self._journal.write(instant, Call(change, arguments))
+        return instant
+
+    def set_interval(self, interval_s: float) -> None:
+        """Set the seconds between two polls of a backend."""
+        self._begin(Change.SET_INTERVAL, interval_s)
+        self._interval_s = interval_s
+
+    def set_searching(self, hosts: tuple[str, ...]) -> None:
+        """Set the hosts on which no server has been found yet."""
+        self._begin(Change.SET_SEARCHING, hosts)
+        self._searching = hosts
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
-        """Watch these targets too. A target of the same type and name as a watched one is ignored."""
-        self._placed = False
+        """Watch these targets too; a target whose kind and name are known already is ignored."""
+        self._begin(Change.ADD, *targets)
+        self._add(*targets)
+
+    def _add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
+        self._placement.outdate()
         self.balance.regroup()
         for target in targets:
             if isinstance(target, BackendTarget):
@@ -96,14 +134,17 @@ class Store:
                     self._nodes[target.name] = NodeTrack(target, self._node_thresholds)
             elif target.name not in self._routers:
                 self._routers[target.name] = RouterTrack(target)
+        self._placement.update()
 
     def remove(self, key: SourceKey) -> None:
         """Forget a source, its history and its alerts."""
+        self._begin(Change.REMOVE, key)
         tracks = self._tracks(key)
         tracks.pop(key.name, None)
-        self._placed = False
+        self._placement.outdate()
         self.balance.regroup()
         self._alerts.clear_source(key)
+        self._placement.update()
 
     def listen(self, listener: Hear) -> Callable[[], None]:
         """Call `listener` with every poll result once it is stored; return a function that stops this."""
@@ -120,20 +161,22 @@ class Store:
         Raises:
             TypeError: the result does not fit the type of source, such as a node's sample for a backend.
         """
-        self._take(key, reading, took_ms)
+        instant = self._begin(Change.ACCEPT, key, reading, took_ms)
+        self._take(key, reading, took_ms, instant)
+        self._placement.update()
         for listener in self._listeners:
             listener(key, reading)
 
-    def _take(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+    def _take(self, key: SourceKey, reading: Reading, took_ms: float | None, instant: Instant) -> None:
         track = self._tracks(key).get(key.name)
         if track is None:
             return
-        now = self._now()
+        now = instant.wall
         if isinstance(reading, Failure):
             track.accept_failure(reading, now, took_ms)
             self._note_health(key, track.health, now)
         elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
-            self._accept_engine(key, track, reading, took_ms, now)
+            self._accept_engine(key, track, reading, took_ms, instant)
         elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
             self._accept_node(key, track, reading, took_ms, now)
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
@@ -148,6 +191,7 @@ class Store:
         Raises:
             TypeError: the identity does not fit the type of source, such as a node's for a backend.
         """
+        self._begin(Change.IDENTIFY, key, identity)
         track = self._tracks(key).get(key.name)
         if track is None:
             return
@@ -156,16 +200,19 @@ class Store:
                 track.identify(identity)
             case NodeTrack(), NodeIdentity():
                 track.identify(identity)
-                self._placed = False
+                self._placement.outdate()
+                self._placement.update()
             case _:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
-        """Add an event about `subject`, unless an event with the same subject and message is still kept."""
-        self._events.note(Event(self._now(), severity, subject, message))
+        """Add an event, unless one with the same subject and message is still kept."""
+        instant = self._begin(Change.NOTE, subject, message, severity)
+        self._events.note(Event(instant.wall, severity, subject, message))
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
-        """Record the CPU use (percent) and the resident memory (bytes) of this program."""
+        """Record the CPU and memory use of this program."""
+        self._begin(Change.MEASURE_SELF, cpu_percent, rss_bytes)
         self._self_cost = replace(self._self_cost, cpu_percent=cpu_percent, rss_bytes=rss_bytes)
 
     def measure_terminal(self, bytes_per_s: float | None) -> None:
@@ -176,16 +223,40 @@ class Store:
         """Return the backends of each judged group; empty if `judge` has not been called recently."""
         return self.balance.watched(self._clock())
 
+    @contextmanager
+    def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
+        """Suppress alerts and events of groups with these names inside the block and for a minute after.
+
+        They carry load of a sweep of this program, whose results report the balance; it is still judged and
+        shown.
+        """
+        self.begin_own_load(names)
+        try:
+            yield
+        finally:
+            self.end_own_load(names)
+
+    def begin_own_load(self, names: frozenset[str]) -> None:
+        """Treat the load of these backends and routers as a sweep of this program until `end_own_load`."""
+        self._begin(Change.BEGIN_OWN_LOAD, names)
+        self.balance.begin_own_load(names)
+
+    def end_own_load(self, names: frozenset[str]) -> None:
+        """End what `begin_own_load` began, a minute after the last judgement."""
+        self._begin(Change.END_OWN_LOAD, names)
+        self.balance.end_own_load(names)
+
     def judge(self) -> None:
         """Judge the balance of every group that is due: announce verdicts, add events, update alerts.
 
-        Call it about once a second. Snapshots only show the results.
+        Called at each full second while watching; snapshots show its results and change nothing.
         """
+        instant = self._begin(Change.JUDGE)
         routers, groups, names = self._routing()
         self._events.add(
             *self.balance.look(
-                self._clock(),
-                self._now(),
+                instant.at,
+                instant.wall,
                 lambda: judged_groups(self._backends, self._groups_by_name(names), routers, groups),
                 self._alerts,
             )
@@ -194,7 +265,6 @@ class Store:
     def snapshot(self) -> Snapshot:
         """Return the state of everything as of now."""
         at, now = self._clock(), self._now()
-        self._place()
         routers, groups, names = self._routing()
         backends = tuple(self._backend_view(track, at, now, names) for track in self._backends.values())
         nodes = tuple(replace(track.view, age_s=track.health.age_s(at)) for track in self._nodes.values())
@@ -211,7 +281,7 @@ class Store:
             balance=self.balance.view(),
             alerts=self._alerts.view(),
             events=self._events.view(),
-            totals=_totals(backends),
+            totals=totals(backends),
             self_cost=replace(self._self_cost, poll_ms=self._poll_ms()),
             simulated=self.simulated or self._reports_simulation(),
             searching=self.searching,
@@ -248,17 +318,26 @@ class Store:
                 return self._routers
 
     def _accept_engine(
-        self, key: SourceKey, track: BackendTrack, sample: EngineSample, took_ms: float | None, now: datetime
+        self,
+        key: SourceKey,
+        track: BackendTrack,
+        sample: EngineSample,
+        took_ms: float | None,
+        instant: Instant,
     ) -> None:
-        wall_at = now.timestamp() - (self._clock() - sample.at)
+        now = instant.wall
+        wall_at = now.timestamp() - (instant.at - sample.at)
         engine = track.view.engine
         kind = track.accept_sample(sample, wall_at=wall_at, interval_s=self.interval_s, took_ms=took_ms)
         if kind is None:
             return
-        self._placed &= track.view.engine == engine
+        if track.view.engine != engine:
+            self._placement.outdate()
         self._note_health(key, track.health, now)
         judge_backend(self._alerts, key, track, self._thresholds, now)
-        track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, self._peers(track), now)
+        track.slow_steps.judge(
+            self._alerts, key, track.view, track.step_pace, self._placement.peers(track), now
+        )
         if kind is LinkKind.RESTARTED:
             self._events.add(Event(now, Severity.WARNING, key.name, "restarted"))
         elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
@@ -266,63 +345,18 @@ class Store:
             message = "several servers answer at this address in turn: no rates across a change"
             self._events.add(Event(now, Severity.WARNING, key.name, message))
 
-    def _peers(self, track: BackendTrack) -> list[BackendView]:
-        """Return the other answering backends with this model and, as far as known, the same GPU models."""
-        model = track.view.model
-        if model is None or track.view.step_ms is None:
-            return []
-        gpus = self._gpu_names(track.view)
-        alike = [
-            one.view
-            for one in self._backends.values()
-            if one is not track and one.view.model == model and one.health.failure is None
-        ]
-        return [view for view in alike if not gpus or (self._gpu_names(view) or gpus) == gpus]
-
-    def _gpu_names(self, view: BackendView) -> set[str | None]:
-        samples = [self._node_sample(name) for name in view.nodes]
-        return {gpu.name for sample in samples if sample is not None for gpu in sample.gpus}
-
     def _accept_node(
         self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, now: datetime
     ) -> None:
         processes = track.processes
         newer = track.accept_sample(sample, took_ms, NODE_INTERVALS * self.interval_s)
-        self._placed &= track.processes == processes
+        if track.processes != processes:
+            self._placement.outdate()
         self._note_health(key, track.health, now)
         if newer:
-            self._place()
-            track.judge_steps(self._steps_on(key.name))
+            self._placement.update()
+            track.judge_steps(self._placement.steps_on(key.name))
             self._events.add(*judge_node(self._alerts, key, track, self._node_thresholds, now))
-
-    def _place(self) -> None:
-        """Determine again which backend runs on which node, if something arrived that may have changed it."""
-        if self._placed:
-            return
-        self._placed = True
-        backends = [
-            BackendPlace(name, one.target.url, one.view.engine, one.target.nodes)
-            for name, one in self._backends.items()
-        ]
-        found = place(backends, [_node_place(one) for one in self._nodes.values()])
-        self._on_node = {}
-        for name, nodes in found.items():
-            self._backends[name].place(nodes)
-            for node in nodes:
-                self._on_node.setdefault(node, []).append(name)
-        for name, track in self._nodes.items():
-            engines = {one: self._backends[one].view.engine for one in self._on_node.get(name, ())}
-            track.assign(matched(track.processes, engines))
-
-    def _steps_on(self, node: str) -> tuple[StepPace, ...]:
-        """Return the step time comparison of the only backend on `node`; empty if other nodes may slow it."""
-        names = self._on_node.get(node, [])
-        backend = self._backends[names[0]] if len(names) == 1 else None
-        if backend is None or backend.step_pace is None:
-            return ()
-        beside = [self._nodes[one] for one in backend.view.nodes if one != node and one in self._nodes]
-        held_up = any(one.view.speed.word in {SLOW_CLOCK, THROTTLED} for one in beside)
-        return () if held_up else (backend.step_pace,)
 
     def _note_health(self, key: SourceKey, health: Health, now: datetime) -> None:
         went_down = judge_health(self._alerts, key, health, now)
@@ -340,7 +374,7 @@ class Store:
     ) -> BackendView:
         view = track.view
         group = groups.get(view.name) or view.model or NO_GROUP
-        bandwidth = bandwidth_gb_per_s([self._node_sample(name) for name in view.nodes])
+        bandwidth = bandwidth_gb_per_s([self._placement.node_sample(name) for name in view.nodes])
         spread = (len(view.nodes), len(view.lanes))
         facts = self._models.get(view.model or "", ModelFacts())
         return replace(
@@ -353,48 +387,10 @@ class Store:
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),
         )
 
-    def _node_sample(self, name: str) -> NodeSample | None:
-        node = self._nodes.get(name)
-        return node.view.sample if node else None
-
     def _poll_ms(self) -> dict[str, float]:
-        took: dict[str, float] = {}
-        for name, backend in self._backends.items():
-            if backend.view.poll_ms is not None:
-                took[SourceKey.backend(name).label] = backend.view.poll_ms
-        for name, node in self._nodes.items():
-            if node.took_ms is not None:
-                took[SourceKey.node(name).label] = node.took_ms
-        for name, router in self._routers.items():
-            if router.poll_ms is not None:
-                took[SourceKey.router(name).label] = router.poll_ms
-        return took
-
-
-def _node_place(track: NodeTrack) -> NodePlace:
-    target, identity = track.target, track.view.identity
-    return NodePlace(
-        target.name,
-        target.via == "local",
-        target.url,
-        target.ssh,
-        identity.addresses,
-        identity.hostname,
-        track.processes,
-    )
-
-
-def _totals(backends: Iterable[BackendView]) -> Totals:
-    """Return the sums over the backends that answer; a sum is None if no backend reports its value."""
-    answering = [view for view in backends if view.ok]
-
-    def total(values: Iterable[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) if known else None
-
-    return Totals(
-        generation_tps=total(view.generation_tps for view in answering),
-        prompt_tps=total(view.prompt_tps for view in answering),
-        running=total(view.running for view in answering),
-        waiting=total(view.waiting for view in answering),
-    )
+        took = {
+            **{SourceKey.backend(name): one.view.poll_ms for name, one in self._backends.items()},
+            **{SourceKey.node(name): one.took_ms for name, one in self._nodes.items()},
+            **{SourceKey.router(name): one.poll_ms for name, one in self._routers.items()},
+        }
+        return {key.label: ms for key, ms in took.items() if ms is not None}

@@ -325,7 +325,7 @@ class Sweeping:
 
     async def _run(self, runner: Runner, source: LiveSweep, loaded: frozenset[str]) -> None:
         try:
-            with self._store.balance.loaded_from_here(loaded):
+            with self._store.loaded_from_here(loaded):
                 await runner.run()
         except SparktopError as error:
             source.failure = str(error)

@@ -124,7 +124,8 @@ class Monitor:
         """
         if not interval_s > 0:
             raise ValueError(f"a poll interval is a number of seconds above 0, not {interval_s}")
-        self._interval_s = self._store.interval_s = interval_s
+        self._interval_s = interval_s
+        self._store.set_interval(interval_s)
         for group, multiple in self._groups:
             group.set_interval(interval_s * multiple)
         if self._cadence is not None:
@@ -289,7 +290,7 @@ class Monitor:
     async def _discover(self, hosts: list[str]) -> None:
         """Search `hosts` repeatedly until each has a server to watch; watch all servers and agents found."""
         while hosts:
-            self._store.searching = tuple(hosts)
+            self._store.set_searching(tuple(hosts))
             found = await self._ways.discover(hosts)
             for note in found.notes:
                 self._store.note("discovery", note)
@@ -299,7 +300,7 @@ class Monitor:
             urls = [*(target.url for target in found.backends), *(target.url for target in found.routers)]
             there = {bare_host(urlsplit(url).hostname or "") for url in urls}
             hosts = [host for host in hosts if bare_host(host) not in there]
-            self._store.searching = tuple(hosts)
+            self._store.set_searching(tuple(hosts))
             if hosts:
                 await self._sleep(DISCOVER_AGAIN_S)
 

@@ -125,7 +125,7 @@ def test_slow_polling_widens_the_window(
     world: World, make_page: MakePage, make_histogram: MakeHistogram
 ) -> None:
     """With a poll every 100 s the window reaches the sample before, and no further than it has to."""
-    world.store.interval_s = 100.0
+    world.store.set_interval(100.0)
     for count in range(5):
         lane = LaneSample("0", ttft=make_histogram([0.3] * 10 * count))
         view = world.feed(make_page(1000 + 100 * count, lane))

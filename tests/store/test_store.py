@@ -200,7 +200,7 @@ def test_memory_stays_bounded(world: World) -> None:
 
 def test_fast_polling_does_not_fill_the_window(world: World) -> None:
     """At 4 Hz every sample of the last 10 s is kept, of the minute before only about one a second."""
-    world.store.interval_s = 0.25
+    world.store.set_interval(0.25)
     for step in range(4 * 150):
         world.feed(running(1000 + step / 4, 1.0, generation_tokens=float(step)))
     window = world.store._backends["b"]._window

@@ -50,7 +50,7 @@ def test_both_windows_are_the_difference_over_the_time(world: World) -> None:
 
 def test_at_4_hz_the_live_rate_spans_a_second(world: World) -> None:
     """A quarter of a second is too short for tokens that come in steps: the live rate still spans one."""
-    world.store.interval_s = 0.25
+    world.store.set_interval(0.25)
     counts = [0, 0, 0, 40, 40, 40, 40, 80, 80]
     for step, count in enumerate(counts):
         view = world.tokens(1000 + step / 4, count)
@@ -85,7 +85,7 @@ def test_a_gap_longer_than_the_window_leaves_no_rate(world: World) -> None:
 
 def test_slow_polling_widens_the_window(world: World) -> None:
     """With a poll every 15 s one rate spans two intervals, the live one one: neither is never there."""
-    world.store.interval_s = 15.0
+    world.store.set_interval(15.0)
     world.tokens(1000, 0)
     assert tokens_of(world.tokens(1015, 1500)) == (None, pytest.approx(100))
     assert tokens_of(world.tokens(1030, 3000)) == (pytest.approx(100), pytest.approx(100))

@@ -14,6 +14,14 @@ EVERY_S = 5.0
 _TO_ANNOUNCE, _TO_WITHDRAW = 2, 3
 
 
+def period(at_s: float) -> float:
+    """Return the number of the period of `EVERY_S` seconds in which `at_s` (monotonic) lies.
+
+    Periods begin at multiples of `EVERY_S`, so that a replay from any moment evaluates at the same times.
+    """
+    return at_s // EVERY_S
+
+
 class BalanceWatch:
     """Follows one group's verdicts, so that the announced verdict neither flickers nor lingers.
 
@@ -35,13 +43,10 @@ class BalanceWatch:
         self._had_loads = False
 
     def due(self, at_s: float) -> bool:
-        """Return whether the group should be judged again at `at_s` (monotonic seconds).
-
-        True every `EVERY_S`, half a second early included, and always until the group had its first samples.
-        """
+        """Return whether to judge the group again at `at_s` (monotonic): once in each period of `EVERY_S`."""
         if self._judged_at_s is None or not self._had_loads:
             return True  # a verdict before the first samples is void: judge again at once
-        return at_s - self._judged_at_s >= EVERY_S - 0.5
+        return period(at_s) > period(self._judged_at_s)
 
     def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
         """Add an evaluation made at `at_s` (monotonic) and `now` (UTC); return (balance, change).

@@ -77,13 +77,13 @@ def test_changes_come_with_time_and_reason() -> None:
 
 
 def test_a_group_is_due_every_five_seconds() -> None:
-    """At once until there are loads, then 5 s after the last one, a poll's half second early included."""
+    """At once until there are loads, then once in each period that begins at a multiple of 5 s."""
     watch = BalanceWatch()
     assert watch.due(0.0)
     watch.update(Balance("proxy", ("a", "b")), 99.0, START)
     assert watch.due(99.1)
-    watch.update(Balance("proxy", ("a", "b"), sample_hz=1.0), 100.0, START)
-    assert [watch.due(at) for at in (101.0, 104.4, 104.6, 105.0)] == [False, False, True, True]
+    watch.update(Balance("proxy", ("a", "b"), sample_hz=1.0), 102.5, START)
+    assert [watch.due(at) for at in (103.0, 104.9, 105.0, 107.5)] == [False, False, True, True]
 
 
 def test_the_watch_keeps_the_step_time_that_was_found() -> None:

@@ -66,7 +66,7 @@ def swinging(pair: Pair) -> Snapshot:
 def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
     """While this program loads the router the swing is shown, and no alert or event comes of it."""
     pair = Pair()
-    with pair.store.balance.loaded_from_here(frozenset({"proxy"})):
+    with pair.store.loaded_from_here(frozenset({"proxy"})):
         seen = swinging(pair)
         assert (seen.balance[0].word, seen.alerts, seen.events) == (Is.OSCILLATING, (), ())
     pair.at += 61
@@ -77,7 +77,7 @@ def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
 def test_a_sweep_elsewhere_silences_nothing() -> None:
     """The load of other servers is none of this group's."""
     pair = Pair()
-    with pair.store.balance.loaded_from_here(frozenset({"spark-z"})):
+    with pair.store.loaded_from_here(frozenset({"spark-z"})):
         assert [one.id for one in swinging(pair).alerts] == ["balance:proxy:oscillating"]
 
 

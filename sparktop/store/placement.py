@@ -1,0 +1,92 @@
+"""Which backend runs on which node, and what follows from it for the pace of their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparktop.analysis.placement import BackendPlace, NodePlace, matched, place
+from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
+from sparktop.model.node import NodeSample
+from sparktop.model.snapshot import BackendView
+from sparktop.store.backend import BackendTrack
+from sparktop.store.node import NodeTrack
+
+
+class Placement:
+    """The backends on each node; `update` determines them again after a reading that may change them."""
+
+    def __init__(self, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack]) -> None:
+        """Place `backends` on `nodes`; both may gain and lose entries later."""
+        self._backends = backends
+        self._nodes = nodes
+        self._on_node: dict[str, list[str]] = {}
+        """Backend names by the node that they run on."""
+        self._current = False
+
+    def outdate(self) -> None:
+        """Note that a target or reading may reveal another placement."""
+        self._current = False
+
+    def update(self) -> None:
+        """Determine again which backend runs on which node, if a reading may have changed it."""
+        if self._current:
+            return
+        self._current = True
+        backends = [
+            BackendPlace(name, one.target.url, one.view.engine, one.target.nodes)
+            for name, one in self._backends.items()
+        ]
+        found = place(backends, [_node_place(one) for one in self._nodes.values()])
+        self._on_node = {}
+        for name, nodes in found.items():
+            self._backends[name].place(nodes)
+            for node in nodes:
+                self._on_node.setdefault(node, []).append(name)
+        for name, track in self._nodes.items():
+            engines = {one: self._backends[one].view.engine for one in self._on_node.get(name, ())}
+            track.assign(matched(track.processes, engines))
+
+    def steps_on(self, node: str) -> tuple[StepPace, ...]:
+        """Return the step pace of the backend on a node, if nothing but this node can be what slows it."""
+        names = self._on_node.get(node, [])
+        backend = self._backends[names[0]] if len(names) == 1 else None
+        if backend is None or backend.step_pace is None:
+            return ()
+        beside = [self._nodes[one] for one in backend.view.nodes if one != node and one in self._nodes]
+        held_up = any(one.view.speed.word in {SLOW_CLOCK, THROTTLED} for one in beside)
+        return () if held_up else (backend.step_pace,)
+
+    def peers(self, track: BackendTrack) -> list[BackendView]:
+        """Return the answering backends with the same model and, as far as known, the same GPUs."""
+        model = track.view.model
+        if model is None or track.view.step_ms is None:
+            return []
+        gpus = self._gpu_names(track.view)
+        alike = [
+            one.view
+            for one in self._backends.values()
+            if one is not track and one.view.model == model and one.health.failure is None
+        ]
+        return [view for view in alike if not gpus or (self._gpu_names(view) or gpus) == gpus]
+
+    def _gpu_names(self, view: BackendView) -> set[str | None]:
+        samples = [self.node_sample(name) for name in view.nodes]
+        return {gpu.name for sample in samples if sample is not None for gpu in sample.gpus}
+
+    def node_sample(self, name: str) -> NodeSample | None:
+        """Return the newest good sample of a node; None without any."""
+        node = self._nodes.get(name)
+        return node.view.sample if node else None
+
+
+def _node_place(track: NodeTrack) -> NodePlace:
+    target, identity = track.target, track.view.identity
+    return NodePlace(
+        target.name,
+        target.via == "local",
+        target.url,
+        target.ssh,
+        identity.addresses,
+        identity.hostname,
+        track.processes,
+    )
