@@ -28,7 +28,7 @@ _HOST_PORT = re.compile(r"(?:\[(?P<literal>[^\[\]]+)\]|(?P<host>[^\[\]:]*))(?::(
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Parse HOST:PORT or [ADDRESS]:PORT; without a port, use `AGENT_PORT`.
+    """Parse HOST:PORT or [IPv6 ADDRESS]:PORT into (host, port); without a port, use `AGENT_PORT`.
 
     Raises:
         UsageError: the text has another form or the port is out of range.
@@ -43,7 +43,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Return a bound socket for each address of `host`; port 0 becomes one free port, the same for all.
+    """Return a socket bound to each address of `host`; for port 0, all use the same port, which is free.
 
     Raises:
         UsageError: the name has no address, or an address cannot be bound.
@@ -71,7 +71,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def address(host: str, port: int) -> str:
-    """Format host and port as in a URL."""
+    """Return "host:port", with an IPv6 address in square brackets as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -81,7 +81,10 @@ def is_local(sockets: list[socket.socket]) -> bool:
 
 
 def reachable_from_outside(host: str) -> bool:
-    """Return True unless all addresses of `host` are loopback; an unresolvable name counts as reachable."""
+    """Return False if all addresses of `host` are loopback addresses, else True.
+
+    A name that cannot be resolved counts as reachable.
+    """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -90,7 +93,10 @@ def reachable_from_outside(host: str) -> bool:
 
 
 def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return (token or None, warning or None); the token is that of `file`, else of the environment.
+    """Return (token or None, warning or None).
+
+    The token is read from `file`, or without a file from `TOKEN_VARIABLE` in `env`. The warning is that other
+    users can read the file.
 
     Raises:
         UsageError: the file cannot be read, or its first line or the variable is not a valid token.
@@ -110,7 +116,9 @@ def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, st
 
 
 def checked_token(text: str, source: str) -> str:
-    """Return the token in `text`; `source` names its origin in errors.
+    """Return `text` without white space around it if it is a valid token.
+
+    `source` names its origin in errors.
 
     Raises:
         UsageError: the token is too short or too long, or has characters that no header can carry. The
@@ -129,10 +137,10 @@ def checked_token(text: str, source: str) -> str:
 
 
 class Guard:
-    """Checks bearer tokens; keeps only the digest of the right one."""
+    """Checks the bearer tokens of requests; stores only the digest of the correct token."""
 
     def __init__(self, token: str | None) -> None:
-        """Demand `token`; None admits every request."""
+        """Require `token` of every request; None: admit every request."""
         self._digest = None if token is None else _digest(token)
 
     @property
@@ -185,7 +193,7 @@ def _digest(token: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return the system's error text without its number, in lower case at the start."""
+    """Return the system's text for an error without its number, beginning in lower case."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     with suppress(AttributeError):
         text = getattr(error, "reason", None) or text

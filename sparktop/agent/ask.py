@@ -1,4 +1,4 @@
-"""Parser of requests to the agent, shared by HTTP queries and the lines of an ssh connection."""
+"""Parser of requests for samples, from a URL's query (HTTP) or a JSON line (ssh)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ class AskError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request for samples."""
+    """A viewer's request for samples."""
 
     since: float | None = None
-    """The node's time (seconds) of the requester's newest sample; None: return only the newest."""
+    """Time, by the node's clock in seconds, of the newest sample that the viewer has; None: return only the
+    newest sample."""
     processes: bool = False
     """Whether to include the process table."""
     interval_s: float | None = None
-    """Seconds between samples that the requester wants; None: no preference."""
+    """Seconds between samples that the viewer wants; None: no preference."""
 
 
 def from_query(query: Mapping[str, str]) -> Ask:
     """Parse the query of a URL; ignore unknown keys.
 
     Raises:
-        AskError: a value is not a number, or not a yes or no.
+        AskError: a value is not a number, or `processes` is not a yes or no.
     """
     since, interval_s = (_number(key, query.get(key)) for key in ("since", "interval_s"))
     word = query.get("processes", "").lower()
@@ -43,7 +44,7 @@ def from_query(query: Mapping[str, str]) -> Ask:
 
 
 def from_line(line: bytes) -> Ask:
-    """Parse a JSON object; ignore unknown keys.
+    """Parse a line that holds a JSON object; ignore unknown keys.
 
     Raises:
         AskError: the line is not a JSON object, or a value has the wrong type.
@@ -62,7 +63,7 @@ def from_line(line: bytes) -> Ask:
 
 
 def _number(key: str, given: object) -> float | None:
-    """Convert a value to a finite float; None stays None.
+    """Convert the value of `key` to a finite float; None stays None.
 
     Raises:
         AskError: the value is not a finite number.

@@ -1,7 +1,7 @@
-"""Limits for one client's connection, enforced between the socket and aiohttp's protocol.
+"""Limits for a client's connection, enforced between the socket and aiohttp's protocol.
 
-aiohttp limits a line and a header field, but not the total size of a request's head, nor the time a client
-may take to send a request or to read the answer.
+aiohttp limits a line and a header field, but not the total size of a request's head, nor the time that a
+client may take to send a request or to read the response.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import cast
 from sparktop.agent.rate import Bucket
 
 _LINGER_S = 1.0
-"""Seconds that an oversized request is still read, so that the client can see why it was refused."""
+"""Seconds to keep a connection open after refusing its oversized request, so that the client can read the
+refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one agent: counts, seconds, bytes and rates."""
+    """Limits that an agent enforces on its clients: counts, seconds, bytes and rates."""
 
     connections: int = 64
     request_s: float = 5.0
@@ -30,22 +31,22 @@ class Limits:
     keep_alive_s: float = 75.0
     """Seconds that an idle connection is kept, longer than any sample interval."""
     request_bytes: int = 16_384
-    """Bytes that a client may send before its request is answered."""
+    """Bytes that a client may send before its current request is answered."""
     line_bytes: int = 4096
     """Bytes of the request line, and of each header field."""
     requests_per_s: float = 50.0
-    """Requests per second of one peer address."""
+    """Requests per second from one client address."""
     request_burst: float = 100.0
     connection_requests_per_s: float = 20.0
-    """Requests per second of one connection: lower than the peer's, so that one client cannot use up the
-    rate of others at the same address."""
+    """Requests per second of one connection. It is lower than the limit of an address, so that one client
+    cannot use up the limit of other clients at the same address."""
     connection_request_burst: float = 40.0
     look_s: float = 1.0
     """Seconds between checks for connections that take too long."""
 
 
 def refusal(status: str, text: str) -> bytes:
-    """Return a complete HTTP answer, for refusals that bypass aiohttp."""
+    """Return a complete HTTP response with `text` as its body, to be sent without aiohttp."""
     body = f"{text}\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
     return f"{head}\r\nConnection: close\r\n\r\n{body}".encode()
@@ -55,7 +56,10 @@ _TOO_LARGE = refusal("431 Request Header Fields Too Large", "the request is too 
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection with its limits; forwards accepted data to `inner`, aiohttp's protocol."""
+    """A client's connection.
+
+    Enforces the limits and forwards accepted data to `inner`, aiohttp's protocol.
+    """
 
     def __init__(
         self,
@@ -65,13 +69,16 @@ class Connection(asyncio.Protocol):
         clock: Callable[[], float],
         gone: Callable[[Connection], None],
     ) -> None:
-        """Track a connection from `peer` accepted just now; `gone` is called when it closes."""
+        """Track a connection from the address `peer` that was just accepted.
+
+        `clock` returns seconds; `gone` is called with this object when the connection closes.
+        """
         self.inner = inner
         self.peer = peer
         self.opened_at = clock()
         self.idle_since = self.opened_at
         self.proven = False
-        """True after a request with the right token, or any request where none is demanded."""
+        """True after a request with the correct token, or after any request if no token is required."""
         self.busy = False
         """True while a request is being answered."""
         self._limits = limits
@@ -80,9 +87,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._owed_since: float | None = self.opened_at
-        """Time since which the rest of a request is outstanding; None while none is."""
+        """Time since when the client should complete the request that it began; None while there is no such
+        request."""
         self._unread_since: float | None = None
-        """Time since which sent data has been unread by the client; None while all is read."""
+        """Time since when sent data has been waiting for the client to read it; None if the client has read
+        all."""
         self._bytes = 0
         self._refused = False
         self._bucket = Bucket(
@@ -90,7 +99,7 @@ class Connection(asyncio.Protocol):
         )
 
     def opened_by(self, task: asyncio.Task[None]) -> None:
-        """Keep the task that opens the connection, so that `abort` can cancel a slow TLS handshake."""
+        """Store the task that opens the connection, so that `abort` can cancel a slow TLS handshake."""
         self._task = task
 
     @property
@@ -99,21 +108,27 @@ class Connection(asyncio.Protocol):
         return self._transport is not None
 
     def begin(self) -> bool:
-        """Record that a complete request arrived; return False if this connection asks too often."""
+        """Record that a complete request arrived.
+
+        Return False if this connection exceeds its request rate.
+        """
         self.busy = True
         self._owed_since = None
         self._bytes = 0
         return self._bucket.take(self._clock())
 
     def end(self) -> None:
-        """Record that the answer was handed over; data that arrived meanwhile starts the next request."""
+        """Record that the response was passed to aiohttp; data received meanwhile begins the next request."""
         self.busy = False
         self.idle_since = self._clock()
         if self._bytes:
             self._owed_since = self.idle_since
 
     def look(self, now: float) -> None:
-        """Abort the connection if the client is too slow to send its request or to read the answer."""
+        """Abort the connection if the client is too slow to send its request or to read the response.
+
+        `now` is in seconds of the clock.
+        """
         if self._transport is None:
             return  # the handshake has a time-out of its own
         unread = self._transport.get_write_buffer_size() > 0
@@ -137,7 +152,7 @@ class Connection(asyncio.Protocol):
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Forward received data to `inner`, or refuse a request over the size limit."""
+        """Forward received data to `inner`; refuse a request that exceeds the size limit."""
         if self._refused:
             return
         self._bytes += len(data)
@@ -149,16 +164,16 @@ class Connection(asyncio.Protocol):
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Forward the client's end of sending to `inner`."""
+        """Forward to `inner` that the client will send no more data."""
         return self.inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the closed connection to its owner and to `inner`."""
+        """Report the closed connection to the gate and to `inner`."""
         self._gone(self)
         self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Forward to `inner` that the client reads more slowly than we write."""
+        """Forward to `inner` that the client reads more slowly than the agent writes."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
@@ -166,7 +181,7 @@ class Connection(asyncio.Protocol):
         self.inner.resume_writing()
 
     def _refuse(self) -> None:
-        """Answer 431 and close soon; abort at once if another answer is being written."""
+        """Respond with 431 and close the connection soon; if a response is being written, abort at once."""
         self._refused = True
         transport = self._transport
         if transport is None or transport.is_closing():

@@ -1,4 +1,4 @@
-"""The agent as a listening program: preparation, run and shutdown."""
+"""The agent as an HTTP server: preparation, operation and shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What an agent serves with; the sockets are already bound, so later steps cannot fail on them."""
+    """What an agent serves with: sockets, token and TLS context.
+
+    The sockets are already bound, so an address that is in use is reported before anything else starts.
+    """
 
     listeners: list[socket.socket]
     token: str | None
@@ -25,17 +28,20 @@ class Service:
 
     @property
     def urls(self) -> list[str]:
-        """URLs under which the agent can be reached."""
+        """URLs at which viewers can reach the agent, one for each socket."""
         scheme = "http" if self.tls is None else "https"
         return [f"{scheme}://{address(*listener.getsockname()[:2])}" for listener in self.listeners]
 
     def about(self) -> str:
-        """Return a line for the user: the URLs and whether a token is needed."""
+        """Return a line for the user: the URLs, and whether a token is required."""
         who = "no token wanted" if self.token is None else "token wanted"
         return f"agent on {' and '.join(self.urls)}: {who}; Ctrl+C ends"
 
     def warning(self) -> str | None:
-        """Return a warning about missing TLS or a missing token; None for loopback or TLS."""
+        """Return a warning for the user that TLS or a token is missing.
+
+        None if the agent listens on loopback addresses only, or uses TLS.
+        """
         if is_local(self.listeners) or self.tls is not None:
             return None
         if self.token is None:
@@ -46,7 +52,7 @@ class Service:
 def prepare(
     listen: tuple[str, int], token: str | None, *, cert: str | None, key: str | None, insecure: bool
 ) -> Service:
-    """Bind the sockets and load the certificate.
+    """Bind the sockets and load the certificate; return them as a `Service`.
 
     Raises:
         UsageError: a socket or a file cannot be used, or the agent would be reachable from outside without a
@@ -69,9 +75,9 @@ def prepare(
 
 
 async def serve(service: Service, *, ready: Callable[[], None]) -> int:
-    """Serve this machine until a signal comes; return the exit code.
+    """Serve this machine's samples until a signal arrives; return the exit code.
 
-    `ready` is called once the agent listens.
+    `ready` is called once the agent accepts connections.
     """
     # Imported late: sockets are bound and errors reported before half a second of imports.
     from sparktop.agent.sampler import Sampler

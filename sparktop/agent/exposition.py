@@ -46,7 +46,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Figure(Generic[Part]):
-    """A metric: its name, help text and how to read it from one part of the sample."""
+    """A Prometheus metric: its name, its help text, and how to read its value from a part of the sample."""
 
     name: str
     """Without the prefix, and without the suffix `_total` of a counter."""
@@ -58,7 +58,10 @@ class _Figure(Generic[Part]):
 def page(
     identity: NodeIdentity | None, sample: NodeSample | None, *, accept: str | None, simulated: bool = False
 ) -> tuple[bytes, str]:
-    """Return the page and its content type for an Accept header; without a sample only the identity."""
+    """Return the Prometheus page for a sample and its content type, which fits the Accept header `accept`.
+
+    If `sample` is None, the page holds only the identity and whether the machine is simulated.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Reading(identity, sample, simulated=simulated))
     encode, content_type = choose_encoder(_known_accept(accept))
@@ -68,7 +71,7 @@ def page(
 def _known_accept(accept: str | None) -> str:
     """Return an Accept header reduced to the formats that this page supports.
 
-    The encoders copy the requested version into their own Content-Type, even an unsupported one.
+    This is needed because the encoders copy any requested version into the Content-Type.
     """
     kept: list[str] = []
     for part in (accept or "")[:_ACCEPT_LIMIT].lower().split(","):
@@ -83,7 +86,7 @@ def _known_accept(accept: str | None) -> str:
 
 
 class _Reading(Collector):
-    """Prometheus collector for one sample."""
+    """Prometheus collector that yields the metrics of one sample."""
 
     def __init__(self, identity: NodeIdentity | None, sample: NodeSample | None, *, simulated: bool) -> None:
         self._identity = identity or NodeIdentity()
@@ -91,7 +94,7 @@ class _Reading(Collector):
         self._simulated = simulated
 
     def describe(self) -> Iterable[Metric]:
-        """Return no families: describing them at registration would build the page twice."""
+        """Return nothing, because describing the metrics at registration would build the page twice."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -171,9 +174,9 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
 
 
 def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
-    """Return bytes by program name; None if any process of that name has an unknown size.
+    """Return a GPU's memory in bytes by program name; None if a process of that name has an unknown size.
 
-    Process ids as labels would start a new series at each start of a server.
+    The label is the name because a process id would begin a new time series at each start of a server.
     """
     sizes: dict[str, float | None] = {}
     for process in gpu.processes or ():
@@ -202,7 +205,10 @@ def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
 
 
 def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
-    """Yield a family for each figure that has a finite value in at least one part."""
+    """Yield a metric family for each figure that has a finite value in at least one part.
+
+    `parts` has labels and the object that the values are read from; each makes one series of every family.
+    """
     for figure in figures:
         name = PREFIX + figure.name
         kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
@@ -219,7 +225,10 @@ def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Pa
 def _named(
     label: str, parts: Iterable[Part], name: Callable[[Part], str]
 ) -> list[tuple[dict[str, str], Part]]:
-    """Label parts by name; number repeated names, since Prometheus rejects a page with duplicate series."""
+    """Return ({label: name of the part}, part) for each part.
+
+    A number is appended to repeated names, since Prometheus rejects a page with duplicate series.
+    """
     taken: dict[str, None] = {}
     named: list[tuple[dict[str, str], Part]] = []
     for part in parts:

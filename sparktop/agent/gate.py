@@ -1,4 +1,4 @@
-"""Connection gate: counts connections before any TLS handshake, and prefers known viewers when full."""
+"""Accepts connections and limits their number before any TLS handshake; prefers known viewers when full."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 128
 _BREATH_S = 0.5
-"""Seconds to wait after the system could not accept, for want of a descriptor or memory most often."""
+"""Seconds to wait after the system could not accept a connection, usually because descriptors or memory ran
+out."""
 _OF_ONE_CLIENT = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EHOSTUNREACH, errno.ENETUNREACH})
-"""Errors of a connection that ended before it was accepted: the next one may be fine."""
+"""Errors of a connection that ended before it was accepted; accepting the next connection may succeed."""
 _FULL = refusal("503 Service Unavailable", "too many connections")
 
 
 class Gate:
-    """Accepts connections on listening sockets and keeps their number within limits."""
+    """Accepts connections on listening sockets, and limits how many are open."""
 
     def __init__(
         self,
@@ -33,13 +34,13 @@ class Gate:
         tls: ssl.SSLContext | None = None,
         clock: Callable[[], float],
     ) -> None:
-        """Serve each connection with a protocol of `make_inner`; `clock` returns seconds."""
+        """Handle each connection with a protocol that `make_inner` returns; `clock` returns seconds."""
         self._make_inner = make_inner
         self._limits = limits
         self._tls = tls
         self._clock = clock
         self._connections: dict[object, Connection] = {}
-        """Keyed by aiohttp's protocol, in the order of acceptance."""
+        """By aiohttp's protocol object, in the order in which the connections were accepted."""
         self._opening: set[asyncio.Task[None]] = set()
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -50,11 +51,14 @@ class Gate:
         return len(self._connections)
 
     def connection_of(self, inner: object) -> Connection | None:
-        """Return the connection of one of aiohttp's protocols; None once it has closed."""
+        """Return the connection that the aiohttp protocol `inner` handles.
+
+        None once the connection has closed.
+        """
         return self._connections.get(inner)
 
     def open(self, listeners: Sequence[socket.socket]) -> None:
-        """Accept from bound sockets, which are closed with the gate."""
+        """Listen on bound sockets and accept connections from them; `close` closes the sockets."""
         loop = asyncio.get_running_loop()
         for listener in listeners:
             listener.setblocking(False)  # noqa: FBT003 - the parameter has no name
@@ -81,7 +85,10 @@ class Gate:
             connection.abort()
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Accept one connection per turn of the event loop, so that a flood cannot starve open ones."""
+        """Accept connections from `listener` until cancelled.
+
+        At most one is accepted per turn of the event loop, so that a flood cannot delay open connections.
+        """
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -95,7 +102,11 @@ class Gate:
             await asyncio.sleep(0)
 
     def _admit(self, client: socket.socket, peer: str) -> None:
-        """Admit a client, or refuse it with 503 when all places are taken by requests in progress."""
+        """Open a connection for a client that was accepted, or refuse it with 503 if the gate is full.
+
+        The gate is full if the limit is reached and each open connection has a request in progress. With TLS,
+        refuse by closing without a response.
+        """
         if len(self._connections) >= self._limits.connections and not self._make_room():
             with contextlib.suppress(OSError), client:
                 if self._tls is None:
@@ -112,7 +123,7 @@ class Gate:
             self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._look)
 
     async def _connect(self, connection: Connection, client: socket.socket) -> None:
-        """Open the connection, with the TLS handshake if there is one."""
+        """Attach the socket to the connection's protocol, after the TLS handshake if TLS is used."""
         # A failed handshake is the client's problem, not an error of ours.
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -123,7 +134,10 @@ class Gate:
             )
 
     def _opened(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
-        """Log an unexpected error, and clean up a connection that never opened."""
+        """Log an unexpected error of `_connect`, and remove a connection that did not open.
+
+        Called when the task `task`, which ran `_connect`, has ended.
+        """
         self._opening.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a connection could not be opened", exc_info=error)
@@ -132,10 +146,11 @@ class Gate:
             self._forget(connection)
 
     def _make_room(self) -> bool:
-        """Close the least valuable connection; return False if all are being served.
+        """Close the least valuable idle connection; return False if all have a request in progress.
 
-        The oldest connection without an authenticated request goes first, then the viewer's that has been
-        idle longest. Clients that hold places without requests lose them; active clients keep theirs.
+        The oldest connection without an authenticated request is closed first, then the connection of a
+        viewer that has been idle longest. So clients that send no requests lose their connections, and active
+        clients keep theirs.
         """
         waiting = [connection for connection in self._connections.values() if not connection.busy]
         strangers = [connection for connection in waiting if not connection.proven]
@@ -151,7 +166,10 @@ class Gate:
         self._connections.pop(connection.inner, None)
 
     def _look(self) -> None:
-        """Check every connection, and schedule the next check while any is left."""
+        """Abort connections whose clients are too slow.
+
+        Schedule the next check while any connection is open.
+        """
         self._timer = None
         now = self._clock()
         for connection in list(self._connections.values()):

@@ -1,4 +1,4 @@
-"""Line input and output on descriptors, without blocking the event loop."""
+"""Reads and writes lines on file descriptors without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import os
 
 _READ_BYTES = 1 << 16
 LONGEST_LINE = 4096
-"""Most bytes of a request; a usual one has less than a tenth."""
+"""Most bytes of a request; a usual request has less than a tenth of that."""
 
 
 class Lines:
-    """Reads lines from a descriptor, at most one read ahead."""
+    """Reads lines from a file descriptor, and at most one block ahead of the line returned."""
 
     def __init__(self, descriptor: int) -> None:
-        """Read from `descriptor`, which stays open."""
+        """Read from the file descriptor `descriptor`, which is never closed here."""
         self._descriptor = descriptor
         self._buffer = b""
         self._ended = False
 
     async def next(self) -> bytes | None:
-        """Return the next line without its line end; None at the end.
+        """Return the next line without its line end; None at the end of the input.
 
-        A line over `LONGEST_LINE` is cut to one byte more than that, by which the caller recognises it.
+        Of a line longer than `LONGEST_LINE`, return the first `LONGEST_LINE + 1` bytes, so that the caller
+        recognises it by its length.
         """
         too_long = b""
         while True:
@@ -37,7 +38,7 @@ class Lines:
             self._buffer += data
 
     async def _read(self) -> bytes:
-        """Return available bytes, waiting for some; b"" at the end."""
+        """Wait until bytes can be read, and return them; b"" at the end of the input."""
         await _ready(self._descriptor, reading=True)
         try:
             return os.read(self._descriptor, _READ_BYTES)
@@ -46,19 +47,19 @@ class Lines:
 
 
 class Output:
-    """Writes lines to a descriptor whose buffer may be full."""
+    """Writes lines to a file descriptor, and waits while its buffer is full."""
 
     def __init__(self, descriptor: int) -> None:
-        """Write to `descriptor`, which stays open but is set to non-blocking."""
+        """Write to `descriptor`, which is set to non-blocking and never closed here."""
         self._descriptor = descriptor
         self._was_blocking = os.get_blocking(descriptor)
         os.set_blocking(descriptor, False)
 
     async def write(self, line: bytes) -> None:
-        """Write a line and its line end.
+        """Write `line` and a line end.
 
         Raises:
-            OSError: the reading end is closed.
+            OSError: the other end of the pipe is closed.
         """
         left = memoryview(line + b"\n")
         while left:
@@ -68,12 +69,12 @@ class Output:
                 await _ready(self._descriptor, reading=False)
 
     def close(self) -> None:
-        """Restore the descriptor's blocking mode, since other programs may share the terminal."""
+        """Restore the descriptor's blocking mode, because other programs may share the terminal."""
         os.set_blocking(self._descriptor, self._was_blocking)
 
 
 async def _ready(descriptor: int, *, reading: bool) -> None:
-    """Wait until a descriptor is readable or writable; return at once for a regular file."""
+    """Wait until a descriptor can be read or written without blocking; return at once for a regular file."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 

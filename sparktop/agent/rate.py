@@ -1,4 +1,4 @@
-"""Rate limits per peer, with token buckets."""
+"""Request rate limits per client address, with token buckets."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 
 class Bucket:
-    """A token bucket: admits `burst` requests at once and `per_s` in the long run."""
+    """A token bucket: admits `burst` requests at once, and `per_s` requests per second in the long run."""
 
     __slots__ = ("_at", "_burst", "_left", "_per_s")
 
     def __init__(self, per_s: float, burst: float, now: float) -> None:
-        """Start with a full bucket at the time `now` in seconds."""
+        """Start with a full bucket at the time `now` (seconds)."""
         self._per_s = per_s
         self._burst = burst
         self._left = burst
         self._at = now
 
     def take(self, now: float) -> bool:
-        """Return True and use up a token if a request is admitted now."""
+        """Return whether a request at the time `now` (seconds) is admitted; if so, remove a token."""
         self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
         self._at = now
         if self._left < 1.0:
@@ -28,28 +28,31 @@ class Bucket:
 
 
 class Rates:
-    """Token buckets by peer, for a bounded number of peers."""
+    """A token bucket for each client, for a limited number of clients."""
 
     def __init__(
         self, per_s: float, burst: float, clock: Callable[[], float], *, most_peers: int = 1024
     ) -> None:
-        """Admit `burst` requests of each peer at once and `per_s` in the long run.
+        """Admit `burst` requests of a client at once, and `per_s` requests per second in the long run.
 
-        Forget beyond `most_peers`.
+        `clock` returns seconds. Beyond `most_peers` clients, the client with the oldest request is forgotten.
         """
         self._per_s = per_s
         self._burst = burst
         self._clock = clock
         self._most_peers = most_peers
         self._buckets: dict[object, Bucket] = {}
-        """In the order of the last request, oldest first."""
+        """By client, sorted by the time of the client's last request, oldest first."""
 
     def __len__(self) -> int:
-        """Return the number of remembered peers."""
+        """Return the number of clients remembered."""
         return len(self._buckets)
 
     def take(self, peer: object) -> bool:
-        """Return True if a request of `peer` is admitted now."""
+        """Return whether a request of the client `peer` is admitted now.
+
+        If so, remove a token from its bucket.
+        """
         now = self._clock()
         bucket = self._buckets.pop(peer, None) or Bucket(self._per_s, self._burst, now)
         self._buckets[peer] = bucket

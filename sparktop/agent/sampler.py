@@ -1,4 +1,4 @@
-"""Sampling of one machine on demand: samples are taken while requests come, and kept for a minute."""
+"""Samples one machine on demand: reads samples while requests arrive, and keeps them for a minute."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ REST_S = 60.0
 """Seconds after the last request during which samples are still taken."""
 DEFAULT_INTERVAL_S = 1.0
 DEADLINE_S = 1.5
-"""Seconds for one sample: short enough for a viewer with an interval of 1 or 2 s to notice a hang."""
+"""Longest time for taking one sample: a viewer with an interval of 1 or 2 s still notices a hang."""
 _TABLE_S = 10.0
-"""Seconds after the last request for the process table during which it is still read."""
+"""Seconds for which the process table is still read after the last request for it."""
 _OLD_SHARE = 0.8
-"""Share of the interval after which the newest sample is too old for a request, and another is taken at
-once: a requester with the same interval then always finds a new sample, whatever its phase, and any number
-of requesters cause at most 1.25 samples per interval."""
+"""A request causes a new sample at once if the newest sample is older than this fraction of the interval. So
+a viewer that polls at the same interval always gets a new sample, whatever its phase, and any number of
+viewers cause at most 1.25 samples per interval."""
 _STEP_S = 0.25
-"""Requested intervals are rounded to multiples of this many seconds, which bounds their number."""
+"""Requested intervals are rounded to multiples of this, so that the number of different intervals is
+limited."""
 _WISH_INTERVALS, _WISH_S = 3.0, 5.0
-"""A requested interval expires after this many of itself, but not before this many seconds."""
+"""A requested interval of x seconds expires `_WISH_INTERVALS` times x seconds after the last request for it, but
+not before `_WISH_S` seconds."""
 
 
 class Timer(Protocol):
-    """A scheduled call, as returned by `call_later`."""
+    """A scheduled call, as the event loop's `call_later` returns it."""
 
     def cancel(self) -> None:
         """Cancel the scheduled call."""
@@ -48,7 +50,7 @@ Later = Callable[[float, Callable[[], None]], Timer]
 
 
 class NodeReader(Protocol):
-    """A readable machine; implemented by `LocalSource`."""
+    """Reads samples of a machine; `LocalSource` implements it."""
 
     show_processes: bool
     """Whether samples include the process table."""
@@ -63,26 +65,26 @@ class NodeReader(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release resources; no poll may follow."""
+        """Release resources; `poll` must not be called afterwards."""
         ...
 
 
 class Sampler:
-    """Reads a machine at the smallest requested interval, and stops while no requests come."""
+    """Samples a machine at the smallest requested interval; pauses while no requests arrive."""
 
     def __init__(
         self, reader: NodeReader, *, clock: Callable[[], float] = time.monotonic, later: Later | None = None
     ) -> None:
-        """Read with `reader`, whose samples are stamped by `clock`.
+        """Read samples with `reader`, which dates them by `clock` (seconds).
 
-        `later` schedules calls; None means the event loop's `call_later`.
+        `later` schedules calls; None: the event loop's `call_later`.
         """
         self._reader = reader
         self._clock = clock
         self._later = later
         self._samples: deque[NodeSample] = deque()
         self._wishes: dict[float, float] = {}
-        """Time of the last request for each interval, by the interval in seconds."""
+        """By requested interval in seconds: time of the last request for that interval."""
         self._asked_at: float | None = None
         self._table_asked_at: float | None = None
         self._tried_at = clock()
@@ -92,12 +94,12 @@ class Sampler:
 
     @property
     def identity(self) -> NodeIdentity:
-        """Identity of the machine; all fields unknown before the first sample."""
+        """Identity of the machine; before the first sample all its fields are unknown."""
         return self._reader.identity or NodeIdentity()
 
     @property
     def interval_s(self) -> float:
-        """Seconds between samples: the smallest interval among unexpired requests."""
+        """Seconds between samples: the smallest requested interval that has not expired."""
         now = self._clock()
         recent = [
             each for each, at in self._wishes.items() if now - at <= max(_WISH_S, _WISH_INTERVALS * each)
@@ -110,14 +112,15 @@ class Sampler:
         return self._timer is None and self._taking is None
 
     def now(self) -> float:
-        """Return the current time of the clock that stamps the samples."""
+        """Return the current time of the clock that dates the samples."""
         return self._clock()
 
     async def ask(self, ask: Ask, *, fresh_s: float | None = None) -> tuple[NodeSample, ...] | Failure:
-        """Return the samples newer than `ask.since`, oldest first, or only the newest; else a `Failure`.
+        """Return the samples newer than `ask.since`, oldest first; if it is None, only the newest sample.
 
-        A new sample is taken at once when the newest is older than `fresh_s` or than most of the interval, or
-        lacks the requested process table. Only the last sample carries that table, and only on request.
+        A new sample is taken first if the newest is older than `fresh_s` seconds or 80 % of the interval, or
+        lacks the requested process table. Only the last sample has that table. If the new sample fails,
+        return the `Failure`, unless samples newer than `ask.since` exist.
         """
         now = self._clock()
         missing = self._note(ask, now)
@@ -147,7 +150,10 @@ class Sampler:
         await self._reader.close()
 
     def _note(self, ask: Ask, now: float) -> bool:
-        """Record what a request wants; return True if the process table is wanted and was not before."""
+        """Record the request `ask`.
+
+        Return True if it wants the process table, which samples did not include.
+        """
         self._asked_at = now
         wished_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s
         self._wishes[max(1, round(wished_s / _STEP_S)) * _STEP_S] = now
@@ -161,9 +167,9 @@ class Sampler:
         return self._table_asked_at is not None and now - self._table_asked_at <= limit_s
 
     def _newer_than(self, since: float | None, now: float) -> list[NodeSample]:
-        """Return the samples after `since`.
+        """Return the samples newer than `since`, oldest first.
 
-        Only the newest if `since` is None or ahead of this machine's clock.
+        If `since` is None or ahead of this machine's clock, return only the newest sample.
         """
         self._forget(now)
         if since is None or since > now:  # the requester's newest sample is from before a reboot
@@ -175,7 +181,7 @@ class Sampler:
             self._samples.popleft()
 
     async def _take(self) -> Failure | None:
-        """Wait for a new sample, starting one unless one is under way; return the `Failure` if it failed."""
+        """Wait for a new sample, or for the one that is being taken; return the `Failure` if it failed."""
         if self._taking is None:
             self._start()
         taking = self._taking
@@ -183,13 +189,13 @@ class Sampler:
         return None if taking is None else await asyncio.shield(taking)
 
     def _start(self) -> None:
-        """Start to take a sample, unless closed."""
+        """Start a task that takes a sample, unless the sampler is closed."""
         self._disarm()
         if not self._closed:
             self._taking = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> Failure | None:
-        """Read and store a sample and schedule the next; return the `Failure` if it failed."""
+        """Read and store a sample, and schedule the next sample; return the `Failure` if it failed."""
         self._tried_at = now = self._clock()
         self._reader.show_processes = self._wants_table(now)
         try:
@@ -210,7 +216,7 @@ class Sampler:
         return None
 
     def _arm(self) -> None:
-        """Schedule the next sample one interval after the last attempt."""
+        """Schedule the next sample one interval after the start of the last sample."""
         self._disarm()
         if not self._closed:
             later = self._later or asyncio.get_running_loop().call_later
@@ -218,7 +224,7 @@ class Sampler:
             self._timer = later(max(0.0, due - self._clock()), self._fire)
 
     def _fire(self) -> None:
-        """Start the due sample, or stop sampling if the last request is older than `REST_S`."""
+        """Start the scheduled sample; if the last request is older than `REST_S`, stop sampling instead."""
         self._timer = None
         if self._asked_at is None or self._clock() - self._asked_at > REST_S:
             self._wishes.clear()

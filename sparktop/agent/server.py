@@ -29,13 +29,14 @@ from sparktop.sources.wire import encode, make_reply
 _log = logging.getLogger(__name__)
 
 _CLOSING_S = 0.5
-"""Seconds that answers under way have to be written at shutdown."""
+"""Seconds that responses in progress have to be written at shutdown."""
 _LINGER_S = 1.0
 """Seconds that an unwanted request body is read and discarded, so that the client can read the refusal."""
 _SCRAPE_INTERVAL_S = 5.0
-"""Seconds between samples while only Prometheus asks; its rates then cover the same span."""
+"""Seconds between samples while only Prometheus requests them; the samples' rates then cover the same
+span."""
 _SCRAPE_FRESH_S = 1.0
-"""Largest age of a page's sample in seconds."""
+"""A Prometheus page shows a sample that is at most this many seconds old."""
 _HEADERS = {
     "Server": "sparktop",  # do not reveal the versions of libraries
     "Cache-Control": "no-store",
@@ -55,7 +56,10 @@ class AgentServer:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Serve the samples of `sampler`, to requests with `token` where that is set."""
+        """Serve the samples of `sampler`; if `token` is set, only to requests with this bearer token.
+
+        `simulated` is reported to viewers; `clock` returns seconds.
+        """
         self._sampler = sampler
         self._guard = Guard(token)
         self._simulated = simulated
@@ -71,7 +75,7 @@ class AgentServer:
         return 0 if self._gate is None else len(self._gate)
 
     def start(self, listeners: Sequence[socket.socket], *, tls: ssl.SSLContext | None = None) -> None:
-        """Serve on bound sockets, which are closed with the server; requires a running event loop."""
+        """Serve on bound sockets, which `close` closes; requires a running event loop."""
         # aiohttp logs errors that any hostile client can cause; they would fill the log.
         silent = logging.getLogger("sparktop.agent.clients")
         silent.setLevel(logging.CRITICAL + 1)
@@ -88,7 +92,7 @@ class AgentServer:
         self._gate.open(listeners)
 
     async def close(self) -> None:
-        """Stop listening, let answers under way finish, and close the sampler."""
+        """Stop listening, let responses in progress finish (`_CLOSING_S`), and close the sampler."""
         if self._gate is not None and self._server is not None:
             await self._gate.close()
             self._server.pre_shutdown()
@@ -97,7 +101,7 @@ class AgentServer:
         await self._sampler.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; an error in it ends its own connection at most."""
+        """Respond to one request; an unexpected error is logged and ends only this request's connection."""
         connection = self._gate.connection_of(request.protocol) if self._gate is not None else None
         if connection is None:  # the connection was closed while the request came in
             return _text(503, "closing", close=True)
@@ -160,7 +164,10 @@ class AgentServer:
 
 
 def _refused(request: web.BaseRequest, *, in_time: bool) -> web.Response | None:
-    """Return the refusal of a request for its rate, method or body; None for an acceptable request."""
+    """Return a refusal if the request is too frequent, not a GET or HEAD, or has a body; else None.
+
+    `in_time` is false if the client exceeds its request rate.
+    """
     if not in_time:
         return _text(429, "too many requests", close=True, headers={"Retry-After": "1"})
     if request.method not in {"GET", "HEAD"}:
@@ -177,7 +184,7 @@ def _json(body: bytes) -> web.Response:
 def _text(
     status: int, line: str, *, close: bool = False, headers: dict[str, str] | None = None
 ) -> web.Response:
-    """Return a one-line text answer; with `close`, the connection ends after it."""
+    """Return a one-line text response; with `close`, the connection is closed after it."""
     kind = {"Content-Type": "text/plain; charset=utf-8"}
     body = f"{line}\n".encode()
     response = web.Response(body=body, status=status, headers={**_HEADERS, **kind, **(headers or {})})

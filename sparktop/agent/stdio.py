@@ -1,9 +1,9 @@
 """The agent at the remote end of an ssh connection: JSON lines in, JSON lines out.
 
-It starts with a greeting, a reply without samples. Each input line is a request, `{"since": 5120.0,
+Its first output line is a greeting: a reply without samples. Each input line is a request, `{"since": 5120.0,
 "processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.sources.wire` or an
-error. The program ends at the end of input, when output is closed, on a signal, or after a while without a
-request, so that nothing of it outlives the connection.
+error. The program ends at the end of the input, when the output is closed, on a signal, or after a while
+without a request, so that no process is left when the connection is gone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from sparktop.model.node import NodeSample
 from sparktop.sources.wire import encode, encode_error, make_reply
 
 IDLE_S = 180.0
-"""Seconds without a request, or with an unread answer, after which the program ends."""
+"""The program ends after this many seconds without a request, or without the viewer reading a response."""
 
 
 async def serve(sampler: Sampler, source: int, sink: int, *, idle_s: float = IDLE_S) -> int:
-    """Answer requests from the descriptor `source` on `sink` until the end; return the exit code."""
+    """Read requests from the file descriptor `source` and write replies to `sink`; return the exit code.
+
+    Ends when the input ends, when a signal arrives, or after `idle_s` seconds without a request.
+    """
     with stopped_by_signals() as stop:
         talk = asyncio.get_running_loop().create_task(_talk(sampler, source, sink, idle_s))
         try:
@@ -41,7 +44,10 @@ async def serve(sampler: Sampler, source: int, sink: int, *, idle_s: float = IDL
 
 
 async def _talk(sampler: Sampler, source: int, sink: int, idle_s: float) -> None:
-    """Write the greeting, then answer requests until the input ends or times out."""
+    """Write the greeting, then reply to requests until the input ends.
+
+    Ends also after `idle_s` seconds without a request, or when a write fails or takes that long.
+    """
     lines, output = Lines(source), Output(sink)
     try:
         async with asyncio.timeout(idle_s):

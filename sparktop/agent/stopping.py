@@ -1,4 +1,4 @@
-"""Shutdown by signals: the agent closes its sockets and exits without a traceback."""
+"""Shutdown by signals, so that the agent closes its sockets and exits without a traceback."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from sparktop.ending import hear
 
 EXIT_CODES = {signal.SIGTERM: 0, signal.SIGHUP: 0, signal.SIGINT: 130}
-"""Exit code by signal."""
+"""The agent's exit code by the signal that ended it."""
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[asyncio.Future[int]]:
-    """Yield a future that the first signal sets to the exit code; requires a running event loop."""
+    """Yield a future; the first signal of `EXIT_CODES` sets its result to the exit code.
+
+    Requires a running event loop. The signal handlers are removed at the end.
+    """
     stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def end(number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""systemd unit of the agent, which may read this machine and answer requests, and nothing else."""
+"""Writes a systemd unit for the agent, which may read this machine and answer requests, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 USUAL_TOKEN_FILE = "/etc/sparktop/token"  # noqa: S105 - a place, not a token
-"""Token file of the unit when none is named and a token is needed."""
+"""The token file in the unit if a token is required and no file was given."""
 _HOMES = (Path("/home"), Path("/root"))
 
 _HARDENING = """\
@@ -56,10 +56,10 @@ OOMScoreAdjust=500"""
 
 @dataclass(frozen=True, slots=True)
 class UnitFlags:
-    """Command-line options of the unit's agent."""
+    """Command-line options of the agent that the unit starts."""
 
     program: Path
-    """Absolute path of the sparktop to run."""
+    """Absolute path of the `sparktop` program that the unit starts."""
     listen: str | None = None
     token_file: str | None = None
     tls_cert: str | None = None
@@ -68,9 +68,10 @@ class UnitFlags:
 
 
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:
-    """Return the unit's text.
+    """Return the text of the systemd unit.
 
-    `wants_token`: the address can be reached from outside and --insecure was not given.
+    `wants_token`: the address can be reached from outside and --insecure was not given, so a token is
+    required.
     """
     return "\n".join((*_lines(flags, wants_token=wants_token), ""))
 
@@ -97,7 +98,10 @@ def _lines(flags: UnitFlags, *, wants_token: bool) -> Iterator[str]:
 
 
 def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
-    """Return the LoadCredential lines and the command line, which reads the files as credentials."""
+    """Return the LoadCredential lines, and the command line of ExecStart.
+
+    systemd loads token and certificate files as credentials, and the command line refers to these.
+    """
     credentials: list[str] = []
     words = [_quoted(str(flags.program)), "agent"]
     if flags.listen is not None:
@@ -118,7 +122,10 @@ def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
 
 
 def _user(program: Path) -> Iterator[str]:
-    """Yield the user settings: a dynamic user, or the owner of the home directory that holds the program."""
+    """Yield the unit's lines about the user that the agent runs as.
+
+    It is a dynamic user, or the owner of the program if that lies in a home directory.
+    """
     if not any(program.is_relative_to(home) for home in _HOMES):
         yield "# A user that exists only while it runs."
         yield from ("DynamicUser=yes", "ProtectHome=yes")
@@ -133,7 +140,7 @@ def _user(program: Path) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word of a command line for systemd."""
+    """Quote and escape a word of a command line for systemd."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return (
         f'"{escaped}"' if escaped != word or any(char.isspace() or char in "'\";" for char in word) else word
