@@ -1,4 +1,4 @@
-"""The Textual application: starts the sources after the first paint, and redraws on its own clock."""
+"""The Textual application: starts polling after the first picture, and redraws at its own rate."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ from sparktop.ui.terminal_meter import TerminalMeter
 from sparktop.watch.monitor import Monitor
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Polling intervals in seconds that the keys + and - step through."""
+"""Poll intervals in seconds that the keys + and - step through."""
 _PHASE = 0.35
-"""Share of an interval from a poll to the next drawing: by then the answers are usually in."""
+"""The next drawing follows a poll after this share of an interval: by then most answers have arrived."""
 
 _PATIENCE_S = 0.5
-"""Seconds after which the sources start even if nothing has been painted."""
+"""Seconds after which polling starts even if nothing has been painted."""
 _MOST_UNREAD = 60
-"""Pending writes to the terminal above which nothing is drawn: a terminal that reads nothing must not fill
-the memory."""
+"""With more pending writes than this nothing is drawn: a terminal that does not read must not fill the
+memory."""
 _PROBLEMS_SHOWN = 4
-"""Lines of the notice about themes that cannot be used."""
+"""The most lines in the notice about themes that cannot be used."""
 
 
 @runtime_checkable
 class Redraws(Protocol):
-    """A screen whose content changes by itself."""
+    """A screen whose content changes without a key press."""
 
     def redraw(self) -> None:
-        """Show the present state."""
+        """Draw the present state."""
         ...
 
 
 class SparktopApp(App[None]):
-    """sparktop in a terminal."""
+    """The Textual application of sparktop."""
 
     TITLE = "sparktop"
     ENABLE_COMMAND_PALETTE = True
@@ -71,7 +71,7 @@ class SparktopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = []
     followed: Path | None = None
-    """A progress file written by a run elsewhere, shown from the start; None for none."""
+    """A progress file written by another program's sweep, shown from the start; None for none."""
 
     def __init__(
         self,
@@ -87,15 +87,15 @@ class SparktopApp(App[None]):
         watch: Watch | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Draw the snapshots that `take` returns; run `monitor` beside it (None: the caller feeds them).
+        """Draw the snapshots that `take` returns; `monitor` polls beside it (None: the caller does).
 
-        `store`, if given, receives the cost of drawing, and sweeps read from it; they run on what `watch`
-        names, and results are stored where `env` says (None: nowhere). `keys` replaces keys by name; `state`
-        is the file that remembers boxes, preset and sort order (None: nothing is remembered).
+        `store`, if given, receives the cost of drawing, and sweeps read from it. Sweeps load the servers in
+        `watch`; results are stored where `env` says (None: nowhere). `keys` replaces keys by name; `state` is
+        the file that keeps boxes, preset and sort orders (None: they are not kept).
 
         Raises:
-            ConfigError: if the theme does not exist.
-            KeyError, ValueError: if `keys` or those of presets cannot be used (see `sparktop.config.keys`).
+            ConfigError: there is no theme of that name.
+            KeyError, ValueError: `keys` or keys of presets cannot be used (see `sparktop.config.keys`).
         """
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
         palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)
@@ -124,15 +124,12 @@ class SparktopApp(App[None]):
         self.theme = palette.name
 
     def _show_processes(self, names: tuple[str, ...]) -> None:
-        """Request the process tables of these nodes and no others: they cost more than all other figures."""
+        """Request the process tables of the nodes `names` only: a table costs more than all other values."""
         if self._monitor is not None:
             self._monitor.show_processes(names)
 
     def _picture(self) -> Snapshot:
-        """Return a new snapshot.
-
-        The store first gets the terminal's byte rate, which only the screen knows.
-        """
+        """Pass the terminal's byte rate to the store; return a new snapshot, which a sweep gets too."""
         if self._store is not None:
             self._store.measure_terminal(self.meter.rate())
         snapshot = self._take()
@@ -140,11 +137,11 @@ class SparktopApp(App[None]):
         return snapshot
 
     def get_default_screen(self) -> Screen[None]:
-        """Start on the overview."""
+        """Return the overview, on which the application starts."""
         return self.overview
 
     def on_mount(self) -> None:
-        """Draw the empty frame immediately, then start everything that takes time."""
+        """Draw an empty frame at once, then start everything that takes time."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.output.count = self.meter.count
             ENDING.restore = self._driver.restore
@@ -158,7 +155,7 @@ class SparktopApp(App[None]):
         self.set_timer(_PATIENCE_S, self._after_first_paint)
 
     def _after_first_paint(self) -> None:
-        """Start the sources, then all else that the first picture does not need."""
+        """Start polling, then everything else that the first picture does not need."""
         if self._painted:
             return
         self._painted = True
@@ -173,12 +170,12 @@ class SparktopApp(App[None]):
         self._report_theme_problems()
 
     def _register_themes(self) -> None:
-        """Register all themes with Textual, not only the initial one."""
+        """Register all themes with Textual, in addition to the initial one."""
         for palette in palettes().values():
             self.register_theme(textual_theme(palette))
 
     def _report_theme_problems(self) -> None:
-        """Report the faults of the user's themes in one notice; the other themes stay usable."""
+        """Show one notice about all faulty theme files of the user; other themes stay usable."""
         problems = theme_problems()
         if not problems:
             return
@@ -193,11 +190,11 @@ class SparktopApp(App[None]):
 
     @property
     def interval_s(self) -> float:
-        """Seconds between two polls of a backend, as requested."""
+        """Seconds between two polls of a backend, as requested by the user."""
         return self.cadence.asked_s
 
     def _arm(self) -> None:
-        """Set the timer for the next drawing, at a fixed phase after the polls."""
+        """Set the timer for the next drawing, a fixed share of an interval after a poll."""
         period, phase = self.cadence.draw_s, _PHASE * self.cadence.interval_s
         passed = (time.monotonic() - phase) % period
         if self._timer is not None:
@@ -234,12 +231,12 @@ class SparktopApp(App[None]):
         top.redraw()
 
     def _pass_snapshot(self) -> None:
-        """Pass a snapshot to a running sweep even though no new picture of the overview is drawn."""
+        """Pass a new snapshot to a running sweep, for times when the overview is not redrawn."""
         if self.desk.busy:
             self._picture()
 
     def sweep_changed(self) -> None:
-        """Redraw immediately when a sweep's stage changes, and adapt how often the screen is drawn."""
+        """Redraw at once because a sweep was announced, started or ended; adapt the drawing rate."""
         if not self.is_running:
             return
         self.cadence.lively = self.desk.busy
@@ -249,7 +246,7 @@ class SparktopApp(App[None]):
             self._arm()
 
     def action_interval(self, step: int) -> None:
-        """Change to the next longer (1) or shorter (-1) interval."""
+        """Change to the next longer (`step` 1) or shorter (-1) of `INTERVALS_S`."""
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
         self.cadence.ask(INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))])
         if self._monitor is not None:
@@ -257,7 +254,7 @@ class SparktopApp(App[None]):
         self._redraw()
 
     def on_overview_screen_view_changed(self, message: OverviewScreen.ViewChanged) -> None:
-        """Remember the view, without its filters, for the next run."""
+        """Write the view, without its filters, to the state file for the next session."""
         kept = replace(message.view, filter="", processes=replace(message.view.processes, filter=""))
         if kept == self._remembered:
             return
@@ -275,12 +272,12 @@ class SparktopApp(App[None]):
         self.push_screen(MenuScreen(settings(self, self)))
 
     def action_next_interval(self) -> None:
-        """Change to the next longer interval; after the longest follows the shortest."""
+        """Change to the next longer poll interval; after the longest, to the shortest."""
         at_end = self.interval_s >= INTERVALS_S[-1]
         self.action_interval(-len(INTERVALS_S) if at_end else 1)
 
     def action_low_bandwidth(self) -> None:
-        """Turn low bandwidth on or off."""
+        """Switch the low-bandwidth mode (fewer drawings) on or off."""
         self.cadence.low_bandwidth = not self.cadence.low_bandwidth
         self._redraw()
 
@@ -293,7 +290,7 @@ class SparktopApp(App[None]):
                     canvas.restyle(self.role_styles)
 
     def action_next_theme(self) -> None:
-        """Change to sparktop's next theme."""
+        """Change to the next of sparktop's themes."""
         names = list(palettes())
         if self.no_color_wanted:
             self.notify("NO_COLOR is set: themes have no colours to show")
@@ -305,7 +302,7 @@ class SparktopApp(App[None]):
         self.notify(f"theme {self.theme}", timeout=2, markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the commands of the command palette: the action of each key, then Textual's own."""
+        """Yield the entries of the command palette: the action of each key, then Textual's own."""
         for key in self.overview.key_table:
             if key.name != "palette":
                 # The palette interprets markup, and a preset may have any name.
@@ -322,7 +319,7 @@ class SparktopApp(App[None]):
         self.push_screen(HelpScreen(self.overview.key_table))
 
     def action_save_snapshot(self) -> None:
-        """Write the snapshot on the screen as JSON into the current folder."""
+        """Write the snapshot that is on screen as a JSON file into the current folder."""
         import json
 
         from sparktop.report.json_snapshot import to_json
@@ -339,18 +336,18 @@ class SparktopApp(App[None]):
             self.notify(f"saved {path}", markup=False)
 
     async def action_quit(self) -> None:
-        """Quit; ask first while a sweep runs."""
+        """Quit; if a sweep loads servers, ask first."""
         if not self.desk.ask_to_leave():
             self.end_in_time(0)
             self.exit()
 
     def end_in_time(self, code: int) -> None:
-        """Bound the time until the process has ended with the exit code `code`."""
+        """Start a timer that forces the process to exit with `code` if the shutdown takes too long."""
         if not self.is_headless:
             ENDING.begin(code)
 
     async def on_unmount(self) -> None:
-        """End a running sweep, then stop the sources."""
+        """End a running sweep and save it, then stop polling."""
         self.end_in_time(self.return_code or 0)
         await self.desk.finish("the program ended")
         if self._monitor is not None:
@@ -363,10 +360,10 @@ def _key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
 
 
 def chosen_palette(name: str) -> Palette:
-    """Return the theme of that name.
+    """Return the palette of the theme `name`.
 
     Raises:
-        ConfigError: if it does not exist; the message names the themes that do.
+        ConfigError: there is no such theme; the message lists the themes that exist.
     """
     palette = find_palette(name)
     if palette is None:
@@ -375,12 +372,13 @@ def chosen_palette(name: str) -> Palette:
 
 
 def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
-    """Run the interface until the user quits; return the exit code.
+    """Run the interface on `watch` until the user quits; return the exit code.
 
-    `follow` is the progress file of a run elsewhere to show (None: none).
+    `simulated` marks the snapshots as simulated. `follow` is the progress file of another program's sweep to
+    show.
 
     Raises:
-        ConfigError: if the theme does not exist.
+        ConfigError: there is no theme of the configured name.
     """
     store = Store(watch, simulated=simulated)
     app = SparktopApp(

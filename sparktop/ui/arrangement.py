@@ -1,4 +1,4 @@
-"""The order of backends and nodes on the board, which follows live figures slowly."""
+"""The order of backends and nodes on the board; an order by live values changes only every few seconds."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from sparktop.panels.board.view import (
 )
 
 _REORDER_S = 5.0
-"""Least seconds between two changes of the order by live figures: rows that jump every second cannot be read.
-"""
+"""Least seconds between two changes of an order by live values: rows that jump every second cannot be
+read."""
 
 
 class Arrangement:
-    """A sort order, with the positions that it last gave."""
+    """Filters and orders the backends and nodes of snapshots, and keeps their order for a few seconds."""
 
     def __init__(self) -> None:
         """Start without an order."""
         self._order: tuple[float, list[str], list[str]] | None = None
 
     def of(self, snapshot: Snapshot, view: View) -> Snapshot:
-        """Return the snapshot with its backends and nodes filtered and ordered as `view` says."""
+        """Return `snapshot` with its backends and nodes filtered and ordered as `view` requests.
+
+        Balance groups whose backends are not all shown are left out.
+        """
         if view.plain:
             return snapshot
         order = self._order

@@ -1,4 +1,4 @@
-"""How often to poll and to draw: as requested, unless the terminal or the servers cannot keep up."""
+"""How often to poll and to draw: as requested, or less often if the terminal or servers cannot keep up."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from statistics import median
 from sparktop.model.snapshot import BackendView
 
 LOW_BANDWIDTH_S = 4.0
-"""Seconds between two drawings with --low-bandwidth: keeps a screen of 120x36 below 2 kB/s."""
+"""Seconds between two drawings with --low-bandwidth. This keeps a screen of 120x36 cells below 2 kB/s."""
 LIVELY_S = 0.5
-"""Greatest time between two drawings while a sweep runs, in seconds."""
+"""The longest time between two drawings while a sweep runs, in seconds."""
 MAX_DRAW_S = 8.0
 MAX_INTERVAL_S = 10.0
-"""Slow answers never raise the polling interval above this; the user may."""
+"""Slow servers never raise the poll interval above this; a user's request may exceed it."""
 _BACKLOG = 3
-"""Pending writes from which on the terminal counts as lagging; one drawing makes about two."""
+"""Number of pending writes from which on the terminal counts as too slow; one drawing makes about two."""
 _CALM_DRAWS = 10
-"""Drawings without lag, or with quick answers, after which the cadence rises by one step."""
+"""After this many drawings without delay, or polls with quick answers, drawing or polling becomes faster by
+one step."""
 _SLOW_DRAWS = 5
 _SLOW_SHARE = 0.5
-"""Share of the interval from which on the median poll counts as slow."""
+"""Share of the interval from which on the median duration of the polls counts as slow."""
 _QUICK_SHARE = 0.2
 
 
 class Cadence:
-    """Decides the time between two drawings and between two polls."""
+    """Decides the time between two drawings and the time between two polls."""
 
     def __init__(self, interval_s: float, *, low_bandwidth: bool = False) -> None:
-        """Start with the requested interval."""
+        """Start with the requested interval in seconds."""
         self.asked_s = interval_s
         self.low_bandwidth = low_bandwidth
         self.lively = False
-        """True while something changes faster than servers are polled: draw between two polls, too."""
+        """True while a sweep is about to start or running: its progress changes faster than servers are
+        polled, so the screen is drawn between two polls too."""
         self._draw_factor = 1
         self._poll_factor = 1
         self._calm = 0
@@ -42,12 +44,12 @@ class Cadence:
 
     @property
     def interval_s(self) -> float:
-        """Seconds between two polls."""
+        """Seconds between two polls: the requested interval, or more if servers answer slowly."""
         return max(self.asked_s, min(MAX_INTERVAL_S, self.asked_s * self._poll_factor))
 
     @property
     def draw_s(self) -> float:
-        """Seconds between two drawings: a multiple of the interval, or less while `lively`."""
+        """Seconds between two drawings: a multiple of the poll interval, or less while `lively`."""
         if self.lively and not self.low_bandwidth:
             return min(LIVELY_S, self.interval_s) * self._draw_factor
         least = LOW_BANDWIDTH_S if self.low_bandwidth else 0.0
@@ -56,17 +58,20 @@ class Cadence:
 
     @property
     def coarse(self) -> int:
-        """Number of intervals per dot column of a graph: with low bandwidth a drawing adds one column."""
+        """Number of poll intervals per dot column of a graph, so that each drawing adds at most one column.
+
+        More than 1 only with low bandwidth.
+        """
         return max(1, math.ceil(LOW_BANDWIDTH_S / self.interval_s)) if self.low_bandwidth else 1
 
     def ask(self, interval_s: float) -> None:
-        """Set the interval that the user requests, and forget past slowness."""
+        """Set the poll interval that the user requests, in seconds, and forget earlier slowness."""
         self.asked_s = interval_s
         self._draw_factor = self._poll_factor = 1
         self._calm = self._slow = self._quick = 0
 
     def drew(self, backlog: int) -> None:
-        """Record one drawing, and how many writes were pending before it."""
+        """Record one drawing, and how many writes to the terminal were pending before it."""
         if backlog >= _BACKLOG:
             self._calm = 0
             if 2 * self.draw_s <= max(MAX_DRAW_S, self.interval_s):
@@ -78,9 +83,9 @@ class Cadence:
             self._calm = 0
 
     def polled(self, backends: Iterable[BackendView]) -> bool:
-        """Record how long polls take; return whether the time between two polls changed.
+        """Record how long the newest polls of `backends` took; return whether `interval_s` changed.
 
-        The median counts: a single slow server does not slow down the others.
+        The median duration counts, so that a single slow server does not slow down the polls of the others.
         """
         took = [view.poll_ms / 1000 for view in backends if view.ok and view.poll_ms is not None]
         if not took:
@@ -99,7 +104,7 @@ class Cadence:
 
     @property
     def notice(self) -> str | None:
-        """Why drawing or polling is slower than requested, for the header; None if it is not."""
+        """Why drawing or polling is slower than requested, as text for the header; None if neither is."""
         if self._poll_factor > 1:
             return f"slow polls: every {self.interval_s:g} s"
         if self._draw_factor > 1:

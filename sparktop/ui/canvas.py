@@ -1,4 +1,4 @@
-"""A full-screen widget that shows rows of runs and repaints only the cells that changed."""
+"""A full-screen widget that shows rows of styled text segments and repaints only the cells that changed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from sparktop.panels.parts.rows import Row
 from sparktop.ui.styles import RoleStyles
 
 _SPAN_BYTES = 12
-"""Bytes that one more span costs on the way to the terminal: a cursor move, sometimes a colour."""
+"""Bytes that sending one more span of changed cells costs: a cursor move, sometimes a colour."""
 
 
 def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, int]]:
-    """Yield the cells [first, end) that differ between two texts of the same role, `width` cells wide."""
+    """Yield the ranges [first, end) of cells that differ between two text segments of the same role.
+
+    Both segments begin at column `x` and are `width` cells wide.
+    """
     if len(old) != width or len(new) != width:
         yield x, x + width  # wide or combining characters: cells are not characters
         return
@@ -30,10 +33,10 @@ def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, 
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """Yield the cells [first, end) in which two rows of the same width differ.
+    """Yield the ranges [first, end) of cells in which two rows of the same width differ.
 
-    Rows whose runs have the same roles and widths are compared run by run; otherwise everything between their
-    common beginning and their common end counts as changed.
+    Rows whose text segments have the same roles and widths are compared segment by segment. Otherwise
+    everything between the first and the last segment that differ counts as changed.
     """
     old_widths = [cell_width(text) for text, _ in old]
     new_widths = [cell_width(text) for text, _ in new]
@@ -57,7 +60,10 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
 
 
 def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, int]]:
-    """Join spans of `row` where sending the cells between them costs less than another span."""
+    """Yield `spans`, with neighbours merged where sending the cells between them is cheaper than a new span.
+
+    `spans` are ranges [first, end) of cells in `row`, in ascending order.
+    """
     text = "".join(part for part, _ in row)
     simple = sum(cell_width(part) for part, _ in row) == len(text)
     pending: tuple[int, int] | None = None
@@ -76,23 +82,23 @@ def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, in
 
 
 class Canvas(Widget, can_focus=True):
-    """Rows of runs on the full screen."""
+    """Shows rows of styled text segments on the full screen."""
 
     DEFAULT_CSS = """
     Canvas { width: 1fr; height: 1fr; }
     """
 
     class Pointed(Message):
-        """The mouse was pressed at a cell."""
+        """Posted when the left mouse button is pressed at a cell."""
 
         def __init__(self, x: int, y: int) -> None:
-            """Store the cell."""
+            """Store the cell: column `x` and row `y`, from 0."""
             super().__init__()
             self.x = x
             self.y = y
 
     class Wheeled(Message):
-        """The mouse wheel was turned: +1 down, -1 up."""
+        """Posted when the mouse wheel is turned by one step; `direction` is +1 for down, -1 for up."""
 
         def __init__(self, direction: int) -> None:
             """Store the direction."""
@@ -100,7 +106,7 @@ class Canvas(Widget, can_focus=True):
             self.direction = direction
 
     def __init__(self, styles: RoleStyles) -> None:
-        """Start empty, in these styles."""
+        """Start without rows; `styles` has the style of each role."""
         super().__init__(id="canvas")
         self._role_styles = styles
         self._rows: list[Row] = []
@@ -112,7 +118,7 @@ class Canvas(Widget, can_focus=True):
         return self._rows
 
     def restyle(self, styles: RoleStyles) -> None:
-        """Draw everything again in other styles."""
+        """Draw everything again in `styles`, after a change of the theme."""
         self._role_styles = styles
         self._strips.clear()
         self.refresh()
@@ -133,7 +139,7 @@ class Canvas(Widget, can_focus=True):
             self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
-        """Return row `y` as a Textual strip."""
+        """Return row `y` as a Textual strip; beyond the last row, an empty one."""
         strip = self._strips.get(y)
         if strip is None:
             width = self.size.width
@@ -144,14 +150,14 @@ class Canvas(Widget, can_focus=True):
         return strip
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Post the cell where the left button was pressed."""
+        """Post `Pointed` if the left button was pressed."""
         if event.button == 1:
             self.post_message(self.Pointed(event.x, event.y))
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        """Post a turn of the wheel downwards."""
+        """Post `Wheeled` with the direction down."""
         self.post_message(self.Wheeled(1))
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """Post a turn of the wheel upwards."""
+        """Post `Wheeled` with the direction up."""
         self.post_message(self.Wheeled(-1))

@@ -1,4 +1,4 @@
-"""A snapshot drawn as the screen would show it, without a terminal."""
+"""Draws a snapshot as the screen would show it, without a terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparktop.ui.svg import screen_svg
 async def screen_of(snapshot: Snapshot, *, size: tuple[int, int], theme: str) -> str:
     """Return the overview of `snapshot` as SVG, for a terminal of `size` (columns, rows).
 
-    It shows the default view, not the user's last one: the state file is neither read nor written.
+    The picture has the default view instead of the user's last view; no state file is read or written.
 
     Raises:
-        ConfigError: if the theme does not exist.
+        ConfigError: there is no theme of that name.
     """
     app = SparktopApp(lambda: snapshot, theme=theme, interval_s=snapshot.interval_s)
     async with app.run_test(size=size) as pilot:

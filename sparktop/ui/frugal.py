@@ -1,9 +1,9 @@
-"""Updates of the terminal that send only what changed.
+"""Screen updates that send only the changed cells to the terminal.
 
-Textual's own partial update sends a changed row from the left edge of its widget on, once for each changed
-stretch in it, and sets and resets both colours around each run; on the overview at 200x50 three fifths of all
-bytes were colours. Here a stretch begins at its first changed cell, and a colour is sent only when it
-changes.
+Textual's own partial update sends a changed row from the left edge of its widget on, once for each range of
+changed cells in it, and sets and resets both colours around each text segment; on the overview at 200x50,
+three fifths of all bytes were colours. Here a range begins at its first changed cell, and a colour is sent
+only when it changes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _ATTRIBUTES = (
     ("encircle", "52"),
     ("overline", "53"),
 )
-"""Rich's attributes with their parameters of the SGR sequence (ECMA-48)."""
+"""Rich's text attributes, each with its parameter in an SGR escape sequence (ECMA-48)."""
 _Parts = tuple[str, str, str]
 
 
 @lru_cache(maxsize=1024)
 def _parts(style: Style, system: ColorSystem) -> _Parts:
-    """Return attributes, foreground and background of a style as SGR parameters."""
+    """Return (attributes, foreground, background) of a style as parameters of an SGR escape sequence."""
     attributes = ";".join(code for name, code in _ATTRIBUTES if getattr(style, name))
     foreground = "" if style.color is None else ";".join(style.color.downgrade(system).get_ansi_codes())
     background = ""
@@ -48,7 +48,11 @@ def _parts(style: Style, system: ColorSystem) -> _Parts:
 
 
 def _change(before: _Parts | None, after: _Parts) -> str:
-    """Return the sequence that changes one style to another; an attribute can only end with a reset."""
+    """Return the escape sequence that changes the style from `before` to `after`; "" if they are equal.
+
+    An attribute such as bold can only be ended by a reset of everything. `before` is None if the style is
+    unknown.
+    """
     if before == after:
         return ""
     fresh = before is None or before[0] != after[0]
@@ -59,10 +63,10 @@ def _change(before: _Parts | None, after: _Parts) -> str:
 
 
 class FrugalUpdate(ChopsUpdate):
-    """Changed stretches of rows, each from its first to its last cell."""
+    """A partial screen update that sends each changed range of cells from its first to its last cell."""
 
     def _pieces(self) -> Iterator[tuple[int, int, Strip]]:
-        """Yield (x, y, cells) of each stretch."""
+        """Yield (column, row, cells) of each piece of a changed range that lies in one widget."""
         for y, first, end in self.spans:
             for chop_end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 if strip is None or x >= end or chop_end <= first:
@@ -70,7 +74,7 @@ class FrugalUpdate(ChopsUpdate):
                 yield max(x, first), y, strip.crop(max(0, first - x), min(chop_end, end) - x)
 
     def render_segments(self, console: Console) -> str:
-        """Return the escape sequences and text for the terminal."""
+        """Return the text and escape sequences to send to the terminal."""
         system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 - as Textual's own updates do
         out: list[str] = []
         current: _Parts | None = None
@@ -92,9 +96,9 @@ class FrugalUpdate(ChopsUpdate):
 
 
 class FrugalCompositor(Compositor):
-    """A compositor whose partial updates are `FrugalUpdate`s."""
+    """A Textual compositor whose partial updates are of class `FrugalUpdate`."""
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """Return what changed since the last update; None if nothing did."""
+        """Return the cells that changed since the last update; None if none did."""
         update = super().render_partial_update()
         return update and FrugalUpdate(update.chops, update.spans, update.chop_ends)

@@ -1,4 +1,4 @@
-"""The interface that parts of the user interface require of the application, beside Textual's own."""
+"""The interface of the application that other parts of the user interface use, beside Textual's own."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from sparktop.ui.styles import RoleStyles
 
 
 class Host(Protocol):
-    """What the sweep desk and the menu require: a `sparktop.ui.app.SparktopApp`."""
+    """What the sweep desk and the menu require of the application, a `sparktop.ui.app.SparktopApp`."""
 
     overview: OverviewScreen
     cadence: Cadence
     role_styles: RoleStyles
 
     def end_in_time(self, code: int) -> None:
-        """Bound the time until the process has ended with the exit code `code`."""
+        """Start a timer that forces the process to exit with `code` if the normal shutdown takes too long."""
         ...
 
     def sweep_changed(self) -> None:
-        """Redraw immediately after a change of a sweep's stage."""
+        """Redraw at once, because a sweep has been announced, started or ended."""
         ...
 
     def action_next_interval(self) -> None:
-        """Change to the next longer polling interval; after the longest follows the shortest."""
+        """Change to the next longer poll interval; after the longest, to the shortest."""
         ...
 
     def action_low_bandwidth(self) -> None:
-        """Turn low bandwidth on or off."""
+        """Switch the low-bandwidth mode (fewer drawings) on or off."""
         ...
 
     def action_next_theme(self) -> None:
-        """Change to sparktop's next theme."""
+        """Change to the next of sparktop's themes."""
         ...
 
     def action_save_snapshot(self) -> None:
-        """Write the snapshot on the screen as JSON into the current folder."""
+        """Write the snapshot that is on screen as a JSON file into the current folder."""
         ...

@@ -1,4 +1,4 @@
-"""The table of keys as Textual bindings."""
+"""Converts tables of keys to Textual bindings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from sparktop.config.keys import Key
 
 
 def bindings(table: Sequence[Key]) -> list[Binding]:
-    """Return the table as Textual bindings; that of the command palette has priority over widgets."""
+    """Return the keys of `table` as Textual bindings.
+
+    Only the key of the command palette takes precedence over keys of the focused widget.
+    """
     return [
         Binding(",".join(key.keys), key.action, key.help, show=False, priority=key.name == "palette")
         for key in table

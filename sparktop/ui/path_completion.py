@@ -1,4 +1,4 @@
-"""Completion of a path being typed, from the names on disk."""
+"""Completion of a file path that is being typed, from the names on disk."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ _MOST_NAMES = 8
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A path, extended as far as it is unambiguous."""
+    """The result of completing a path."""
 
     text: str
     names: tuple[str, ...] = ()
-    """Possible names if it is ambiguous; those of folders end in "/"."""
+    """All names that the path may continue with if there are several, else empty. Names of folders end in
+    "/"."""
 
     @property
     def words(self) -> str:
-        """The names on one line: the first few, and how many more there are."""
+        """`names` on one line: the first few, and how many more there are."""
         shown = "  ".join(clean(name, 40) for name in self.names[:_MOST_NAMES])
         more = len(self.names) - _MOST_NAMES
         return f"{shown}  and {more} more" if more > 0 else shown
 
 
 def completed(text: str) -> Completed:
-    """Return `text` with the last name of the path completed; "~" stays as typed.
+    """Complete the last name of the path `text` as far as it is unambiguous; a leading "~" stays as typed.
 
-    Reads one folder, and returns `text` unchanged if that fails.
+    The text is returned unchanged if no name matches or its folder cannot be read.
     """
     folder, name = os.path.split(text)
     if text in {"~", ".", ".."}:

@@ -1,4 +1,4 @@
-"""What the overview remembers from one run to the next: boxes, preset and sort orders."""
+"""What the overview keeps from one session to the next: visible boxes, preset of the view, sort orders."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
-    """Return the path of `view.json` beside the log, below `$XDG_STATE_HOME`."""
+    """Return the path of the state file `view.json`, in the folder of the log below `$XDG_STATE_HOME`."""
     return folder_of(env, Place.STATE) / "view.json"
 
 
 def recall(path: Path) -> View:
-    """Return the remembered view, with defaults for whatever is missing, unreadable or not understood."""
+    """Read the stored view from `path`; anything missing, unreadable or unknown has its default value."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -50,7 +50,7 @@ def _member(kind: type[Remembered], value: object, default: Remembered) -> Remem
 
 
 def remember(path: Path, view: View) -> str | None:
-    """Write `view` without its filters, atomically; return None, or the fault in words."""
+    """Write `view` without its filters to `path`, atomically; return None, or an error message."""
     data = {
         "boxes": asdict(view.boxes),
         "preset": view.preset.value,

@@ -1,4 +1,4 @@
-"""The settings of the menu: the present value of each, and how to change to its next value."""
+"""The settings in the menu: the present value of each, and how to change to its next value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOXES = {
     "events": ("alerts and events", "events-box"),
     "self_cost": ("self", "self"),
 }
-"""Boxes with their names in the menu and in the table of keys."""
+"""By field name of `Boxes`: the name of a box in the menu, and the name of its key in the table of keys."""
 
 
 def settings(app: App[None], host: Host) -> list[Setting]:

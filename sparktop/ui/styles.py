@@ -1,4 +1,4 @@
-"""Terminal styles of roles: palettes as Rich styles, and as Textual themes for all other widgets."""
+"""Converts palettes (a colour for each role) to Rich styles, and to Textual themes for all other widgets."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from textual.theme import BUILTIN_THEMES, Theme
 from sparktop.colors.palette import Palette
 
 _BOLD = frozenset({"title", "key", "accent", "bad", "warn"})
-"""Roles that differ in weight too, so that they stay distinct with NO_COLOR and with 16 colours."""
+"""Roles drawn in bold, so that they stay distinct with NO_COLOR and with 16 colours."""
 
 
 class RoleStyles:
-    """The style of each role of a palette, made once per role."""
+    """The Rich style of each role of a palette, created when it is first used."""
 
     def __init__(self, palette: Palette, *, color: bool = True) -> None:
-        """Use `palette`; without `color` roles differ only in weight."""
+        """Use the colours of `palette`; if `color` is False, roles differ only in bold and dim."""
         self.palette = palette
         self._color = color
         self._styles: dict[str, Style] = {}
@@ -35,7 +35,7 @@ class RoleStyles:
 
 
 def textual_theme(palette: Palette) -> Theme:
-    """Return the Textual theme for dialogs, notices and the command palette."""
+    """Return a Textual theme with the colours of `palette`, for dialogs, notices and the command palette."""
 
     def color(role: str) -> str:
         value = palette.color(role)

@@ -1,4 +1,4 @@
-"""The screen as SVG: without a web font, and with a font stack that has braille."""
+"""Exports the screen as SVG, without a web font and with fonts that have braille characters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _TEXT = re.compile(
     r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>'
 )
 _DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff]+")
-"""Runs of drawing characters (lines, blocks, braille) and runs of everything else."""
+"""Matches a sequence of drawing characters (lines, blocks, braille), or a sequence of other characters."""
 
 
 def _in_pieces(match: re.Match[str]) -> str:
-    """Split one text element into several: drawing characters separately, spaces left out.
+    """Replace a matched SVG text element by several: drawing characters apart from others, spaces left out.
 
-    A viewer whose font lacks drawing characters uses another font for them, with another width; stretching a
-    complete line to its length would then move what stands beside them.
+    A viewer whose font lacks drawing characters takes them from another font, with another width. If a
+    complete row were stretched to its length, the text beside the drawing characters would then move.
     """
     style, x, y, length, rest, content = match.groups()
     text = html.unescape(content).replace("\xa0", " ")
@@ -50,7 +50,7 @@ def _in_pieces(match: re.Match[str]) -> str:
 
 
 def screen_svg(app: App[Any]) -> str:
-    """Return what `app` shows as SVG; the same screen always yields the same text."""
+    """Return what `app` shows now as SVG; equal screens yield equal text."""
     svg = app.export_screenshot(title="sparktop")
     # Only the head is Rich's own; what follows holds foreign text, which may match any of these patterns.
     head, closing, body = svg.partition("</style>")

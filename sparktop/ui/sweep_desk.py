@@ -1,6 +1,6 @@
 """The actions of keys on sweeps: choose targets, confirm, start, stop, open screens, confirm before quitting.
 
-Importing it loads nothing that a start without a sweep does not need; the rest is imported at the first key.
+Importing this module loads only what a start without a sweep needs; the rest is imported at the first key.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from sparktop.ui.host import Host
 
 AGAIN_S = 3.0
-"""Seconds within which a second press of a key that ends something counts."""
+"""A key that stops a sweep must be pressed a second time within this many seconds."""
 _KNOWN = 40
-"""Number of newest results that a forecast uses."""
+"""The number of newest results that an estimate of a sweep's duration uses."""
 _TOAST = {
     Severity.INFO: "information",
     Severity.WARNING: "warning",
@@ -52,7 +52,7 @@ _SIGNALS = {
 
 
 class SweepDesk:
-    """Connects the keys with the one sweep of the screen."""
+    """Connects the keys with the sweep of this screen; there is at most one."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class SweepDesk:
         env: Mapping[str, str] | None,
         state: Path | None,
     ) -> None:
-        """Sweep what `watch` and the store's snapshots name; without a store nothing can be swept.
+        """Sweep the servers in `watch` and in the store's snapshots; without a store nothing can be swept.
 
-        Results are stored where `env` says (None: nowhere), the editor's last draft beside the file `state`
-        (None: nowhere).
+        Results are stored where `env` says, the last draft of the editor next to the file `state` (None:
+        nowhere).
         """
         self._app, self._host = app, host
         self._watch = watch
@@ -75,21 +75,21 @@ class SweepDesk:
         self._env = env
         self._choice = None if state is None else state.with_name("sweep.json")
         self.sweeping: Sweeping | None = None
-        """None until the first sweep."""
+        """The sweep session; None until the first sweep."""
         self._asked_at = float("-inf")
         """Monotonic time of the first press of the key that stops a sweep."""
         self._names: tuple[str, ...] = ()
-        """Targets of the last sweep."""
+        """Names of the targets of the last sweep."""
         self._leaving: asyncio.Task[None] | None = None
         self._results: History | None = None
 
     @property
     def busy(self) -> bool:
-        """True while a sweep is about to start or running: the screen is drawn more often."""
+        """Whether a sweep is about to start or running, so that the screen is drawn more often."""
         return self.sweeping is not None and self.sweeping.busy
 
     def band(self) -> SweepView | Countdown | None:
-        """Return what the board's band shows of the sweep; None for no band."""
+        """Return what the sweep's panel on the board shows: a sweep or a countdown; None for no panel."""
         return None if self.sweeping is None else self.sweeping.band()
 
     def look(self, snapshot: Snapshot) -> None:
@@ -98,7 +98,7 @@ class SweepDesk:
             self.sweeping.look(snapshot)
 
     def folder(self) -> Path | None:
-        """Return the folder of results; None where none are stored."""
+        """Return the folder of stored results; None if results are not stored."""
         if self._env is None:
             return None
         from sparktop.sweep.result.store import sweeps_folder
@@ -112,13 +112,13 @@ class SweepDesk:
         return all_presets(self._watch.sweeps)
 
     def start_usual(self, selected: PanelKey | None) -> None:
-        """Start the countdown of the default preset on the selected target."""
+        """Start the countdown of the default preset on the selected panel's targets."""
         from sparktop.sweep.plan.presets import DEFAULT
 
         self._start(self.presets()[DEFAULT], selected)
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:
-        """Start the countdown of a configured preset, on its targets or else on the selected one."""
+        """Start the countdown of configured preset `number` on its own or the selected panel's targets."""
         self._start(self._watch.sweeps[number], selected)
 
     def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
@@ -136,7 +136,7 @@ class SweepDesk:
         self._announce(plan)
 
     def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
-        """Return the targets of a new sweep; None, after a notice with the reason, if none is possible."""
+        """Return the targets named in `wanted`, else the selected panel's; None, after a notice, if none."""
         sweeping = self._ready()
         if sweeping is None:
             return None
@@ -164,7 +164,7 @@ class SweepDesk:
     def _meant(
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
-        """Return target names: `wanted`; else the last ones if the band is selected; else the selected."""
+        """Return target names: `wanted`, else the selected panel's (of a sweep's panel, its targets)."""
         from sparktop.sweep.plan.watched_targets import chosen_names
 
         known = {target.name for target in targets}
@@ -203,7 +203,7 @@ class SweepDesk:
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
     def edit(self, selected: PanelKey | None) -> None:
-        """Open the editor on the last draft, or on the default preset with the selected target."""
+        """Open the editor with the last draft, or else with the default preset on the selected target."""
         if self._targets((), selected) is None:
             return
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
@@ -235,7 +235,7 @@ class SweepDesk:
         self._app.push_screen(editor, chosen)
 
     def _known_results(self) -> list[SweepResult]:
-        """Return the newest results on disk, without those that cannot be read."""
+        """Return the newest stored results; files that cannot be read are skipped."""
         from sparktop.errors import UsageError
         from sparktop.sweep.result.store import load
 
@@ -249,22 +249,22 @@ class SweepDesk:
         return found
 
     def start_now(self) -> None:
-        """Start the announced sweep without waiting for the countdown."""
+        """Start the announced sweep without waiting for the end of the countdown."""
         if self.sweeping is not None:
             self.sweeping.start_now()
 
     def call_off(self) -> None:
-        """End the countdown."""
+        """Cancel the sweep whose countdown is running, if there is one."""
         if self.sweeping is not None:
             self.sweeping.call_off()
 
     def dismiss(self) -> None:
-        """Remove the last sweep from the board."""
+        """Remove the panel of the last sweep from the board."""
         if self.sweeping is not None:
             self.sweeping.dismiss()
 
     def stop(self) -> None:
-        """Stop the sweep at the second press within `AGAIN_S`; end a countdown at the first."""
+        """Stop the sweep at the second call within `AGAIN_S` seconds; cancel a countdown at the first."""
         from sparktop.sweep.session import Stage
 
         sweeping, now = self.sweeping, monotonic()
@@ -281,19 +281,19 @@ class SweepDesk:
             self.say(f"press x again to stop the sweep; {kept}", Severity.WARNING)
 
     def open_sweep(self) -> None:
-        """Show the running or last sweep on the full screen."""
+        """Show the running or last sweep on the full screen; do nothing if there is none."""
         source = None if self.sweeping is None else self.sweeping.source
         if source is not None:
             self.open_source(source)
 
     def open_source(self, source: SweepSource) -> None:
-        """Show any sweep on the full screen."""
+        """Show the sweep of `source` on the full screen."""
         from sparktop.ui.screens.sweep import SweepScreen
 
         self._app.push_screen(SweepScreen(self._host.role_styles, source, desk=self))
 
     def history(self) -> None:
-        """Show the results on disk; if they are open below other screens, return to them."""
+        """Show the stored results. If their screen is open below other screens, return to it."""
         self._show_history(())
 
     def _show_history(self, marked: tuple[str, ...]) -> None:
@@ -313,26 +313,26 @@ class SweepDesk:
             self._app.push_screen(HistoryScreen(styles, self._results, self.open_source, marked=marked))
 
     def compare(self, source: SweepSource) -> None:
-        """Show the results on disk, to choose one to compare with `source` (marked if it is the last)."""
+        """Show the stored results for a comparison with `source`, marked there if it has just ended."""
         sweeping = self.sweeping
         own = sweeping is not None and source is sweeping.source and sweeping.path is not None
         self._show_history((sweeping.path.name,) if own and sweeping and sweeping.path else ())
         self.say("mark a result with space and go to the other one; c lays them side by side")
 
     def follow_file(self, path: Path) -> None:
-        """Show the run elsewhere that writes its progress to this file."""
+        """Show the sweep of another program that writes its progress to the file `path`."""
         from sparktop.sweep.follow.follow import FollowedRun
 
         self.follow(FollowedRun(path), clean(path.name, 60))
 
     def follow(self, run: Followed, what: str) -> None:
-        """Show a run elsewhere; `what` names it."""
+        """Show the sweep of another program; `what` is its name on screen."""
         sweeping = self._ready()
         if sweeping is not None:
             sweeping.follow(run, what)
 
     def ask_to_leave(self) -> bool:
-        """Ask whether to stop a sweep that loads servers; return False if there is none."""
+        """Ask whether to stop a sweep that loads servers, and quit; return False if none does."""
         sweeping = self.sweeping
         if sweeping is None or not sweeping.loads:
             self.call_off()
@@ -349,13 +349,13 @@ class SweepDesk:
         return True
 
     def handle_signals(self) -> None:
-        """Handle signals to end: end the load immediately, save and quit."""
+        """Install handlers for SIGHUP, SIGTERM and SIGINT that stop the load at once, save and quit."""
         if threading.current_thread() is not threading.main_thread():
             return
         hear({one: 128 + one for one in _SIGNALS}, lambda one: self._leave(_SIGNALS[one], 128 + one))
 
     def hang_up(self) -> None:
-        """End the load immediately, save and quit: the terminal is gone without a signal."""
+        """Stop the load at once, save and quit, because the terminal has disappeared without a signal."""
         self._leave(_SIGNALS[signal.SIGHUP], 128 + signal.SIGHUP)
 
     def _leave(self, why: str, code: int) -> None:
@@ -372,18 +372,18 @@ class SweepDesk:
         self._app.exit(return_code=code)
 
     async def finish(self, why: str) -> None:
-        """End what is running, and wait until it is saved."""
+        """End a running sweep for the reason `why`, and wait until its result is saved."""
         if self.sweeping is not None:
             await self.sweeping.finish(why)
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
-        """Show a line to the user."""
+        """Show `message` to the user for some seconds."""
         timeout = 3 if severity is Severity.INFO else 8
         toast = _TOAST[severity]
         self._app.notify(message, severity=toast, timeout=timeout, markup=False)  # type: ignore[arg-type]  # one of its three words
 
     def _ready(self) -> Sweeping | None:
-        """Return the sweep runner, made at the first call; None, after a notice, without a store."""
+        """Return the sweep session, created at the first call; None, after a notice, without a store."""
         if self.sweeping is None and self._store is None:
             self.say("there is nobody who watches: nothing to sweep with", Severity.WARNING)
         elif self.sweeping is None and self._store is not None:

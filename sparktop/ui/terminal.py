@@ -1,11 +1,11 @@
-"""The terminal that the interface draws on, which may go away, stop reading or be continued at any moment.
+"""Output to a terminal that may disappear, stop reading or be resumed at any moment.
 
-Textual's own driver can block forever in three ways, which this one excludes:
+Textual's own driver can block forever in three ways, which `TerminalDriver` excludes:
 
 * Its queue of writes is bounded and its writer thread ends at the first error: then the event loop waits for
-  room that never comes.
-* Its end waits for a write that a terminal without a reader never accepts.
-* SIGCONT, which the kernel sends after SIGHUP, starts a second writer and a second reader of keys, and the
+  room in the queue forever.
+* On shutdown it waits for a write that a terminal without a reader never accepts.
+* SIGCONT, which the kernel sends after SIGHUP, starts a second writer thread and a second key reader, and the
   first ones are never stopped.
 """
 
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
     from textual.app import App
 
 DRAIN_S = 1.0
-"""Seconds to wait for the last writes; a terminal that accepts nothing for that long is left as it is."""
+"""Seconds to wait for the last writes on shutdown. If the terminal does not accept them by then, they are
+dropped."""
 _POLL_S = 0.005
 _RETRY_S = 1.0
 _AS_BEFORE = (
     b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
-"""What Textual writes on leaving: restores paste, wrap, mouse, keyboard, screen, cursor and focus."""
+"""Escape sequences that Textual writes on shutdown: they restore paste, wrap, mouse, keyboard, screen, cursor
+and focus."""
 
 
 class TerminalOutput:
-    """Writes to a descriptor in a thread of its own, so that no caller waits for the terminal."""
+    """Writes text to a file descriptor in a thread of its own, so that no caller waits for the terminal."""
 
     def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
-        """Write to `descriptor`, which is never closed here."""
+        """Write to `descriptor`, which this class never closes; the thread starts at the first write."""
         self._descriptor = descriptor
         self._encoding = encoding
         self._unwritten: deque[str] = deque()
@@ -51,17 +53,17 @@ class TerminalOutput:
         self._more: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self.count: Callable[[str], None] | None = None
-        """Called with each text that is written; None for no call."""
+        """A callback for each text that is queued; None for no callback."""
         self._gone = False
-        """True after a write has failed: everything after it is dropped."""
+        """True after a write has failed: all later text is dropped."""
 
     @property
     def backlog(self) -> int:
-        """Number of writes that the terminal has not accepted yet; 0 once it is gone."""
+        """Number of texts that the terminal has not accepted yet; 0 after a write has failed."""
         return len(self._unwritten)
 
     def write(self, text: str) -> None:
-        """Queue `text` for the terminal and return immediately."""
+        """Queue `text` for the terminal and return at once."""
         if self._gone:
             return
         if self._thread is None:
@@ -73,7 +75,7 @@ class TerminalOutput:
         self._more.put(None)
 
     def drain(self, within_s: float = DRAIN_S) -> bool:
-        """Wait until all is written; return False if that takes longer than `within_s` seconds."""
+        """Wait until all queued text is written; return False after `within_s` seconds without success."""
         end = time.monotonic() + within_s
         while self.backlog and not self._gone:
             if time.monotonic() >= end:
@@ -102,7 +104,7 @@ class TerminalOutput:
 
 
 class _Mode(Enum):
-    """The state of the terminal."""
+    """Who uses the terminal at present."""
 
     OURS = "drawn on"
     SUSPENDED = "given back until SIGCONT"
@@ -110,23 +112,23 @@ class _Mode(Enum):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver with writes that never block, and that enters and leaves the terminal in pairs."""
+    """Textual's driver for Linux, with writes that never block and strictly paired entering and leaving."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
-        """Prepare; nothing is written yet."""
+        """Prepare the output to stderr; nothing is written yet."""
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         error = sys.__stderr__
         self.output = TerminalOutput(error.fileno(), encoding=error.encoding) if error else TerminalOutput(2)
         self._mode = _Mode.LEFT
 
     def write(self, data: str) -> None:
-        """Queue `data`; what a terminal that is gone does not accept is dropped."""
+        """Queue `data` for the terminal; it is dropped if a write has failed before."""
         self.output.write(data)
 
     def start_application_mode(self) -> None:
-        """Enter application mode, once."""
+        """Switch the terminal to application mode; do nothing if it is in that mode already."""
         if self._mode is _Mode.OURS:
             return
         before = self._writer_thread
@@ -136,37 +138,38 @@ class TerminalDriver(LinuxDriver):
             self._mode = _Mode.OURS
 
     def stop_application_mode(self) -> None:
-        """Restore the terminal's previous state."""
+        """Leave application mode for good and restore the terminal's previous state."""
         self._mode = _Mode.LEFT
         super().stop_application_mode()
 
     def close(self) -> None:
-        """Wait at most `DRAIN_S` for the last writes, and end Textual's writer, which had none."""
+        """Wait at most `DRAIN_S` seconds for the last writes, then close Textual's driver."""
         self.output.drain()
         super().close()
 
     def run_input_thread(self) -> None:
-        """Read keys until the end; ignore errors of a terminal that is gone."""
+        """Read keys until shutdown; end without an error if the terminal has disappeared."""
         with suppress(OSError):
             super().run_input_thread()
 
     def restore(self) -> None:
-        """Restore the terminal's previous state without waiting for it, for a forced end."""
+        """Restore the terminal's previous state without waiting for the terminal, for a forced exit."""
         if self.attrs_before is not None:
             termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
         if self._mode is _Mode.OURS and select.select([], [2], [], 0)[1]:
             os.write(2, _AS_BEFORE)
 
     def suspend_application_mode(self) -> None:
-        """Restore the terminal's previous state until SIGCONT."""
+        """Restore the terminal's previous state until SIGCONT arrives."""
         super().suspend_application_mode()
         self._mode = _Mode.SUSPENDED
 
     def _sigcont_application(self, *_: object) -> None:
-        """Continue: enter the terminal again, unless it is entered, left for good, or gone.
+        """Handle SIGCONT: switch the terminal to application mode again if it was suspended.
 
-        The kernel sends SIGCONT after SIGHUP, and a process stopped by SIGSTOP gets one as well; there the
-        shell may have changed the terminal's mode, so that it is set once more.
+        If it is in application mode already, set that mode once more: the process may have been stopped by
+        SIGSTOP, and the shell may have changed the terminal since. Do nothing if the terminal was left for
+        good or has disappeared.
         """
         if not os.isatty(self.fileno):
             return

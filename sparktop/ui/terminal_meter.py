@@ -1,4 +1,4 @@
-"""The rate of writes to the terminal, in bytes per second."""
+"""Measures how many bytes per second are sent to the terminal."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 
 class TerminalMeter:
-    """Counts what is written to the terminal."""
+    """Counts the bytes that are sent to the terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, window_s: float = 10.0) -> None:
-        """Average over `window_s` seconds."""
+        """Start at 0; `rate` averages over `window_s` seconds of the monotonic `clock`."""
         self._clock = clock
         self._window_s = window_s
         self._total = 0
         self._marks: deque[tuple[float, int]] = deque()
 
     def count(self, data: str) -> None:
-        """Add the bytes of one write."""
+        """Add the bytes of one text sent to the terminal."""
         self._total += len(data.encode())
 
     def rate(self) -> float | None:
-        """Return bytes per second over the window; None at the first call."""
+        """Return the bytes per second over the window, up to now; None at the first call."""
         now = self._clock()
         self._marks.append((now, self._total))
         while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:

@@ -1,1 +1,1 @@
-"""The screens of the interface."""
+"""The full screens and dialogs of the user interface."""

@@ -1,4 +1,4 @@
-"""A question with two answers, as a dialog."""
+"""A dialog that asks a question with two answers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sparktop.model.text import clean
 
 _MOST_TITLE = 60
 _SHARE = 0.94
-"""Greatest height of the box, as a share of the screen's."""
+"""The greatest height of the dialog, as a share of the screen's height."""
 _FRAME = 2
 _YES, _NO = "yes", "no"
 
 
 class AskScreen(ModalScreen[bool]):
-    """Asks before something that cannot be undone; closes with the answer."""
+    """Asks before something that cannot be undone; its result is True for yes, False for no."""
 
     DEFAULT_CSS = """
     AskScreen { align: center middle; }
@@ -62,9 +62,10 @@ class AskScreen(ModalScreen[bool]):
         no: str = "cancel",
         careful: bool = False,
     ) -> None:
-        """Ask the question in `lines`; `yes` and `no` are the words of the two answers.
+        """Ask the question in `lines`; `yes` and `no` are the texts of the two answers.
 
-        Enter answers with the marked one: first `yes`, or `no` if `careful`; arrows mark the other.
+        Enter gives the highlighted answer. That is `yes` at first, or `no` if `careful`; arrow keys change
+        it.
         """
         super().__init__()
         self._title = clean(title, _MOST_TITLE)
@@ -73,7 +74,7 @@ class AskScreen(ModalScreen[bool]):
         self._first = 1 if careful else 0
 
     def compose(self) -> ComposeResult:
-        """Build the question and its answers."""
+        """Yield the widgets of the dialog: the question and its two answers."""
         with Vertical() as box:
             box.border_title = Text(self._title)
             box.border_subtitle = "↑↓ mark · enter answers · esc no"
@@ -84,11 +85,11 @@ class AskScreen(ModalScreen[bool]):
             yield options
 
     def on_mount(self) -> None:
-        """Focus the answers."""
+        """Focus the list of answers."""
         self.query_one(OptionList).focus()
 
     def on_resize(self) -> None:
-        """Limit the question to the height that the answers leave, which a style sheet cannot express."""
+        """Limit the question's height to what the answers leave, which a style sheet cannot express."""
         room = int(self.size.height * _SHARE) - _FRAME - len(self._answers)
         self.query_one(VerticalScroll).styles.max_height = max(1, room)
 
@@ -100,18 +101,18 @@ class AskScreen(ModalScreen[bool]):
         return line
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Close with the selected answer."""
+        """Close the dialog with the selected answer."""
         self.dismiss(event.option_id == _YES)
 
     def action_answer(self, yes: bool) -> None:  # noqa: FBT001 - Textual's actions take their arguments by place
-        """Close with an answer."""
+        """Close the dialog with the answer `yes` (True) or no (False)."""
         self.dismiss(yes)
 
     def action_mark(self, index: int) -> None:
-        """Mark an answer."""
+        """Highlight an answer: 0 for yes, 1 for no."""
         self.query_one(OptionList).highlighted = index
 
     def action_turn(self, direction: int) -> None:
-        """Scroll a question that is longer than the box."""
+        """Scroll the question by its visible height, if it is longer: 1 down, -1 up."""
         question = self.query_one(VerticalScroll)
         question.scroll_relative(y=direction * max(1, question.size.height - 1), animate=False)

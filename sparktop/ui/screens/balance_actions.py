@@ -1,4 +1,4 @@
-"""The keys of a group's balance, and what they share with the other keys of a screen that can zoom."""
+"""The keys for the balance of a group of backends, and state that other keys of the overview use too."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sparktop.panels.board.view import View
 _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
     word for word in BalanceWord if not word.bad
 )
-"""Words for a group, the gravest first."""
+"""All verdicts on a group's balance, bad ones first, each in the order of the enum."""
 
 
 class BalanceActions(Screen[None]):
-    """Shows a group's balance alone, the evidence for its verdict, and the next group."""
+    """A screen that can show one group's balance alone, or the evidence for its verdict."""
 
     def __init__(self) -> None:
-        """Show everything, with nothing selected."""
+        """Start with all panels shown and none selected."""
         super().__init__()
         self._scroll = 0
         self._first_row = 0
@@ -31,20 +31,20 @@ class BalanceActions(Screen[None]):
 
     @property
     def shown(self) -> Snapshot | None:
-        """The snapshot on the screen."""
+        """The snapshot on screen; None before the first."""
         raise NotImplementedError
 
     @property
     def on_processes(self) -> bool:
-        """True while a node is shown alone: sort order and filter are then those of its processes."""
+        """Whether a node is shown alone, so that sorting and filtering apply to its processes."""
         return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
 
     def show_as(self, view: View) -> None:
-        """Show another view."""
+        """Draw with another view: preset, boxes, sort orders and filters."""
         raise NotImplementedError
 
     def action_back(self) -> None:
-        """Leave what was opened last."""
+        """Undo the last step of navigation; see the subclass."""
         raise NotImplementedError
 
     def _paint(self) -> None:
@@ -54,15 +54,15 @@ class BalanceActions(Screen[None]):
         raise NotImplementedError
 
     def action_zoom(self) -> None:
-        """Show the selected panel alone, or all panels again."""
+        """Show the selected panel alone; if a panel is shown alone, show all panels again."""
         raise NotImplementedError
 
     def action_select(self, step: int) -> None:
-        """Move the selection over the panels."""
+        """Move the selection over the panels: 1 to the next panel, -1 to the previous one."""
         raise NotImplementedError
 
     def _group_keys(self) -> list[tuple[str, str]]:
-        """Return the keys that the footer shows first while a group is shown alone."""
+        """Return (key, text) pairs that the footer shows first while a group is shown alone; else none."""
         if self.zoomed is None or not self._on_group:
             return []
         shown = {key.name: key.shown for key in self.key_table}
@@ -71,7 +71,7 @@ class BalanceActions(Screen[None]):
         return [(shown["why"], word), *([(shown["turn"], "next group")] if several else [])]
 
     def action_balance(self) -> None:
-        """Show the balance of a group alone, or all panels again."""
+        """Show the balance of a group alone; if a group is shown alone, show all panels again."""
         if self._on_group:
             self._leave()
         elif (group := self._chosen_group()) is not None:
@@ -80,7 +80,7 @@ class BalanceActions(Screen[None]):
         self._paint()
 
     def action_why(self) -> None:
-        """Show the evidence for a group's verdict, or return to its picture."""
+        """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
         if self.zoomed is not None and self._on_group:
             kind = "balance" if self.zoomed.kind == "evidence" else "evidence"
             self.zoomed = PanelKey(kind, self.zoomed.name)
@@ -95,7 +95,11 @@ class BalanceActions(Screen[None]):
         return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence"}
 
     def _chosen_group(self) -> str | None:
-        """Return the selected group or the selected backend's, else the one with the gravest verdict."""
+        """Return the name of the selected group, or of the selected backend's group.
+
+        Otherwise return the group with the worst verdict. If there is no group, notify the user and return
+        None.
+        """
         groups = self.shown.balance if self.shown is not None else ()
         if not groups:
             self.notify("no group of two or more backends to compare", timeout=2)
@@ -107,14 +111,14 @@ class BalanceActions(Screen[None]):
         return min(groups, key=lambda balance: _GRAVITY.index(balance.word)).group
 
     def action_open(self) -> None:
-        """Show the selected panel in full; for a balance shown alone, the evidence for its verdict."""
+        """Show the selected panel alone; if a balance is shown alone, show the evidence for its verdict."""
         if self._on_group:
             self.action_why()
         else:
             self.action_zoom()
 
     def action_turn(self, step: int) -> None:
-        """Change to the next group if a group is shown alone, else move the selection."""
+        """Change to the next (1) or previous (-1) group while one is shown alone; else move the selection."""
         groups = [balance.group for balance in self.shown.balance] if self.shown is not None else []
         zoomed = self.zoomed
         if zoomed is None or not self._on_group or zoomed.name not in groups:

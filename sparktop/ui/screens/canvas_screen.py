@@ -1,4 +1,4 @@
-"""A full screen of drawn rows above a footer of keys: bindings, footer and help from one table."""
+"""A full screen of text rows above a footer of keys. One table of keys defines bindings, footer and help."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class KeysScreen(HelpScreen):
 
 
 class StyledCanvas(Canvas):
-    """A canvas that exposes its styles, for a screen that opens another one."""
+    """A canvas with its styles as an attribute, for a screen that opens another one in these styles."""
 
     def __init__(self, styles: RoleStyles) -> None:
-        """Start empty, in these styles."""
+        """Start without rows; `styles` has the style of each role."""
         super().__init__(styles)
         self.role_styles = styles
-        """The present styles, which change with the theme."""
+        """The present styles; they change with the theme."""
 
     def restyle(self, styles: RoleStyles) -> None:
-        """Draw everything again in other styles."""
+        """Draw everything again in `styles`, after a change of the theme."""
         self.role_styles = styles
         super().restyle(styles)
 
@@ -53,7 +53,7 @@ class CanvasScreen(Screen[None]):
     AUTO_FOCUS = "#canvas"
 
     def __init__(self, styles: RoleStyles, keys: Sequence[Key]) -> None:
-        """Start empty, with the key table `keys`."""
+        """Start without rows; `keys` is the table of keys of this screen."""
         super().__init__()
         self._compositor = FrugalCompositor()
         self.canvas = StyledCanvas(styles)
@@ -63,7 +63,7 @@ class CanvasScreen(Screen[None]):
         self._spots: list[tuple[int, int, str]] = []
 
     def compose(self) -> ComposeResult:
-        """Yield the canvas."""
+        """Yield the widget that shows all rows."""
         yield self.canvas
 
     def on_resize(self, _: events.Resize) -> None:
@@ -75,15 +75,15 @@ class CanvasScreen(Screen[None]):
         self.app.push_screen(KeysScreen(self.key_table))
 
     def action_back(self) -> None:
-        """Close the screen."""
+        """Close this screen."""
         self.dismiss()
 
     def _rows(self, width: int, height: int) -> list[Row]:
-        """Return the rows above the footer: exactly `height` rows of `width` cells."""
+        """Return the rows above the footer: exactly `height` rows of `width` cells each."""
         raise NotImplementedError
 
     def _footer(self) -> list[tuple[str, str]]:
-        """Return the keys of the footer with a word each, the most important first."""
+        """Return the (key, text) pairs of the footer, the most important first."""
         return [(key.shown, key.footer) for key in self.key_table if key.footer]
 
     def _paint(self) -> None:
@@ -98,7 +98,7 @@ class CanvasScreen(Screen[None]):
         self.canvas.show([*self._rows(width, height - 1), footer])
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Run the action of a clicked word of the footer; pass other clicks to `_point`."""
+        """Run the action of a key clicked in the footer; pass other clicks to `_point`."""
         message.stop()
         if message.y != self.size.height - 1:
             await self._point(message.x, message.y)
@@ -110,4 +110,4 @@ class CanvasScreen(Screen[None]):
                     await self.run_action(key.action)
 
     async def _point(self, x: int, y: int) -> None:
-        """Handle a click above the footer."""
+        """Handle a click above the footer, at column `x` and row `y`."""

@@ -1,4 +1,4 @@
-"""The interfaces that screens require of the sweep desk."""
+"""The interfaces of the sweep desk that screens use."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from sparktop.sweep.view.source import SweepSource
 
 
 class Desk(Protocol):
-    """What the screen of a sweep requires from outside."""
+    """What the full screen of a sweep requires of the sweep desk."""
 
     def stop(self) -> None:
-        """Stop the running sweep, at the second press."""
+        """Stop the running sweep at the second call within a few seconds; the first asks for the second."""
         ...
 
     def history(self) -> None:
-        """Show the results on disk."""
+        """Show the stored results."""
         ...
 
     def compare(self, source: SweepSource) -> None:
-        """Let the user choose a result to compare with this one."""
+        """Let the user choose a stored result to compare with `source`."""
         ...
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
-        """Show a line to the user."""
+        """Show `message` to the user for some seconds."""
         ...
 
 
@@ -35,33 +35,33 @@ class SweepDesk(Desk, Protocol):
     """What the overview's keys require for sweeps: a `sparktop.ui.sweep_desk.SweepDesk`."""
 
     def band(self) -> SweepView | Countdown | None:
-        """Return what the board's band shows of the sweep; None for no band."""
+        """Return what the sweep's panel on the board shows: a sweep or a countdown; None for no panel."""
         ...
 
     def start_usual(self, selected: PanelKey | None) -> None:
-        """Start the countdown of the default preset on the selected target."""
+        """Start the countdown of the default preset on the selected panel's targets."""
         ...
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:
-        """Start the countdown of a configured preset."""
+        """Start the countdown of the configured preset `number` (from 0)."""
         ...
 
     def edit(self, selected: PanelKey | None) -> None:
-        """Open the sweep editor."""
+        """Open the sweep editor; the selected panel's targets are preset if there is no last draft."""
         ...
 
     def start_now(self) -> None:
-        """Start the announced sweep without waiting for the countdown."""
+        """Start the announced sweep without waiting for the end of the countdown."""
         ...
 
     def call_off(self) -> None:
-        """End the countdown."""
+        """Cancel the sweep whose countdown is running, if there is one."""
         ...
 
     def open_sweep(self) -> None:
-        """Show the running or last sweep on the full screen."""
+        """Show the running or last sweep on the full screen; do nothing if there is none."""
         ...
 
     def dismiss(self) -> None:
-        """Remove the last sweep from the board."""
+        """Remove the panel of the last sweep from the board."""
         ...

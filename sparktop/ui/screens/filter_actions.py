@@ -1,4 +1,4 @@
-"""The input line for filter words, for backends and nodes or for a node's processes."""
+"""The input line for filter words, which filter backends and nodes, or the processes of a single node."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops i
 
 
 def filter_line() -> Input:
-    """Return the input line, which is shown only while words are typed."""
+    """Return the input line's widget, which is visible only while the user types filter words."""
     return Input(placeholder=_BOARD_WORDS, id="filter")
 
 
 class FilterActions(BalanceActions):
-    """Opens the line and filters while words are typed."""
+    """Opens the filter's input line and applies the filter while the user types."""
 
     @property
     def asks_filter(self) -> bool:
-        """True while the line is shown."""
+        """Whether the filter's input line is open."""
         return self.query_one("#filter", Input).has_class("asking")
 
     def action_filter(self) -> None:
-        """Open the line; its words filter the processes if a node is shown alone."""
+        """Open the filter's input line. If a node is shown alone, its processes are filtered."""
         line = self.query_one("#filter", Input)
         line.value = self._filter
         line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
@@ -37,7 +37,7 @@ class FilterActions(BalanceActions):
         line.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while words are typed."""
+        """Apply the filter words typed so far."""
         if event.input.has_class("asking"):
             self._first_row = 0
             if not self.on_processes:
@@ -56,11 +56,11 @@ class FilterActions(BalanceActions):
             self.show_as(replace(view, filter=words))
 
     def on_input_submitted(self, _: Input.Submitted) -> None:
-        """Keep the filter and return to the board."""
+        """Close the input line and keep the filter."""
         self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Close the line with Esc even if the configuration has bound another key to it."""
+        """Close the input line at Esc, even if the configuration has bound Esc to another action."""
         if event.key == "escape" and self.asks_filter:
             event.stop()
             self.action_back()

@@ -1,4 +1,4 @@
-"""The help: every key, generated from the table of keys, and the words on the screen."""
+"""The help: every key, generated from the table of keys, and the meaning of the labels on screen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SWEEP_SIGNS = (
 
 
 class HelpScreen(ModalScreen[None]):
-    """Help on keys and on the words of the overview."""
+    """Help on the keys and labels of the overview."""
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
@@ -70,7 +70,7 @@ class HelpScreen(ModalScreen[None]):
         self._keys = keys
 
     def compose(self) -> ComposeResult:
-        """Build the text."""
+        """Yield the widgets of the dialog."""
         with VerticalScroll() as box:
             box.border_title = "help"
             box.border_subtitle = "esc closes"
@@ -78,7 +78,7 @@ class HelpScreen(ModalScreen[None]):
 
     @staticmethod
     def keys_text(keys: Sequence[Key]) -> Text:
-        """Return a line for each key."""
+        """Return one line of text for each key."""
         text = Text()
         for key in keys:
             text.append(fit(key.shown, 9), style="bold")
@@ -105,11 +105,11 @@ class HelpScreen(ModalScreen[None]):
 
 
 class SweepHelpScreen(HelpScreen):
-    """Help on keys and signs of the full-screen sweep."""
+    """Help on the keys and signs of the full screen of a sweep."""
 
     @staticmethod
     def text(keys: Sequence[Key]) -> Text:
-        """Return the complete help of a sweep's screen."""
+        """Return the complete help of the full screen of a sweep."""
         text = HelpScreen.keys_text(keys)
         text.append("mouse     click chooses a level, click again says why, wheel scrolls\n")
         text.append("\nSigns of the table and the curves\n", style="bold")

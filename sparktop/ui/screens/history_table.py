@@ -1,4 +1,4 @@
-"""The table of results with its cursor; files are read in a thread and shown as they come."""
+"""The table of stored results with its cursor; files are read in a thread and appear one after another."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ _log = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 8
 _SCAN_EVERY_S = 3.0
-"""Seconds between two scans of the folder: another sparktop may store a sweep meanwhile."""
+"""Seconds between two scans of the folder, because another sparktop may store a sweep meanwhile."""
 
 
 class HistoryTable(CanvasScreen):
-    """Shows the results; subclasses add actions on them."""
+    """Shows the table of stored results; subclasses add the actions on results."""
 
     def __init__(
         self, styles: RoleStyles, history: History, keys: Sequence[Key], marked: Sequence[str] = ()
     ) -> None:
-        """Show `history` with the key table `keys`; `marked` are the keys of rows marked at the start."""
+        """Show the results in `history`; `keys` is the key table, `marked` the rows marked at first.
+
+        Rows are identified by their keys.
+        """
         super().__init__(styles, keys)
         self._history = history
         self._all: list[HistoryRow] = []
         self._found: list[HistoryRow] = []
         self._marked: list[str] = list(marked)
         self._chosen: str | None = None
-        """The key of the row under the cursor; None for the first row, whichever it is."""
+        """Key of the row under the cursor; None to keep the cursor on the first row."""
         self._at = 0
         self._first = 0
         self._query = ""
@@ -47,14 +50,14 @@ class HistoryTable(CanvasScreen):
         self._unread = 0
 
     def on_mount(self) -> None:
-        """Scan the folder, now and every few seconds."""
+        """Scan the folder of results now, and then every few seconds."""
         self._unread = 1  # the first scan has yet to find out that there is nothing
         self._paint()
         self._scan()
         self.set_interval(_SCAN_EVERY_S, self._scan_again)
 
     def on_screen_resume(self) -> None:
-        """Scan again after another screen, which may have stored a result."""
+        """Scan the folder again when another screen is closed, which may have stored a result."""
         if self.is_mounted:
             self._scan()
 
@@ -66,7 +69,7 @@ class HistoryTable(CanvasScreen):
         self.run_worker(self._read(), group="history-reading", exclusive=True, exit_on_error=False)
 
     async def _read(self) -> None:
-        """Read new files, a few at a time in a thread, and show all known rows after each step."""
+        """Read new files, a few at a time in a thread, and show all rows read so far after each step."""
         left = await asyncio.to_thread(self._history.look)
         while left:
             self._take(left)
@@ -74,7 +77,7 @@ class HistoryTable(CanvasScreen):
         self._take(0)
 
     def _take(self, unread: int) -> None:
-        """Adopt the history's present rows; `unread` files are still to be read."""
+        """Show the rows that the history has now; `unread` is the number of files still to be read."""
         self._unread = unread
         self._all = self._history.rows()
         problem = self._history.remarks.problem
@@ -88,7 +91,10 @@ class HistoryTable(CanvasScreen):
         self._paint()
 
     def _find(self) -> None:
-        """Select the rows to show, and keep the cursor on its row, or else at its position."""
+        """Apply the search to all rows.
+
+        The cursor stays on its row if that row is still shown, else at its position in the table.
+        """
         self._found = found_rows(self._all, self._query) if self._query else self._all
         if self._chosen is None:
             self._at = 0
@@ -103,7 +109,7 @@ class HistoryTable(CanvasScreen):
 
     @property
     def current(self) -> HistoryRow | None:
-        """The row under the cursor."""
+        """The row under the cursor; None if the table is empty."""
         return self._found[self._at] if self._at < len(self._found) else None
 
     def _rows(self, width: int, height: int) -> list[Row]:
@@ -126,11 +132,11 @@ class HistoryTable(CanvasScreen):
         self._paint()
 
     def _notify(self, words: str) -> None:
-        """Show words that may be too long for the frame."""
+        """Show text that may be too long for the table's notice line, as a notification."""
         self.notify(words, timeout=8, markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Log a fault of the program and report it, instead of ending."""
+        """Log a programming error in a background task and show a notice, so that the program goes on."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
             _log.error("the history failed", exc_info=event.worker.error)
             self._say("unexpected error: see the log")
@@ -138,18 +144,18 @@ class HistoryTable(CanvasScreen):
     # The cursor
 
     def action_select(self, step: int) -> None:
-        """Move the cursor."""
+        """Move the cursor by `step` rows."""
         if self._found:
             self._at = max(0, min(len(self._found) - 1, self._at + step))
             self._chosen = self._found[self._at].key
             self._say("")
 
     def action_page(self, step: int) -> None:
-        """Move the cursor by screens."""
+        """Move the cursor by `step` screens."""
         self.action_select(step * room_of(self.size.height - 1))
 
     async def _point(self, x: int, y: int) -> None:
-        """Choose the clicked row; a second click opens it."""
+        """Move the cursor to the clicked row; if the cursor is there already, open the result."""
         at = self._first + y - TOP
         if not TOP <= y < TOP + room_of(self.size.height - 1) or at >= len(self._found) or not x:
             return
@@ -160,12 +166,12 @@ class HistoryTable(CanvasScreen):
         self._say("")
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll; the cursor stays on the screen."""
+        """Scroll the table, and move the cursor along if it would leave the screen."""
         message.stop()
         room = room_of(self.size.height - 1)
         self._first = max(0, min(len(self._found) - room, self._first + 3 * message.direction))
         self.action_select(max(self._first, min(self._first + room - 1, self._at)) - self._at)
 
     def action_open(self) -> None:
-        """Show the result on the full screen."""
+        """Show the result under the cursor on the full screen."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The menu: every setting with its value, changed by Enter."""
+"""The menu: every setting with its present value, which Enter changes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Setting:
 
     name: str
     value: Callable[[], str]
-    """Returns the present value in words."""
+    """Returns the present value as text."""
     change: Callable[[], None]
-    """Changes to the next value."""
+    """Changes the setting to its next value."""
     key: str = ""
-    """The key that does the same without the menu; "" for none."""
+    """The key that changes the setting without the menu; "" if there is none."""
 
 
 class MenuScreen(ModalScreen[None]):
-    """All settings."""
+    """Shows all settings and lets the user change them."""
 
     DEFAULT_CSS = """
     MenuScreen { align: center middle; }
@@ -52,7 +52,7 @@ class MenuScreen(ModalScreen[None]):
         self._settings = settings
 
     def compose(self) -> ComposeResult:
-        """Build the list."""
+        """Yield the list of settings."""
         options = OptionList(*(Option(self._line(setting)) for setting in self._settings))
         options.border_title = "settings"
         options.border_subtitle = "enter changes · esc closes"
@@ -66,7 +66,7 @@ class MenuScreen(ModalScreen[None]):
         return line
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Change the setting and show all values again, since one may affect another."""
+        """Change the selected setting and show all values again, since one may affect another."""
         self._settings[event.option_index].change()
         for index, setting in enumerate(self._settings):
             event.option_list.replace_option_prompt_at_index(index, self._line(setting))

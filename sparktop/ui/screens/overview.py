@@ -1,4 +1,4 @@
-"""The overview: header, board of panels, footer."""
+"""The overview screen: header, board of panels, footer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOOTER = 1
 
 
 class OverviewScreen(SweepActions, FilterActions):
-    """The main screen: all panels on one board."""
+    """The main screen, which shows all panels on one board."""
 
     AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = """
@@ -44,10 +44,10 @@ class OverviewScreen(SweepActions, FilterActions):
     """
 
     class ViewChanged(Message):
-        """The user chose another view."""
+        """Posted when the user changes the view: preset, boxes, sort orders or filters."""
 
         def __init__(self, view: View) -> None:
-            """Store the view."""
+            """Store the new view."""
             super().__init__()
             self.view = view
 
@@ -60,9 +60,9 @@ class OverviewScreen(SweepActions, FilterActions):
         keys: Sequence[Key] = KEYS,
         show_processes: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
-        """Draw the snapshots that `take` returns, as `view` says, with the key table `keys`.
+        """Draw the snapshots that `take` returns with the settings in `view`; `keys` is the key table.
 
-        `show_processes` is called with the names of nodes whose process table is in sight, whenever they
+        `show_processes` is called with the names of the nodes whose process table is visible, whenever they
         change.
         """
         super().__init__()
@@ -82,13 +82,13 @@ class OverviewScreen(SweepActions, FilterActions):
         self.view = view or View()
         self.frozen = False
         self.coarse = 1
-        """Number of intervals per dot column of the graphs."""
+        """Number of poll intervals per dot column of the graphs."""
         self.notice: str | None = None
-        """Words for the header: why the cadence is not the requested one; None if it is."""
+        """Text for the header: why polls or drawings are slower than requested; None if they are not."""
         self._opened_in_detail = False
 
     def compose(self) -> ComposeResult:
-        """Yield the canvas and the input line of the filter, which is hidden at first."""
+        """Yield the widget that shows all rows, and the filter's input line, which is hidden at first."""
         yield self._canvas
         yield filter_line()
 
@@ -99,11 +99,11 @@ class OverviewScreen(SweepActions, FilterActions):
 
     @property
     def shown(self) -> Snapshot | None:
-        """The snapshot on the screen."""
+        """The snapshot on screen; None before the first."""
         return self._shown
 
     def redraw(self) -> None:
-        """Get a new snapshot, unless frozen, and draw it."""
+        """Get a new snapshot, unless the screen is frozen, and draw it."""
         if not self.frozen or self._shown is None:
             self._shown = self._take()
             self._band = self._newest_band()
@@ -156,7 +156,11 @@ class OverviewScreen(SweepActions, FilterActions):
                 self._show_processes(names)
 
     def _zoomed(self, snapshot: Snapshot) -> PanelKey | None:
-        """Return the panel that fills the board: the zoomed one, or the one of the preset "one backend"."""
+        """Return the panel to show alone; None to show all panels.
+
+        This is the panel that the user zoomed, or with the preset "one backend" the selected or first
+        backend.
+        """
         if self.zoomed is not None or self.view.preset is not Preset.ONE or not snapshot.backends:
             return self.zoomed
         names = [view.name for view in snapshot.backends]
@@ -179,7 +183,7 @@ class OverviewScreen(SweepActions, FilterActions):
         return [("↓", f"{below} more rows"), *keys] if below > 0 else keys
 
     def show_as(self, view: View) -> None:
-        """Show another view, and post it to the application."""
+        """Draw with another view and post `ViewChanged` to the application."""
         if view.sort is not self.view.sort:
             self._arrangement = Arrangement()
         self.view = view
@@ -191,26 +195,26 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def action_freeze(self) -> None:
-        """Stop or resume drawing; polling goes on."""
+        """Stop updating the screen, or resume; polling goes on."""
         self.frozen = not self.frozen
         self.redraw()
 
     def action_box(self, box: str) -> None:
-        """Show or hide one box; the last visible one stays."""
+        """Show or hide the box with the field name `box` of `Boxes`; the last visible box stays."""
         boxes = replace(self.view.boxes, **{box: not getattr(self.view.boxes, box)})
         if boxes != Boxes(nodes=False, backends=False, events=False, self_cost=False):
             self.zoomed = None
             self.show_as(replace(self.view, boxes=boxes))
 
     def action_next_view(self) -> None:
-        """Change to the next preset."""
+        """Change to the next preset of the view."""
         presets = list(Preset)
         self.zoomed, self._scroll = None, 0
         preset = presets[(presets.index(self.view.preset) + 1) % len(presets)]
         self.show_as(replace(self.view, preset=preset))
 
     def action_next_sort(self) -> None:
-        """Change to the next sort order; that of the processes if a node is shown alone."""
+        """Change to the next sort order, of the processes if a node is shown alone, else of the board."""
         if self.on_processes:
             orders, order = list(ProcessSort), self.view.processes
             chosen = orders[(orders.index(order.sort) + 1) % len(orders)]
@@ -223,7 +227,10 @@ class OverviewScreen(SweepActions, FilterActions):
         self.notify(f"sorted: {self.view.sort.value}", timeout=2)
 
     def action_select(self, step: int) -> None:
-        """Move the selection over the panels, in reading order; scroll what is shown alone."""
+        """Move the selection over the panels in reading order: 1 forward, -1 back.
+
+        If a panel that is higher than the screen is shown alone, scroll it instead.
+        """
         keys = self._selectable
         if self.zoomed is not None:
             # A zoomed panel may be taller than the screen, and so may a table of processes.
@@ -244,7 +251,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._bring_into_view(self.selected)
 
     def action_page(self, screens: int) -> None:
-        """Scroll the board, or what is shown alone, by screens."""
+        """Scroll the board, or the panel that is shown alone, by screens."""
         rows = screens * max(1, self.size.height - HEADER - FOOTER - 2)
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._first_row += rows
@@ -263,7 +270,10 @@ class OverviewScreen(SweepActions, FilterActions):
                     self._paint()
 
     def action_zoom(self) -> None:
-        """Show the selected panel alone, or all panels again."""
+        """Show the selected panel alone, or the full screen of a selected sweep.
+
+        If a panel is shown alone already, show all panels again.
+        """
         if self.zoomed is not None:
             self._leave()
         elif self._opens_sweep():
@@ -277,7 +287,12 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def action_back(self) -> None:
-        """Leave the filter's line, the zoom, the filter, the selection: one at each press."""
+        """Go back by one step.
+
+        The step is the first of these that applies: close the filter line, cancel a countdown, drop the
+        process filter, leave the panel shown alone, drop the filter, remove a finished sweep, drop the
+        selection.
+        """
         if self.asks_filter:
             self._close_filter()
             self._filter_by("")
@@ -296,7 +311,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def _leave(self) -> None:
-        """Return from what is shown alone; from processes to where they were opened."""
+        """Return from the panel shown alone to all panels, or to the panel from which it was opened."""
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
@@ -307,7 +322,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._scroll = self._first_row = 0
 
     def action_processes(self) -> None:
-        """Show the processes of the selected node (or else of the first) alone, or return from them."""
+        """Show the processes of the selected node (else of the first) alone, or return from them."""
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._leave()
         else:
@@ -324,14 +339,17 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def action_events(self) -> None:
-        """Show alerts and events alone, or all panels again."""
+        """Show alerts and events alone; if they are shown alone already, show all panels again."""
         key = PanelKey("events", "")
         self.zoomed = None if self.zoomed == key else key
         self._scroll = 0
         self._paint()
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Select the clicked panel; a second click zooms it; the words of the footer are buttons."""
+        """Select the clicked panel, or zoom it if it is selected already.
+
+        A click in the footer runs the key's action; a click on the header shows alerts and events.
+        """
         if message.y == self.size.height - 1:
             for first, end, shown in self._spots:
                 if first <= message.x < end:
@@ -353,7 +371,7 @@ class OverviewScreen(SweepActions, FilterActions):
                 return
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll the board where it is taller than the screen."""
+        """Scroll the board, if it is higher than the screen, and a process table shown alone."""
         room = self.size.height - HEADER - FOOTER
         self._scroll = max(0, min(self._board_height - room, self._scroll + 3 * message.direction))
         self._first_row += 3 * message.direction

@@ -1,4 +1,4 @@
-"""A sweep on the full screen: tracks or curves with the table, and further pages."""
+"""The full screen of a sweep: progress tracks or curves above the table of levels, and further pages."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from sparktop.ui.styles import RoleStyles
 
 FOOTER = 1
 _STEP = 3
-"""Rows that one press or one turn of the wheel scrolls."""
+"""Rows that one key press or one step of the mouse wheel scrolls."""
 
 
 class Page(Enum):
-    """The pages of the screen."""
+    """The pages of this screen."""
 
     MAIN = "main"
     CURVES = "curves"
@@ -54,13 +54,13 @@ _FOOTERS = {
     Page.EVIDENCE: ("back", "turn", "stop"),
     Page.NOTICES: ("back", "notices", "stop"),
 }
-"""Keys in the footer of each page, the most important first."""
+"""Names of the keys in the footer of each page, the most important first."""
 _LIVE, _OVER = frozenset({"stop"}), frozenset({"compare"})
-"""Keys of a running sweep only, and of a finished one only."""
+"""Names of keys for a running sweep only; second, of keys for a finished sweep only."""
 
 
 class SweepScreen(Screen[None]):
-    """Any sweep: a running one, one from a file, or a run elsewhere."""
+    """Shows a sweep: one that is running, a stored result, or the sweep of another program."""
 
     AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = "SweepScreen { background: $background; }"
@@ -73,7 +73,7 @@ class SweepScreen(Screen[None]):
         desk: Desk | None = None,
         keys: Sequence[Key] = SWEEP_KEYS,
     ) -> None:
-        """Draw the views of `source`; `desk` does what reaches beyond this screen."""
+        """Draw the views of `source`; `desk` carries out what concerns more than this screen."""
         super().__init__()
         self._compositor = FrugalCompositor()
         self._canvas = Canvas(styles)
@@ -83,11 +83,11 @@ class SweepScreen(Screen[None]):
         self._bindings = BindingsMap(bindings(self.key_table))
         self.page = Page.MAIN
         self.chosen: LevelKey | None = None
-        """The chosen level; None to follow the newest."""
+        """The selected level; None to select the newest level that has begun."""
         self.run: int | None = None
-        """The run whose requests are drawn; None for the newest."""
+        """Number of the load run whose requests the evidence page draws; None for the newest."""
         self.tracks = False
-        """True if a finished sweep shows its tracks again instead of its curves."""
+        """True if the main page of a finished sweep shows its progress tracks instead of its curves."""
         self.reference: Reference | None = None
         self._references: list[Reference] | None = None
         self._view: SweepView | None = None
@@ -99,7 +99,7 @@ class SweepScreen(Screen[None]):
         self._first_cell = 0
 
     def compose(self) -> ComposeResult:
-        """Yield the canvas."""
+        """Yield the widget that shows all rows."""
         yield self._canvas
 
     @property
@@ -108,11 +108,11 @@ class SweepScreen(Screen[None]):
         return self._canvas
 
     def on_mount(self) -> None:
-        """Draw immediately."""
+        """Draw at once."""
         self.redraw()
 
     def on_screen_resume(self) -> None:
-        """Draw what has changed below another screen."""
+        """Draw when another screen is closed, because the sweep may have changed meanwhile."""
         self.redraw()
 
     def on_resize(self, _: events.Resize) -> None:
@@ -120,13 +120,13 @@ class SweepScreen(Screen[None]):
         self._paint()
 
     def redraw(self) -> None:
-        """Show the present state of the sweep."""
+        """Get the present view of the sweep and draw it."""
         self._view = self._source.view()
         self._paint()
 
     @property
     def room(self) -> int:
-        """Rows above the footer."""
+        """Number of rows above the footer."""
         return max(0, self.size.height - FOOTER)
 
     def _paint(self) -> None:
@@ -146,7 +146,7 @@ class SweepScreen(Screen[None]):
         self._canvas.show([*rows[self._scroll : self._scroll + self.room], footer])
 
     def _page_rows(self, view: SweepView, width: int) -> list[Row]:
-        """Draw the page; change to the main page if there is nothing left to show on it."""
+        """Return the rows of the present page; change to the main page if the present one has no content."""
         room = self.room
         if self.page is Page.EVIDENCE:
             level = self._level(view)
@@ -195,7 +195,7 @@ class SweepScreen(Screen[None]):
         return key.footer or ""
 
     def _level(self, view: SweepView) -> LevelKey | None:
-        """Return the chosen level, else the newest that has begun; None without a level."""
+        """Return the selected level, else the newest that has begun; None if there is no level."""
         levels = all_levels(view)
         keys = [level.key for level in levels]
         if self.chosen in keys:
@@ -203,13 +203,13 @@ class SweepScreen(Screen[None]):
         return keys[newest_begun(levels)] if keys else None
 
     def _show(self, page: Page) -> None:
-        """Change to a page, or to the main page if that page is shown already."""
+        """Change to `page`, or to the main page if `page` is shown already."""
         self.page = Page.MAIN if self.page is page else page
         self._scroll = 0
         self.redraw()
 
     def action_step(self, step: int) -> None:
-        """Choose another level; scroll a page that is taller than the screen."""
+        """Select the next (1) or previous (-1) level; on pages without levels, scroll."""
         if self.page is not Page.MAIN:
             self._scroll += _STEP * step
             self._paint()
@@ -226,7 +226,7 @@ class SweepScreen(Screen[None]):
         self._paint()
 
     def action_scroll(self, screens: int) -> None:
-        """Scroll by screens; in the table by as many levels."""
+        """Scroll by `screens` screens; on the main page, move the selection by as many levels as fit."""
         if self.page is Page.MAIN:
             self.action_step(screens * max(1, len(self._rows_of) - 1))
         else:
@@ -234,7 +234,7 @@ class SweepScreen(Screen[None]):
             self._paint()
 
     def action_why(self) -> None:
-        """Show the evidence on the chosen level."""
+        """Show the evidence on the selected level."""
         view = self._view
         if self.page is Page.EVIDENCE or view is None:
             return
@@ -246,7 +246,10 @@ class SweepScreen(Screen[None]):
         self._show(Page.EVIDENCE)
 
     def action_turn(self, step: int) -> None:
-        """Show the requests of another run of the level; on other pages choose another level or scroll."""
+        """Show the requests of the next (1) or previous (-1) load run of the level.
+
+        On other pages than the evidence, do the same as `action_step`.
+        """
         if self.page is not Page.EVIDENCE or self._evidence is None:
             self.action_step(step)
             return
@@ -257,7 +260,10 @@ class SweepScreen(Screen[None]):
             self._paint()
 
     def action_curves(self) -> None:
-        """Show the curves alone, or return; a finished sweep's main page then swaps tracks and curves."""
+        """Show the page of curves, or return from it to the main page.
+
+        Each return to a finished sweep's main page swaps its progress tracks and curves.
+        """
         view = self._view
         if view is None:
             return
@@ -269,18 +275,18 @@ class SweepScreen(Screen[None]):
         self._show(Page.CURVES)
 
     def action_topologies(self) -> None:
-        """Show the comparison of targets, or the main page again."""
+        """Show the comparison of targets; if it is shown already, the main page."""
         if self._view is not None and self._view.topologies is None:
             self._say("one target alone: nothing to lay beside one another")
             return
         self._show(Page.TOPOLOGIES)
 
     def action_notices(self) -> None:
-        """Show all findings and notices of the sweep, or the main page again."""
+        """Show all findings and notices of the sweep; if they are shown already, the main page."""
         self._show(Page.NOTICES)
 
     def action_reference(self) -> None:
-        """Add the next published table to the curves; after the last one, none."""
+        """Add the next published table of results to the curves; after the last table, none."""
         view = self._view
         if view is None:
             return
@@ -307,19 +313,19 @@ class SweepScreen(Screen[None]):
         return self._references
 
     def action_stop(self) -> None:
-        """Stop the sweep, at the second press."""
+        """Stop the sweep, at the second press within a few seconds."""
         if self._view is not None and self._view.status.over:
             self._say("this sweep is over")
         elif self._desk is not None:
             self._desk.stop()
 
     def action_history(self) -> None:
-        """Show the results on disk."""
+        """Show the stored results."""
         if self._desk is not None:
             self._desk.history()
 
     def action_compare(self) -> None:
-        """Let the user choose another result to compare with."""
+        """Let the user choose another result to compare with this sweep."""
         if self._desk is not None:
             self._desk.compare(self._source)
 
@@ -330,14 +336,17 @@ class SweepScreen(Screen[None]):
         self.app.push_screen(SweepHelpScreen(self.key_table))
 
     def action_back(self) -> None:
-        """Return from a page to the main page, and from there to where the sweep was opened."""
+        """Return from a page to the main page; from the main page, close this screen."""
         if self.page is not Page.MAIN:
             self._show(Page.MAIN)
         else:
             self.dismiss(None)
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Choose the clicked level; a second click opens it; the words of the footer are buttons."""
+        """Select the clicked level, or show its evidence if it is selected already.
+
+        A click in the footer runs the key's action.
+        """
         if message.y == self.size.height - 1:
             actions = {key.shown: key.action for key in self.key_table}
             actions |= {"↓": "step(1)", "tab": "turn(1)"}
@@ -355,7 +364,7 @@ class SweepScreen(Screen[None]):
             self._paint()
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll a page, or move through the levels of the table."""
+        """Select another level; on pages without levels, scroll."""
         self.action_step(message.direction)
 
     def _say(self, message: str) -> None:
@@ -366,7 +375,10 @@ class SweepScreen(Screen[None]):
 
 
 def fits(reference: Reference, view: SweepView) -> bool:
-    """Return whether a published table has a drawn figure at concurrencies that overlap those measured."""
+    """Return whether a published table has values that can be drawn into one of the sweep's plots.
+
+    It does if it has the plot's metric at concurrencies that overlap the measured ones.
+    """
     for plot in view.plots:
         own = [point.concurrency for line in plot.lines if line.reference is None for point in line.points]
         for series in reference.series:

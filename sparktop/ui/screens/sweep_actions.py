@@ -1,4 +1,4 @@
-"""The keys of sweeps on the overview: start, stop, the band of a sweep, and its full screen."""
+"""The keys for sweeps on the overview: start, stop, the sweep's panel, and the full screen of the sweep."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from sparktop.ui.screens.balance_actions import BalanceActions
 from sparktop.ui.screens.desk import SweepDesk
 
 SWEEP = PanelKey("sweep", "")
-"""The key of the sweep's band."""
+"""Identifies the sweep's panel on the board."""
 
 
 class SweepActions(BalanceActions):
-    """Starts sweeps on the selected target, and shows the present one as a band."""
+    """Starts sweeps on the selected panel's targets, and shows the present sweep in a panel of the board."""
 
     def __init__(self) -> None:
         """Start without a sweep."""
         super().__init__()
         self.desk: SweepDesk | None = None
-        """Starts and stops sweeps; None where there is nothing to sweep with."""
+        """Starts and stops sweeps; None if sweeps are not possible."""
         self._band: SweepView | Countdown | None = None
 
     def take_band(self) -> None:
-        """Show the present state of the sweep, even on a frozen picture."""
+        """Draw the present state of the sweep, even if the screen is frozen.
+
+        A countdown that has just begun selects the sweep's panel and shows all panels, so that its keys
+        apply.
+        """
         band = self._newest_band()
         if isinstance(band, Countdown) and not isinstance(self._band, Countdown):
             # Its keys come next, and its band is visible on the board only.
@@ -41,7 +45,7 @@ class SweepActions(BalanceActions):
 
     @property
     def _word(self) -> str | None:
-        """The words of the header on a running sweep; None without one."""
+        """The header's text on a sweep that is announced or running; None if there is none."""
         band = self._band
         if isinstance(band, Countdown):
             return "sweep about to start"
@@ -51,7 +55,7 @@ class SweepActions(BalanceActions):
         return "sweep" if share is None else f"sweep {100 * share:.0f}%"
 
     def _sweep_keys(self) -> list[tuple[str, str]]:
-        """Return the keys that the footer shows first while there is a sweep."""
+        """Return (key, text) pairs that the footer shows first while a sweep's panel is on the board."""
         band = self._band
         if band is None or self.zoomed is not None:
             return []
@@ -64,39 +68,42 @@ class SweepActions(BalanceActions):
         return [*full, (shown["stop-sweep"], "stop")]
 
     def action_sweep(self) -> None:
-        """Start the usual sweep on the selected target."""
+        """Start the countdown of the default preset on the selected panel's targets."""
         if self.desk is not None:
             self.desk.start_usual(self.zoomed or self.selected)
 
     def action_preset(self, number: int) -> None:
-        """Start a preset of the configuration."""
+        """Start the countdown of the configured preset `number` (from 0)."""
         if self.desk is not None:
             self.desk.start_preset(number, self.zoomed or self.selected)
 
     def action_sweep_editor(self) -> None:
-        """Let the user choose targets and load, then start."""
+        """Open the sweep editor, where the user chooses targets and load."""
         if self.desk is not None:
             self.desk.edit(self.zoomed or self.selected)
 
     def action_stop_sweep(self) -> None:
-        """Stop the sweep, at the second press."""
+        """Stop the sweep, at the second press within a few seconds."""
         if self.desk is not None:
             self.desk.stop()
 
     def action_history(self) -> None:
-        """Show the results on disk."""
+        """Show the stored results."""
         if self.desk is not None:
             self.desk.history()
 
     def action_open(self) -> None:
-        """Start the announced sweep now, or open the sweep, or else the selected panel."""
+        """Start an announced sweep at once, else show the selected sweep or panel in full."""
         if isinstance(self._band, Countdown) and self.desk is not None:
             self.desk.start_now()
         elif self.zoomed is not None or self.selected != SWEEP or not self._opens_sweep():
             super().action_open()
 
     def _opens_sweep(self) -> bool:
-        """Show the sweep on the full screen if its band is selected; return whether it is."""
+        """Show the sweep on the full screen if its panel is selected, or if nothing is.
+
+        Return whether that was the case; during a countdown nothing is opened.
+        """
         meant = self._band is not None and self.selected in {None, SWEEP}
         if not meant or self.desk is None or isinstance(self._band, Countdown):
             return meant
@@ -104,14 +111,14 @@ class SweepActions(BalanceActions):
         return True
 
     def _calls_off(self) -> bool:
-        """End the countdown if there is one; return whether there was."""
+        """Cancel the sweep whose countdown is running; return whether there was one."""
         if not isinstance(self._band, Countdown) or self.desk is None:
             return False
         self.desk.call_off()
         return True
 
     def _dismisses(self) -> bool:
-        """Remove a finished sweep from the board; return whether there was one."""
+        """Remove a finished sweep's panel from the board; return whether there was one."""
         band = self._band
         if not isinstance(band, SweepView) or not band.status.over or self.desk is None:
             return False

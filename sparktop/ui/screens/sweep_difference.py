@@ -1,4 +1,4 @@
-"""Before and after on the full screen: two results, target by target."""
+"""The full screen that compares two results before and after a change, one pair of targets at a time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DIFFERENCE_KEYS = (
 
 
 class DifferenceScreen(CanvasScreen):
-    """The changes from one result to another."""
+    """Shows the changes from one result to another."""
 
     DEFAULT_CSS = "DifferenceScreen { background: $background; }"
 
     def __init__(self, styles: RoleStyles, before: Compared, after: Compared) -> None:
-        """Compare `after` with `before`."""
+        """Show the changes from `before` to `after`."""
         super().__init__(styles, DIFFERENCE_KEYS)
         self._before, self._after = before, after
         self._at = 0
@@ -41,7 +41,7 @@ class DifferenceScreen(CanvasScreen):
         self._make()
 
     def _make(self) -> None:
-        """Compare the chosen pair of targets."""
+        """Compute the changes of the selected pair of targets."""
         self._pairs = series_pairs(self._before.series, self._after.series)
         first, second = self._pairs[self._at]
         self._shown = labelled(self._before, first, self._after, second)
@@ -59,7 +59,7 @@ class DifferenceScreen(CanvasScreen):
         return keys if len(self._pairs) > 1 else [(key, word) for key, word in keys if key != "tab →"]
 
     def action_swap(self) -> None:
-        """Swap before and after."""
+        """Swap the results before and after; the pair of targets stays."""
         first, second = self._pairs[self._at]
         self._before, self._after = self._after, self._before
         # The same pair as before the swap, at whatever index it has now.
@@ -69,22 +69,22 @@ class DifferenceScreen(CanvasScreen):
         self._paint()
 
     def action_pair(self, step: int) -> None:
-        """Change to the next pair of targets."""
+        """Change to the next (1) or previous (-1) pair of targets."""
         self._at = (self._at + step) % len(self._pairs)
         self._scroll = 0
         self._make()
         self._paint()
 
     def action_scroll_by(self, step: int) -> None:
-        """Scroll by rows."""
+        """Scroll by `step` rows."""
         self._scroll += step
         self._paint()
 
     def action_page(self, step: int) -> None:
-        """Scroll by screens."""
+        """Scroll by `step` screens."""
         self.action_scroll_by(step * max(1, self.size.height - 4))
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll with the wheel."""
+        """Scroll by three rows per step of the mouse wheel."""
         message.stop()
         self.action_scroll_by(3 * message.direction)

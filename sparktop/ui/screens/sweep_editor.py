@@ -43,9 +43,9 @@ EDITOR_KEYS = (
 """The keys of the editor, in the order of its footer."""
 
 _FRAME = 2
-"""Rows of the box's upper and lower edge."""
+"""Rows of the upper and lower border of the dialog."""
 _SHARE = 0.96
-"""Greatest height of the box, as a share of the screen's."""
+"""The greatest height of the dialog, as a share of the screen's height."""
 _LEAST_FORM = 3
 _WARM, _COLD = "yes", "no"
 _LABELS = {
@@ -80,7 +80,7 @@ _EMPTY = {
 _LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")
 _RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
 _WIDE = ("model", "slo")
-"""Fields below the columns: their values are long."""
+"""Fields below the two columns, because their values are long."""
 _CHOICES = {
     "mode": tuple(one.value for one in LoadMode),
     "order": tuple(one.value for one in Order),
@@ -90,11 +90,11 @@ _CHOICES = {
 
 
 def _ignore(_: Draft) -> None:
-    """Discard a draft."""
+    """Do nothing with a draft; the default of `keep`."""
 
 
 class _Foot(Vertical):
-    """The part that never scrolls away; calls `resized` when its height changes."""
+    """The lower part of the dialog, which never scrolls away; calls `resized` when its height changes."""
 
     def __init__(self, resized: Callable[[], None]) -> None:
         super().__init__(id="foot")
@@ -106,7 +106,7 @@ class _Foot(Vertical):
 
 
 class SweepEditor(ModalScreen[Draft | None]):
-    """Lets the user edit a sweep; closes with the draft to start, or with None."""
+    """A dialog to edit a sweep; its result is the draft to start, or None if the user cancels."""
 
     AUTO_FOCUS = "#field-concurrency"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-wide")]  # noqa: RUF012 - Textual declares it on instances
@@ -172,7 +172,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         known: Sequence[SweepResult] = (),
         keep: Callable[[Draft], None] = _ignore,
     ) -> None:
-        """Start with `draft`, without targets and preset that no longer exist.
+        """Start with `draft`; targets and a preset that no longer exist are removed from it.
 
         `known` are earlier results, from which the duration is estimated; `keep` is called with the draft
         whenever the editor closes, started or not.
@@ -194,7 +194,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         return self._draft
 
     def compose(self) -> ComposeResult:
-        """Build the form, and below it the part that never scrolls away: fault, cost, buttons."""
+        """Yield the widgets: the form, and below it the foot with error, cost and buttons."""
         self._fields = {name: Field(label, self._inside(name)) for name, label in _LABELS.items()}
         with Vertical(id="box") as box:
             box.border_title = "sweep"
@@ -230,7 +230,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         return str(value)
 
     def on_mount(self) -> None:
-        """Check the initial draft."""
+        """Check the initial draft and show its errors and cost."""
         self._show(fill=False)
 
     def on_resize(self) -> None:
@@ -245,12 +245,12 @@ class SweepEditor(ModalScreen[Draft | None]):
         self.query_one("#form").styles.max_height = max(_LEAST_FORM, room)
 
     def on_field_changed(self, message: FieldChanged) -> None:
-        """Apply what was typed, chosen or marked."""
+        """Apply a value that was typed, chosen or marked to the draft."""
         message.stop()
         self.change(message.name, message.value)
 
     def change(self, name: str, value: object) -> None:
-        """Set a field of the draft and the fields that follow from it, and show the result."""
+        """Set the field `name` of the draft and the fields that depend on it, and show the result."""
         if name == "preset":
             names = {one.name for one in self._targets}
             self._draft = with_preset(self._draft, self._presets[str(value)], self._guard, names)
@@ -263,9 +263,10 @@ class SweepEditor(ModalScreen[Draft | None]):
         self._show(fill=name in {"preset", "mode"})
 
     def _show(self, *, fill: bool) -> None:
-        """Show the draft's faults and cost; with `fill` also its fields, where one has changed others.
+        """Show the errors and the cost of the draft; if `fill`, write its values into all text fields too.
 
-        Text that the user is typing is never written back: further letters may have been typed already.
+        Use `fill` only if one field has changed others: while the user types into a field, more letters may
+        have been typed already, and writing the value back would lose them.
         """
         draft = self._draft
         self._checked = checked(draft, self._targets)
@@ -294,14 +295,14 @@ class SweepEditor(ModalScreen[Draft | None]):
         self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Start or close."""
+        """Start the sweep, or close the editor without one."""
         if event.button.id == "start":
             self.action_start()
         else:
             self.action_close()
 
     def action_start(self) -> None:
-        """Close with the draft; if it has a fault, focus the first faulty field instead."""
+        """Close with the draft; if it has an error, focus the first faulty field instead."""
         problems = self._checked.problems
         if problems:
             name = next((name for name in ("targets", *_LABELS) if name in problems), None)
@@ -318,7 +319,7 @@ class SweepEditor(ModalScreen[Draft | None]):
 
 
 def _cannot(problems: Mapping[str, str]) -> str:
-    """Return why the sweep cannot start: the fault of the complete draft, or the names of faulty fields."""
+    """Return why the sweep cannot start: an error of the draft as a whole, or the faulty fields' names."""
     if WHOLE in problems:
         return f"cannot start: {problems[WHOLE]}"
     labels = {"targets": "targets"} | _LABELS

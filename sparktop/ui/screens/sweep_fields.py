@@ -1,4 +1,4 @@
-"""The widgets of the sweep editor: text fields, choices of words, and a list of targets to mark."""
+"""The widgets of the sweep editor: text fields, choices among a few words, and a list of targets to mark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 
 LABEL = 14
-"""Width in cells of the label before a field."""
+"""Width of the label before a field, in terminal cells."""
 _LONGEST = 400
 _NAME, _MOST_NAME = 12, 28
 _KIND = 8
@@ -27,26 +27,26 @@ MARKED, UNMARKED = "[x]", "[ ]"
 
 
 class FieldChanged(Message):
-    """The user typed, chose or marked something."""
+    """Posted when the user has typed, chosen or marked something."""
 
     def __init__(self, name: str, value: object) -> None:
-        """Store the field's name in a draft, and its new value."""
+        """Store the name of the draft's field and its new value."""
         super().__init__()
         self.name = name
         self.value = value
 
 
 class Problem(Static):
-    """The line under a field with the fault of its value; hidden while there is none."""
+    """The line under a field that shows the error in its value; hidden if there is none."""
 
     def report(self, line: str | None) -> None:
-        """Show `line`, or hide the widget if it is None or ""."""
+        """Show `line`, or hide this widget if `line` is None or ""."""
         self.display = bool(line)
         self.update(Text(f"✗ {line}" if line else ""))
 
 
 class Choice(Static, can_focus=True):
-    """One of a few words; arrows, space or a click change to another."""
+    """A field for one of a few words; arrow keys, space or a click change to another word."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("left", "turn(-1)", "the word before"),
@@ -54,7 +54,7 @@ class Choice(Static, can_focus=True):
     ]
 
     def __init__(self, name: str, words: Sequence[str], value: str) -> None:
-        """Show `value` of `words`; a change is posted as the field `name`."""
+        """Show `value`, which is one of `words`; a change is posted for the draft's field `name`."""
         super().__init__(id=f"field-{name}", classes="input")
         self._field = name
         self._words = list(words)
@@ -62,11 +62,11 @@ class Choice(Static, can_focus=True):
         self._after = ""
 
     def on_mount(self) -> None:
-        """Draw the first word."""
+        """Draw the initial word."""
         self.show(self.value)
 
     def show(self, value: str, after: str = "") -> None:
-        """Show a word; `after` adds to it."""
+        """Show the word `value`, followed by the text `after`, without posting a change."""
         self.value, self._after = value, after
         line = Text()
         line.append("◂ ", style="dim")
@@ -76,13 +76,13 @@ class Choice(Static, can_focus=True):
         self.update(line)
 
     def action_turn(self, step: int) -> None:
-        """Change to another word; after the last follows the first."""
+        """Change to the next (1) or previous (-1) word, around the ends, and post the change."""
         index = self._words.index(self.value) if self.value in self._words else -1
         self.show(self._words[(index + step) % len(self._words)])
         self.post_message(FieldChanged(self._field, self.value))
 
     def on_click(self, event: events.Click) -> None:
-        """Change to the previous word if the left arrow was clicked, else to the next."""
+        """Change to the previous word if the left arrow was clicked, else to the next word."""
         self.action_turn(-1 if event.x == 0 else 1)
 
 
@@ -92,7 +92,7 @@ class Typed(Input):
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "screen.focus_next", "next field")]
 
     def __init__(self, name: str, value: str, placeholder: str) -> None:
-        """Start with `value`; a change is posted as the field `name`."""
+        """Start with the text `value`; a change is posted for the draft's field `name`."""
         super().__init__(
             value,
             placeholder=placeholder,
@@ -105,29 +105,29 @@ class Typed(Input):
         self._field = name
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Post what was typed."""
+        """Post the text typed so far."""
         event.stop()
         self.post_message(FieldChanged(self._field, event.value))
 
     def show(self, value: str) -> None:
-        """Set another text without posting a change."""
+        """Set the text to `value` without posting a change."""
         if value != self.value:
             with self.prevent(Input.Changed):
                 self.value = value
 
 
 class Field(Vertical):
-    """A label, the widget for the value, and a line for its fault."""
+    """A label, the widget for the value, and a line for the error in the value."""
 
     def __init__(self, label: str, inside: Choice | Typed) -> None:
-        """Put `label` before `inside`."""
+        """Put `label` before the widget `inside`."""
         super().__init__(classes="field")
         self._label = label
         self.inside = inside
         self.problem = Problem(classes="problem")
 
     def compose(self) -> ComposeResult:
-        """Build the widgets."""
+        """Yield the three widgets."""
         with Horizontal():
             yield Static(Text(fit(self._label, LABEL)), classes="label")
             yield self.inside
@@ -140,12 +140,12 @@ class Field(Vertical):
 
 
 class TargetList(OptionList):
-    """The targets with their marks; arrows leave the list at both ends."""
+    """The targets, each of which can be marked; the arrow keys leave the list at its ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("space", "select", "mark")]
 
     def __init__(self, targets: Sequence[SweepTarget], marked: Sequence[str]) -> None:
-        """List `targets`; those named in `marked` get a mark."""
+        """List `targets`; those named in `marked` are marked."""
         self._targets = list(targets)
         self.marked = {name for name in marked if name in {one.name for one in targets}}
         names = (cell_width(clean(one.name, _MOST_NAME)) for one in targets)
@@ -172,27 +172,27 @@ class TargetList(OptionList):
         return line
 
     def show(self, marked: Sequence[str]) -> None:
-        """Mark the targets named in `marked` and no others."""
+        """Mark the targets named in `marked` and no others, without posting a change."""
         self.marked = {name for name in marked if name in {one.name for one in self._targets}}
         for index, target in enumerate(self._targets):
             self.replace_option_prompt_at_index(index, self._line(target))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Mark a target, or remove its mark."""
+        """Mark the selected target, or unmark it if it was marked; post the change."""
         event.stop()
         self.marked ^= {self._targets[event.option_index].name}
         self.show(tuple(self.marked))
         self.post_message(FieldChanged("targets", self.names))
 
     def action_cursor_up(self) -> None:
-        """Move up; from the first line to the previous field."""
+        """Move the cursor up; from the first line, focus the previous field."""
         if not self.highlighted:
             self.screen.focus_previous()
         else:
             super().action_cursor_up()
 
     def action_cursor_down(self) -> None:
-        """Move down; from the last line to the next field."""
+        """Move the cursor down; from the last line, focus the next field."""
         if self.highlighted is None or self.highlighted < self.option_count - 1:
             super().action_cursor_down()
         else:

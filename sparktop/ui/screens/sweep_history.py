@@ -1,4 +1,4 @@
-"""The stored results as a table, to open, compare, annotate, delete and restore, and to import others."""
+"""The screen of stored results: open, compare, annotate, delete and restore them, and import others."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ HISTORY_KEYS = (
 """The keys of this screen, in the order of the footer and the help."""
 _READ_AT_ONCE = 8
 _LOOK_EVERY_S = 3.0
-"""Another sparktop may store a sweep meanwhile."""
+"""Seconds between two scans of the folder, because another sparktop may store a sweep meanwhile."""
 
 
 class Asked(Enum):
-    """What the input line is for; the value is its placeholder."""
+    """What the input line is open for; the value is its placeholder text."""
 
     SEARCH = "find: words in name, targets, model, #tag, note, day … esc drops it"
     TAGS = "tags: words, enter keeps them, esc leaves them as they were"
@@ -65,7 +65,7 @@ class Asked(Enum):
 
 
 class HistoryScreen(HistoryTable):
-    """All stored results."""
+    """The table of all stored results, with the actions on them."""
 
     DEFAULT_CSS = """
     HistoryScreen { background: $background; }
@@ -84,20 +84,23 @@ class HistoryScreen(HistoryTable):
         *,
         marked: Sequence[str] = (),
     ) -> None:
-        """Show `history`; `open_source` shows a result on the full screen, `marked` starts with a mark."""
+        """Show `history`; `marked` are the keys of rows that are marked at first.
+
+        `open_source` is called to show a result on the full screen.
+        """
         super().__init__(styles, history, HISTORY_KEYS, marked)
         self._open_source = open_source
         self._asked: Asked | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield the canvas and the input line, which is hidden at first."""
+        """Yield the widget that shows all rows, and the input line, which is hidden at first."""
         yield self.canvas
         yield Input(id="line")
 
     # Actions on results
 
     def action_mark(self) -> None:
-        """Mark the row for a comparison or a deletion, or unmark it, and move on."""
+        """Mark the result under the cursor, or unmark it, and move the cursor to the next row."""
         if (row := self.current) is None:
             return
         if row.key in self._marked:
@@ -110,7 +113,7 @@ class HistoryScreen(HistoryTable):
         self.run_worker(work, group="history", exit_on_error=False)
 
     def action_open(self) -> None:
-        """Show the result on the full screen."""
+        """Show the result under the cursor on the full screen, or the error if it cannot be read."""
         row = self.current
         if row is None:
             return
@@ -128,7 +131,7 @@ class HistoryScreen(HistoryTable):
             self._open_source(source)
 
     def action_compare(self) -> None:
-        """Compare two results: the marked ones, or the marked one with the current one."""
+        """Compare the two marked results, or the only marked result with the one under the cursor."""
         row = self.current
         keys = list(self._marked)
         if len(keys) == 1 and row is not None and row.key not in keys:
@@ -154,7 +157,7 @@ class HistoryScreen(HistoryTable):
             self.app.push_screen(DifferenceScreen(self.canvas.role_styles, sides[0], sides[1]))
 
     def action_delete(self) -> None:
-        """Move the marked results, or the current one, to where they can be restored from."""
+        """Delete the marked results, or else the one under the cursor; they can be restored."""
         row = self.current
         keys = list(self._marked) or ([row.key] if row is not None else [])
         if keys:
@@ -177,7 +180,7 @@ class HistoryScreen(HistoryTable):
         self._say(notice)
 
     def action_path(self) -> None:
-        """Show the path of the file."""
+        """Show the path of the result file under the cursor."""
         if (row := self.current) is not None:
             self._notify(clean(self._history.path(row.key), 300))
 
@@ -188,7 +191,7 @@ class HistoryScreen(HistoryTable):
         return self.query_one("#line", Input)
 
     def action_ask(self, what: str) -> None:
-        """Open the line for a search, tags, a note, or the path of a file."""
+        """Open the input line for `what`: "search", "tags", "note" or "import" (the path of a file)."""
         asked, row = Asked[what.upper()], self.current
         if row is None and asked in {Asked.TAGS, Asked.NOTE}:
             return
@@ -211,14 +214,14 @@ class HistoryScreen(HistoryTable):
         self.canvas.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search while words are typed."""
+        """Apply the search words typed so far."""
         if self._asked is Asked.SEARCH:
             self._query = clean(event.value, 80)
             self._find()
             self._paint()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Apply what was typed."""
+        """Apply the text in the input line: import a file, or store tags or a note."""
         asked, row, words = self._asked, self.current, event.value.strip()
         if asked is Asked.IMPORT and words:
             self._work(self._import(words))
@@ -246,7 +249,7 @@ class HistoryScreen(HistoryTable):
         self._say(f"kept as {clean(key, 80)}: enter opens it")
 
     def action_complete(self) -> None:
-        """Complete the path in the line as far as it is unambiguous."""
+        """Complete the path in the input line as far as it is unambiguous."""
         if self._asked is Asked.IMPORT:
             self._work(self._complete(self._line.value))
 
@@ -258,7 +261,11 @@ class HistoryScreen(HistoryTable):
             self._say(found.words)
 
     def action_back(self) -> None:
-        """Leave the line, the search, the marks, the screen: one at each press."""
+        """Go back by one step.
+
+        The step is the first of these that applies: close the input line, drop the search, drop the marks,
+        close the screen.
+        """
         if self._asked is not None:
             searched = self._asked is Asked.SEARCH
             self._close_line()
