@@ -1,1 +1,1 @@
-"""What a screen and a report show of a sweep, as values."""
+"""What screens and reports show of a sweep, computed as plain values (rows, curves, sentences)."""

@@ -1,4 +1,7 @@
-"""The requests of each level as bars, assembled while they run: start, first token, end and backend."""
+"""Timelines of the requests of a level: one bar per request with start, first token, end and backend.
+
+A run is one repetition of a level's load. Timelines are assembled while a run executes, or read from a file.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
 from sparktop.sweep.result.results import EachRequest, LevelResult, UncountedRequests
 
 MOST_BARS = 5000
-"""Maximum bars of a run: more are not legible."""
+"""Maximum number of bars of a run: more would not be legible."""
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A request as far as it is known; times in monotonic seconds."""
+    """What is known of a request so far; times in monotonic seconds, or in seconds from the run's start."""
 
     start: float
     first_token: float | None = None
@@ -27,14 +30,14 @@ class _Open:
 
 @dataclass(slots=True, eq=False)
 class BarLedger:
-    """Keep the requests of measured runs, by level and run."""
+    """The requests of a running sweep, collected from its events by level and run; warm-ups are left out."""
 
     _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)
 
     def take(self, key: LevelKey, event: LoadEvent, only: str | None) -> float | None:
-        """Add an event; return the time to first token in milliseconds if it is a first token, else None.
+        """Add an event of the level `key`; return the TTFT in milliseconds if it is a first token, else None.
 
-        `only` is the backend of requests for which none is named.
+        `only` is the backend of requests whose answer names none; None if that is unknown.
         """
         runs = self._runs.setdefault(key, {})
         match event:
@@ -65,10 +68,10 @@ class BarLedger:
     def timelines(
         self, key: LevelKey, now: float | None, prefill_s: Mapping[str, float]
     ) -> tuple[Timeline, ...]:
-        """Return a timeline for each run of a level; requests that still run end at `now`.
+        """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
 
-        `prefill_s` is the mean prefill time of each server as it reports it. The part of a time to first
-        token beyond it is shown as waiting.
+        `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's
+        time to first token that exceeds it is shown as waiting.
         """
         runs = self._runs.get(key, {})
         # All runs are used, so that a server keeps its letter.
@@ -125,7 +128,7 @@ def _bar(one: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar
 
 
 def stored_prefill_s(level: LevelResult) -> dict[str, float]:
-    """Return each server's mean prefill time in seconds, of those that report it."""
+    """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
     sides = level.backends.items()
     return {name: side.prefill_ms / 1000 for name, side in sides if side.prefill_ms is not None}
 
@@ -133,9 +136,10 @@ def stored_prefill_s(level: LevelResult) -> dict[str, float]:
 def stored_timelines(
     key: LevelKey, level: LevelResult, *, only: str | None = None, burst: bool = True
 ) -> tuple[Timeline, ...]:
-    """Return the timelines of a level from its file; empty if it lacks starts and is not a burst.
+    """Return a timeline for each run of a stored level.
 
-    `only` is the backend of requests for which none is named.
+    `only` is the backend of requests whose answer named none. For files without start times, the requests of
+    a burst are drawn from its beginning; for other load modes the result is empty.
     """
     runs: dict[int, list[_Open]] = {}
     for part in (level.each, level.uncounted):
@@ -152,7 +156,7 @@ def stored_timelines(
 
 
 def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator[tuple[int, _Open]]:
-    """Yield (run, request) for each request in a file; times in seconds from the start of its run."""
+    """Yield (run number, request) for each stored request; times in seconds from the start of its run."""
     oks = part.ok if isinstance(part, UncountedRequests) else (True,) * len(part.run)
     places = part.served_by or repeat(None)
     requests = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
@@ -166,7 +170,7 @@ def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator
 
 
 def _bursts(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
-    """Return the timelines of a burst from a file without starts and backends."""
+    """Return the timelines of a burst's runs from a file without start times and backends."""
     note = "the file keeps no starts: every request is drawn from the burst's beginning"
     runs: dict[int, list[RequestBar]] = {}
     for run, ttft, e2e in zip(each.run, each.ttft_ms, each.e2e_ms, strict=False):

@@ -1,4 +1,4 @@
-"""Curves of figures over concurrency: targets with intervals, references, and limits to compare with."""
+"""Plots of metrics over concurrency: curves of targets and published tables, and limits to compare with."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from sparktop.sweep.view.interval import over_runs
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
 """Metrics that have a plot, in this order."""
 _ROOFLINE_AT = 1
-"""The concurrency for which the roofline is known: a single request reads all weights for each token."""
+"""The concurrency for which the roofline (the limit by memory bandwidth) is known: a single request reads all
+weights for each token."""
 _MILD = frozenset({FEW_RUNS, TOO_SHORT})
-"""Marks that the interval, or its absence, shows already."""
+"""Doubts that do not make a point doubtful: the confidence interval, or its absence, shows them already."""
 _CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0-9.e+]+)")
 
 
 def curve_plots(
     series: Sequence[Series], references: Iterable[Reference] = (), limits: Sequence[LimitLine] = ()
 ) -> tuple[CurvePlot, ...]:
-    """Return a plot for each metric of `CURVES` that any of the series has.
+    """Return a plot for each metric of `CURVES` that at least one of `series` has values of.
 
-    The series of a reference are added to plots of metrics that it has.
+    Each plot also has the curves of `references` (published tables) and those of `limits` for its metric.
     """
     others = [one for reference in references for one in reference.series]
     plots = []
@@ -53,7 +54,7 @@ def curve_plots(
 
 
 def measured(figure: Figure) -> Measured:
-    """Return a figure with the interval over its runs; for a range, its ends."""
+    """Return a value with its 95 % confidence interval over runs; for a range, with its ends instead."""
     if figure.span is not None:
         return Measured(figure.mean, *figure.span)
     over = over_runs(figure.values)
@@ -81,12 +82,18 @@ def _point(level: SeriesLevel, figure: Figure) -> CurvePoint:
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
-    """Return the limits to compare a sweep's figures with: roofline, conditions, and where they hold."""
+    """Return the lines to compare a sweep's curves with.
+
+    They are the roofline, the limits of SLO conditions, and the concurrencies up to which these hold.
+    """
     return (*_roofline(result), *_conditions(result))
 
 
 def _roofline(result: SweepResult) -> Iterable[LimitLine]:
-    """Yield the rate that the memory bandwidth allows, computed from a level's share of it."""
+    """Yield the decode rate that the memory bandwidth allows a single request, for each distinct value.
+
+    It is computed from a level's decode rate and from `roofline_percent`, its share of that limit.
+    """
     seen: set[int] = set()
     for target in result.targets:
         for level in target.levels:
@@ -119,5 +126,5 @@ def _conditions(result: SweepResult) -> Iterable[LimitLine]:
 
 
 def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:
-    """Return the curves of a sweep."""
+    """Return the plots of a sweep, with the curves of `references` (published tables) and with limits."""
     return curve_plots(series_of(result), references, limits_of(result))

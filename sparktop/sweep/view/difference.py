@@ -1,4 +1,4 @@
-"""The difference of two results of the history: what changed, how sure it is, and a sentence about it."""
+"""The difference between two stored results: what changed, whether it is significant, and a summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.curves import measured
 
 SHOWN = ("decode_tps", "sustained_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
-"""Figures that are compared."""
+"""Names of the metrics that are compared."""
 _DECIDING = ("sustained_tps", "decode_tps")
 
 
@@ -33,19 +33,19 @@ class Compared:
     title: str
     """Name and time of the result."""
     series: tuple[Series, ...]
-    """Its targets, at least one."""
+    """One series per target of the result, at least one."""
 
 
 def labelled(before: Compared, first: Series, after: Compared, second: Series) -> Difference:
-    """Return the difference of two targets, labelled by target and result."""
+    """Return the difference of series `second` from series `first`, labelled "target, title of result"."""
     labels = (f"{first.name}, {before.title}", f"{second.name}, {after.title}")
     return difference(first, second, labels=labels)
 
 
 def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
-    """Return the pairs of targets of two results: those of the same name, then all others crosswise.
+    """Return (target of `before`, target of `after`) for each pair that is worth comparing.
 
-    So the first pair is the most informative one, and every target without a namesake is in some pair.
+    Targets of equal name come first; then each remaining target is paired with all remaining ones of `after`.
     """
     names = {one.name for one in before} & {one.name for one in after}
     by_name = {one.name: one for one in after}
@@ -55,9 +55,9 @@ def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tupl
 
 
 def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
-    """Return the difference of `after` from `before`, for each level that either has.
+    """Return the difference of `after` from `before`, with a row per metric and level that either has.
 
-    Their names may be equal, for the same target at two times. `labels` are shown instead of them.
+    `labels` replace the names of the two series. Equal names (the same target at two times) become distinct.
     """
     names = _apart(*(labels or (before.name, after.name)))
     pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]
@@ -80,7 +80,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
 
 
 def _rule(compared: ComparisonResult) -> Iterator[str]:
-    """Yield a note why an interval may exclude 0 although no change is shown."""
+    """Yield a note that explains why an interval may exclude 0 although the change is not significant."""
     if compared.error_rate_percent is not None and any(row.significant is False for row in compared.rows):
         yield (
             f"a change is shown at one error rate for the whole table: of pairs of equal sweeps at most "
@@ -89,7 +89,7 @@ def _rule(compared: ComparisonResult) -> Iterator[str]:
 
 
 def _renamed(series: Series, name: str) -> Series:
-    """Return a series under another name, with only the figures that are compared."""
+    """Return a copy of a series named `name`, with only the metrics that are compared and without address."""
     levels = tuple(
         replace(level, figures={one: level.figures[one] for one in SHOWN if one in level.figures})
         for level in series.levels
@@ -130,7 +130,10 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
 
 
 def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow]) -> str:
-    """Return a sentence about the change of the token rate; if none is shown, what the runs could show."""
+    """Return a sentence about the change of the token rate at the levels that both results have.
+
+    Without a significant change, it states the smallest difference that the runs could detect.
+    """
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"

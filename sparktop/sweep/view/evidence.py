@@ -1,4 +1,4 @@
-"""The evidence behind a level: its figures in words, the share of each backend, and single requests."""
+"""The details of a level, shown when its row is opened: metrics as text, share of each backend, timelines."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from sparktop.sweep.view.rows import result_rows
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
 _LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
 _MOST_RUNS = 8
-"""Maximum runs whose split is listed."""
+"""Maximum number of runs whose requests by backend are listed."""
 
 
 def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
-    """Return the level of a result with that key; None if there is none."""
+    """Return the level of `result` with the key `key`; None if there is no such level."""
     target = result.target(key.target)
     levels = () if target is None else target.levels
     return next((one for one in levels if result_key(key.target, one, result.plan.pp) == key), None)
 
 
 def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
-    """Return the evidence that a file holds of a level; None if it has no such level."""
+    """Return the details of a level of a stored result; None if the result has no such level."""
     level = level_of(result, key)
     if level is None:
         return None
@@ -62,7 +62,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
 
 
 def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
-    """Return the only server that received the level's load; None if there are several or none is known."""
+    """Return the name of the server that received all of a level's load; None for several or unknown."""
     if level.backends:
         return next(iter(level.backends)) if len(level.backends) == 1 else None
     target = result.target(key.target)
@@ -70,7 +70,7 @@ def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
 
 
 def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
-    """Return the activity of each server, as far as the file holds it."""
+    """Return the stored activity of each server behind the target, by name; unknown values are None."""
     names = level.known_servers
     sides = {name: level.backends.get(name) or BackendSide() for name in names}
     return tuple(
@@ -87,7 +87,10 @@ def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
 
 
 def level_balance(level: LevelResult) -> Balance | None:
-    """Return the balance verdict of a level; None if there is none, or if the verdict is unknown here."""
+    """Return how evenly a router loaded its backends at a stored level.
+
+    Return None if the file has no balance verdict, or one that this version does not know.
+    """
     kept = level.balance or {}
     word = next((one for one in BalanceWord if one.value == kept.get("verdict")), None)
     if word is None:
@@ -108,12 +111,15 @@ def level_balance(level: LevelResult) -> Balance | None:
 
 
 def bare_row(key: LevelKey) -> ResultRow:
-    """Return the row of a level that has no figures yet."""
+    """Return the result row of a level that has no values yet."""
     return ResultRow(key, {}, complete=False)
 
 
 def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield the figures of a level as (name, text), the most important first; nothing for a refused level."""
+    """Yield (name, text) for each metric and fact of a level, the most important first.
+
+    Yield nothing if the server refused the level's requests.
+    """
     if level.error is not None:
         return
     yield from _own_facts(level)
@@ -130,7 +136,7 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 
 def overhead_words(level: LevelResult) -> str | None:
-    """Return what the router adds and the source of that figure; None where it is unknown."""
+    """Return a text for the latency that a router adds and how it was measured; None if unknown."""
     added_ms = level.own_overhead_ms
     if added_ms is None:
         return None
@@ -140,7 +146,7 @@ def overhead_words(level: LevelResult) -> str | None:
 
 
 def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield the figures measured by the load generator."""
+    """Yield (name, text) for the metrics measured by the load generator, and for the requests by backend."""
     for name in _RATES:
         if (rate := level.rate(name)) is not None:
             yield METRICS[name].title, _rate_words(name, rate)
@@ -157,7 +163,7 @@ def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 
 def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield the requests by backend, in total, and run by run where that differs from the totals."""
+    """Yield (name, text) for a level's requests by backend: in total, and run by run for several servers."""
     if not level.served_by:
         return
     total = ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))

@@ -1,4 +1,4 @@
-"""The view of another tool's result for the full screen; what its file lacks is unknown."""
+"""The view of another tool's result for the full screen; values that its file lacks are unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sparktop.sweep.view.topologies import topologies
 
 _PAIR = 2
 _MOST_LISTED = 4
-"""Maximum levels whose figures are listed in sentences because the table has no column for them."""
+"""Maximum number of levels whose metrics without a table column are listed as text."""
 _IN_TABLE = frozenset(RANKED)
 _FAILED = Mark("errors", "errors", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
@@ -39,7 +39,7 @@ _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 @dataclass(slots=True, eq=False)
 class ForeignView:
-    """The view of another tool's result, with one target or several."""
+    """The view of another tool's result, with one series per target. Computed on construction."""
 
     series: Sequence[Series]
     title: str = ""
@@ -59,22 +59,22 @@ class ForeignView:
 
     @property
     def result(self) -> SweepResult | None:
-        """None, because it is not a sweep of sparktop."""
+        """Always None, because another tool's result is not a sweep of sparktop."""
         return None
 
     def view(self) -> SweepView:
-        """Return the view; it stays the same until `refer` is called."""
+        """Return the view; the same object until `refer` is called."""
         return self._view
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence that the file holds of a level; None if it has no such level."""
+        """Return the details of the level `key`; None if the result has no such level."""
         row = next((one for one in self._view.rows if one.key == key), None)
         if row is None:
             return None
         return LevelEvidence(row=row, facts=tuple(self._facts(key)), why_no_timeline=_NO_TIMELINE)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw published tables over the curves; an empty sequence removes them."""
+        """Add the curves of published tables to the plots, in place of those added before."""
         self._view = replace(self._view, plots=curve_plots(self.series, references))
 
     def _made(self) -> SweepView:
@@ -121,7 +121,10 @@ class ForeignView:
         return tuple(rows)
 
     def _ranks(self, key: LevelKey, level: SeriesLevel) -> dict[str, Rank]:
-        """Return the rank of a level by column: best of its prompt length, or on a par with the best."""
+        """Return a level's rank by metric among all levels of its prompt length.
+
+        A metric is included if the level is the best, or not significantly different from the best.
+        """
         alike = [one for other, (_, one) in self._levels.items() if other.prompt_tokens == key.prompt_tokens]
         ranks: dict[str, Rank] = {}
         for metric in RANKED:
@@ -138,7 +141,7 @@ class ForeignView:
         return ranks
 
     def _verdict(self) -> Iterator[str]:
-        """Yield figures for which the table has no column, then the notes of the source."""
+        """Yield one line per level with the metrics that have no table column, then the source's notes."""
         several = len(self.series) > 1
         listed = [
             (key, figures)

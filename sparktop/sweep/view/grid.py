@@ -1,7 +1,8 @@
-"""Figures of a running sweep in equal time slots; when the grid is full, slots are merged in pairs.
+"""Metrics of a running sweep in a grid of equal time slots, which is the time axis of its curves.
 
-A sweep of any length has at most a thousand slots, adding an event always costs the same, and no event is
-read twice. The first slots last a tenth of a second, as long as the bins in which tokens are reported.
+A slot lasts a tenth of a second at first, as long as the bins in which tokens are reported. When the grid is
+full, neighbouring slots are merged in pairs, so a sweep of any length has at most `MOST_SLOTS` slots, and
+adding an event always costs the same. All columns of a grid share its slots.
 """
 
 from __future__ import annotations
@@ -15,37 +16,43 @@ from sparktop.model.sweep_view import Slots
 FIRST_STEP_S = 0.1
 MOST_SLOTS = 1024
 MOST_POINTS = 6
-"""Maximum points kept in a slot: more of them would look no denser on the screen."""
+"""Number of values that a crowded slot is reduced to: more would not look denser on the screen."""
 _HAIR = 1e-6
-"""Tolerance as a share of a slot: times on a slot edge may be off by a rounding error."""
+"""Tolerance as a share of a slot's length, because times on the edge of a slot may have rounding errors."""
 
 
 class _Folding(Protocol):
     def fold(self) -> None:
-        """Merge slots in pairs."""
+        """Merge neighbouring slots in pairs, so that the column has half as many slots."""
 
 
 _Column = TypeVar("_Column", bound=_Folding)
 
 
 class TimeGrid:
-    """The time slots, and the columns of values that share them."""
+    """Equal time slots from a start time on, and the columns of values that share these slots."""
 
     def __init__(self, start_at: float, *, most: int = MOST_SLOTS) -> None:
-        """Start the grid at a time; earlier values are added to the first slot."""
+        """Start the grid at `start_at`, in monotonic seconds; earlier values are added to the first slot.
+
+        `most` is the maximum number of slots.
+        """
         self.start_at = math.floor(start_at / FIRST_STEP_S + _HAIR) * FIRST_STEP_S
         self.step_s = FIRST_STEP_S
         self._most = most
         self._columns: list[_Folding] = []
 
     def column(self, make: Callable[[], _Column]) -> _Column:
-        """Return a new column, which is folded together with all others."""
+        """Create a column with `make` and return it; its slots will be merged together with the grid's."""
         made = make()
         self._columns.append(made)
         return made
 
     def slot(self, at: float) -> int:
-        """Return the slot index of a time; double the slots' length until the time is inside the grid."""
+        """Return the index of the time slot of `at`, in monotonic seconds.
+
+        If the grid ends before that time, merge slots in pairs until it does not.
+        """
         place = self._place(at)
         while place >= self._most:
             self.step_s *= 2
@@ -59,32 +66,35 @@ class TimeGrid:
 
 
 class Amounts:
-    """Amounts that are summed within each slot."""
+    """A column of amounts, such as tokens, that are summed within each time slot."""
 
     def __init__(self) -> None:
         """Start without amounts."""
         self._sums: list[float] = []
 
     def add(self, slot: int, amount: float) -> None:
-        """Add an amount to a slot."""
+        """Add an amount to the time slot with the index `slot`."""
         sums = self._sums
         if slot >= len(sums):
             sums.extend([0.0] * (slot + 1 - len(sums)))
         sums[slot] += amount
 
     def rates(self, count: int, step_s: float) -> Slots:
-        """Return the first `count` slots as amounts per second; slots without an amount are 0."""
+        """Return the amount per second in each of the first `count` slots, 0 without an amount.
+
+        `step_s` is the length of a slot.
+        """
         sums = self._sums[:count]
         return (*(amount / step_s for amount in sums), *([0.0] * (count - len(sums))))
 
     def fold(self) -> None:
-        """Merge slots in pairs."""
+        """Merge neighbouring slots in pairs."""
         sums = self._sums
         self._sums = [sum(sums[index : index + 2]) for index in range(0, len(sums), 2)]
 
 
 class Readings:
-    """Values sampled now and then: the mean of each slot, with gaps where samples are missing."""
+    """A column of sampled values: the mean of the samples in each time slot; None is a gap."""
 
     def __init__(self) -> None:
         """Start without samples."""
@@ -92,7 +102,11 @@ class Readings:
         self._hits: list[int] = []
 
     def add(self, slot: int, value: float | None, hold_slots: int) -> None:
-        """Enter a sample; fill back to the previous one unless it is `hold_slots` or more ago."""
+        """Add a sample to the time slot with the index `slot`; None is a failed sample.
+
+        Slots since the previous sample get its value if they are fewer than `hold_slots`; otherwise they
+        remain a gap.
+        """
         values, hits = self._values, self._hits
         missing = slot - len(values)
         if missing >= 0:
@@ -107,7 +121,10 @@ class Readings:
             hits[slot] = count + 1
 
     def slots(self, count: int, hold_slots: int = 0) -> Slots:
-        """Return the first `count` slots; the newest sample holds for up to `hold_slots` further slots."""
+        """Return the value of each of the first `count` slots.
+
+        Up to `hold_slots` slots after the newest sample repeat its value; further slots are None.
+        """
         values = self._values[:count]
         missing = count - len(values)
         held = min(missing, hold_slots) if values else 0
@@ -115,14 +132,14 @@ class Readings:
         return (*values, *([last] * held), *([None] * (missing - held)))
 
     def fold(self) -> None:
-        """Merge slots in pairs."""
+        """Merge neighbouring slots in pairs."""
         values, hits = self._values, self._hits
         self._values = [_mean(values[index : index + 2]) for index in range(0, len(values), 2)]
         self._hits = [sum(hits[index : index + 2]) for index in range(0, len(hits), 2)]
 
 
 class States:
-    """A value that stays in force until it changes."""
+    """A column for a value that is valid until it changes, such as the requested concurrency."""
 
     def __init__(self) -> None:
         """Start without a value."""
@@ -130,7 +147,10 @@ class States:
         self._now: float | None = None
 
     def put(self, slot: int, value: float | None) -> None:
-        """Set the value from a slot on; of several values in a slot the last one is kept."""
+        """Set the value from the slot with the index `slot` on; the last of several values in a slot is kept.
+
+        None means that there is no value from there on.
+        """
         values = self._values
         if slot >= len(values):
             values.extend([self._now] * (slot + 1 - len(values)))
@@ -138,12 +158,12 @@ class States:
         self._now = value
 
     def slots(self, count: int) -> Slots:
-        """Return the value in each of the first `count` slots."""
+        """Return the value that is valid in each of the first `count` slots; None is a gap."""
         values = self._values[:count]
         return (*values, *([self._now] * (count - len(values))))
 
     def fold(self) -> None:
-        """Merge slots in pairs."""
+        """Merge neighbouring slots in pairs."""
         values = self._values
         self._values = [
             values[min(index + 1, len(values) - 1)]
@@ -154,26 +174,26 @@ class States:
 
 
 class Points:
-    """Individual values in each slot, thinned out evenly between least and greatest when there are many."""
+    """A column that keeps the individual values in each time slot, or an even selection if there are many."""
 
     def __init__(self) -> None:
         """Start without values."""
         self._slots: list[tuple[float, ...]] = []
 
     def add(self, slot: int, value: float) -> None:
-        """Add a value to a slot."""
+        """Add a value to the time slot with the index `slot`."""
         slots = self._slots
         if slot >= len(slots):
             slots.extend([()] * (slot + 1 - len(slots)))
         slots[slot] = _thinned((*slots[slot], value))
 
     def slots(self, count: int) -> tuple[tuple[float, ...], ...]:
-        """Return the values in each of the first `count` slots."""
+        """Return the values in each of the first `count` slots; an empty tuple for slots without values."""
         known = self._slots[:count]
         return (*known, *([()] * (count - len(known))))
 
     def fold(self) -> None:
-        """Merge slots in pairs."""
+        """Merge neighbouring slots in pairs."""
         slots = self._slots
         self._slots = [
             _thinned(tuple(value for one in slots[index : index + 2] for value in one))
@@ -182,9 +202,9 @@ class Points:
 
 
 def _thinned(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Return at most `MOST_POINTS` values at even ranks, including the least and the greatest.
+    """Reduce more than 2 x `MOST_POINTS` values to `MOST_POINTS` values, at equal distances in sorted order.
 
-    Up to twice as many are returned unchanged.
+    The minimum and the maximum are kept. Return fewer values unchanged.
     """
     if len(values) <= 2 * MOST_POINTS:
         return values

@@ -1,4 +1,4 @@
-"""Confidence interval of a figure over its runs, fast enough for a screen that needs hundreds per level."""
+"""Confidence interval of a metric over its runs, fast enough for a screen that needs hundreds of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from sparktop.sweep.terms.statistics import CONFIDENCE, student_t
 
 
 def over_runs(values: Sequence[float]) -> Measured | None:
-    """Return mean, spread and 95 % interval (Student's t, runs as replicates); None without values."""
+    """Return mean, standard deviation and 95 % confidence interval (Student's t) of one value per run.
+
+    A single value has neither deviation nor interval. Return None without values.
+    """
     if not values:
         return None
     count, mean = len(values), fmean(values)
@@ -25,9 +28,8 @@ def over_runs(values: Sequence[float]) -> Measured | None:
 
 @lru_cache(maxsize=64)
 def _student_t(freedom: int) -> float:
-    """Return the two-sided 95 % quantile of Student's t, cached.
+    """Return the factor of a two-sided 95 % confidence interval by Student's t, for the degrees of freedom.
 
-    A quantile takes 0.4 ms, and four targets with nine levels need 750, nearly all with the same degrees of
-    freedom.
+    Cached, because computing it takes 0.4 ms and a screen needs 750 of them, nearly all equal.
     """
     return student_t((1 + CONFIDENCE) / 2, freedom)

@@ -1,4 +1,8 @@
-"""The levels of a plan with the state of each, updated from the events of a sweep."""
+"""The levels of a sweep's plan with the progress of each, updated from the events of a sweep.
+
+A level is one load on one target; it is measured in several runs. In interleaved order the runs of different
+levels alternate.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +28,23 @@ _OVER = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
 
 
 def key_of(target: str, load: Load) -> LevelKey:
-    """Return the key of a load on a target."""
+    """Return the key of the level that puts `load` on `target`."""
     return LevelKey(target, load.concurrency, load.prompt_tokens)
 
 
 def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> LevelKey:
-    """Return the key of a level of a result; `prompt_tokens` is the plan's, for a level that has none."""
+    """Return the key of a measured level.
+
+    `prompt_tokens` is the plan's prompt length, used if the level itself states none.
+    """
     return LevelKey(target, level.concurrency, level.pp if level.pp is not None else prompt_tokens)
 
 
 def planned(plan: Plan) -> list[LevelKey]:
-    """Return the levels of a plan in the order in which they begin; empty for a search for SLO limits."""
+    """Return the keys of a plan's levels in the order in which they begin.
+
+    Return an empty list for a search for SLO limits, whose levels are not known in advance.
+    """
     if plan.slo:
         return []
     names = [target.name for target in plan.targets]
@@ -45,24 +55,28 @@ def planned(plan: Plan) -> list[LevelKey]:
 
 @dataclass(slots=True, eq=False)
 class PlanLedger:
-    """Keep the state of each level of a running sweep."""
+    """The progress of each level of a running sweep, updated from its events."""
 
     plan: Plan
     _levels: dict[LevelKey, PlannedLevel] = field(init=False)
     _began_at: float | None = None
-    """Time when the present run began; None between runs."""
+    """Time in monotonic seconds when the current run began; None between runs."""
     present: LevelKey | None = None
+    """The level that is being measured; None before the first and between levels."""
 
     def __post_init__(self) -> None:
         self._levels = {key: self._new(key) for key in planned(self.plan)}
 
     def levels(self, now: float, ended: int) -> tuple[PlannedLevel, ...]:
-        """Return all levels with their progress; `ended` requests of the present run are over."""
+        """Return all levels with their progress at the time `now`, in the order of the plan.
+
+        `ended` is the number of requests of the current run that have ended.
+        """
         self._advance(now, ended)
         return tuple(self._levels.values())
 
     def change(self, event: PhaseChanged, now: float) -> None:
-        """Record a change of phase."""
+        """Record that the sweep entered another phase, such as warming up or running a level, at `now`."""
         if event.target is None or event.load is None:
             return
         key = key_of(event.target, event.load)
@@ -77,7 +91,7 @@ class PlanLedger:
         self._levels[key] = replace(before, state=state, runs=event.runs or before.runs)
 
     def run_over(self, event: RunTold) -> None:
-        """Record the end of a run; warm-up runs do not count."""
+        """Record that a run of a level has ended; warm-up runs are ignored."""
         key = key_of(event.target, event.load)
         level = self._levels.get(key)
         if level is None or event.warm_up:
@@ -88,7 +102,7 @@ class PlanLedger:
         self._began_at = None
 
     def measured(self, event: LevelMeasured) -> None:
-        """Record that a level is measured."""
+        """Record that a level is complete and its result is known."""
         key = result_key(event.target, event.level, event.result.plan.pp)
         level = self._levels.get(key) or self._new(key)
         cut = any(mark.code == CUT_SHORT for mark in event.level.validity)
@@ -99,12 +113,12 @@ class PlanLedger:
             self.present = None
 
     def ended(self, result: SweepResult) -> None:
-        """Record the end of the sweep: levels that have not begun will not be made."""
+        """Record the end of the sweep: unfinished levels become cut short, not made or left out."""
         self.present = None
         self._levels = {key: _at_end(level, result) for key, level in self._levels.items()}
 
     def left_out(self, target: str) -> None:
-        """Record that a target was dropped: its unfinished levels are left out."""
+        """Mark the unfinished levels of a target as left out, because the sweep continues without it."""
         for key, level in self._levels.items():
             if key.target == target and level.state not in _OVER:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
@@ -113,7 +127,7 @@ class PlanLedger:
         return PlannedLevel(key, runs=self.plan.runs_of(key.concurrency), share=0.0)
 
     def _leave(self) -> None:
-        """Mark the present level as partly done: another level continues while this one has runs left."""
+        """Mark the current level as partly done: a run of another level begins before it is complete."""
         level = None if self.present is None else self._levels.get(self.present)
         if level is not None and level.state in _GOING_ON:
             self._levels[level.key] = replace(level, state=LevelState.PART)
@@ -130,9 +144,9 @@ class PlanLedger:
         self._levels[level.key] = replace(level, share=share)
 
     def _inside_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
-        """Return the completed share of the present run, 0 to 1; None if unknown.
+        """Return the completed share (0 to 1) of the current run; None if unknown.
 
-        A burst is complete when all its requests have ended.
+        `since_s` is the time since the run began, `ended` the number of requests that have ended in it.
         """
         if self.plan.mode is LoadMode.BURST:
             return min(1.0, ended / concurrency)
@@ -158,7 +172,7 @@ def _at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
 
 
 def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
-    """Return the levels of a stored result: those made, and those that were planned but not made."""
+    """Return the levels of a stored result with their state, also those planned but not measured."""
     plan = result.plan
     made: dict[LevelKey, PlannedLevel] = {}
     for target in result.targets:

@@ -1,7 +1,7 @@
-"""The screen's view of a running sweep, updated from its events and from snapshots.
+"""The screen's view of a running sweep, updated from the sweep's events and from the monitor's snapshots.
 
-Nothing here waits or reads files. The cost of an event does not depend on the sweep's duration; findings over
-all levels are computed only when a level is complete.
+Nothing here waits or reads files. The cost of an event does not depend on the sweep's duration. Findings
+(tables, plots and comparisons over all levels) are computed only when a level is complete.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ MOST_NOTICES = 200
 
 @dataclass(slots=True, eq=False)
 class _Present:
-    """The level under load, since its start or since the end of its warm-up."""
+    """Counts of the level that is under load, since its start or since the end of its warm-up."""
 
     key: LevelKey | None = None
     ttfts_ms: list[float] = field(default_factory=list)
-    """Sorted in ascending order."""
+    """Times to first token so far, in ascending order."""
     ended: int = 0
     ended_in_run: int = 0
     failed: int = 0
@@ -67,7 +67,7 @@ class _Present:
 
     @property
     def p50_ms(self) -> float | None:
-        """Median TTFT so far in milliseconds; None without values."""
+        """Median TTFT of the level so far, in milliseconds; None before the first token."""
         known, half = self.ttfts_ms, len(self.ttfts_ms) // 2
         if not known:
             return None
@@ -75,16 +75,17 @@ class _Present:
 
 
 Digest = Callable[[Callable[[], Findings], Callable[[Findings], None]], None]
-"""Computes findings, possibly in the background, and passes them on."""
+"""Calls its first argument to compute findings, possibly in the background, then passes the findings to its
+second argument."""
 
 
 def at_once(make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-    """Compute and pass on immediately."""
+    """Compute findings with `make` and pass them to `adopt`, before returning; the default `Digest`."""
     adopt(make())
 
 
 class LiveView:
-    """Accept a sweep's events and snapshots; return the view of the moment."""
+    """A running sweep for the screen: `take` and `look` update its state, `view` and `evidence` return it."""
 
     def __init__(
         self,
@@ -94,9 +95,10 @@ class LiveView:
         clock: Callable[[], float] = monotonic,
         digest: Digest = at_once,
     ) -> None:
-        """Start now; `clock` is the monotonic clock of events and snapshots.
+        """Start the view of a sweep that begins now.
 
-        Findings over all levels are computed by `digest`, which may do so in the background.
+        `clock` is the monotonic clock of events and snapshots. `references` are published tables to draw
+        beside the curves. `digest` computes findings over all levels, possibly in the background.
         """
         self._plan = plan
         self._references = references
@@ -121,17 +123,17 @@ class LiveView:
 
     @property
     def result(self) -> SweepResult | None:
-        """The result as of the newest level; None before the first."""
+        """The sweep's result as of the last completed level; None before the first one."""
         return self._result
 
     def grow(self, plan: Plan) -> None:
-        """Replace the plan by one with more content, for a run whose plan is not known in advance."""
+        """Replace the plan by a more complete one: that of another tool's run is only known step by step."""
         self._plan = self._ledger.plan = plan
         if self._result is None:
             self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
 
     def take(self, event: SweepEvent) -> None:
-        """Apply an event of the sweep."""
+        """Update the view from an event of the sweep."""
         match event:
             case LoadTold():
                 self._load(event)
@@ -151,7 +153,7 @@ class LiveView:
                 self._end(event.result)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Apply what servers and machines reported since the previous snapshot."""
+        """Update the view from a snapshot: add samples of servers and machines since the previous one."""
         for target in self._plan.targets:
             names = watched_backends(target, snapshot)
             self._backends[target.name] = names
@@ -163,7 +165,10 @@ class LiveView:
             looks.look(snapshot, self._backends.get(present.key.target, ()))
 
     def view(self, now: float | None = None) -> SweepView:
-        """Return the present view."""
+        """Return the view of the sweep at `now`, in monotonic seconds; by default the current time.
+
+        After the end of the sweep, it is the view at the end.
+        """
         at = self._clock() if now is None else now
         if self._ended_at is not None:
             at = self._ended_at
@@ -194,7 +199,7 @@ class LiveView:
         )
 
     def evidence(self, key: LevelKey, now: float | None = None) -> LevelEvidence | None:
-        """Return the evidence of a level, running or done; None if it has not begun."""
+        """Return the details of the level `key`, running or complete; None if it has not begun."""
         looks = self._looks.get(key, LevelLooks())
         level = None if self._result is None else level_of(self._result, key)
         # A measured level uses the figures of its file, so that it looks the same when opened later.
@@ -219,7 +224,7 @@ class LiveView:
         )
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw these references over the curves from now on."""
+        """Replace the published tables whose curves are drawn in the plots; update existing plots."""
         self._references = references
         if self._result is not None:
             self._adopter()(self._making(self._result)())
@@ -250,7 +255,7 @@ class LiveView:
             self._curves.load(batch.at, batch.in_flight, None if batch.warm_up else present.p50_ms)
 
     def _only(self, target: str) -> str | None:
-        """Return the only server that a target's load can reach; None for several or unknown ones."""
+        """Return the name of the only server that a target's load can reach; None for several or unknown."""
         names = self._backends.get(target, ())
         if names:
             return names[0] if len(names) == 1 else None
@@ -271,7 +276,7 @@ class LiveView:
         self._ledger.change(event, now)
 
     def _find(self, result: SweepResult) -> None:
-        """Recompute the findings over all levels."""
+        """Store the result, recompute the findings over all levels, and leave out targets with an error."""
         self._result = result
         self._digest(self._making(result), self._adopter())
         for target in result.targets:
@@ -279,7 +284,7 @@ class LiveView:
                 self._ledger.left_out(target.name)
 
     def _adopter(self) -> Callable[[Findings], None]:
-        """Return a function that stores findings, unless newer ones were requested in the meantime."""
+        """Return a function that stores findings, unless newer ones were requested before its call."""
         self._digests += 1
         number = self._digests
 

@@ -1,4 +1,4 @@
-"""What servers did while a level put load on them: the batches that they ran, and their balance."""
+"""Samples of the servers during a level: their batch sizes, queues and KV caches, and their load balance."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Seen:
     waiting_max: float | None = None
     kv_max: float | None = None
     prefill_s: float | None = None
-    """Mean over the server's last minute, at the newest sample."""
+    """Mean prefill time in seconds over the server's last minute, at the newest sample."""
 
     def take(self, view: BackendView) -> None:
-        """Add the server's newest sample unless it was added before."""
+        """Add the newest sample of the server's view, unless this sample was added before."""
         last_at = view.history.running.last_at
         if last_at is None or last_at <= self.newest:
             return
@@ -41,16 +41,16 @@ class _Seen:
 
 @dataclass(slots=True, eq=False)
 class LevelLooks:
-    """Keep the samples of the servers of one level."""
+    """The samples of all servers that one level put load on."""
 
     _seen: dict[str, _Seen] = field(default_factory=dict)
     balance: Balance | None = None
-    """As of the newest sample."""
+    """How evenly the servers are loaded as of the newest snapshot; None if unknown, or for one server."""
     slot_s: float | None = None
     """Seconds between two samples."""
 
     def look(self, snapshot: Snapshot, names: Collection[str]) -> None:
-        """Add a sample of the servers `names`."""
+        """Add the samples in a snapshot of the servers named in `names`, and their balance."""
         self.slot_s = snapshot.interval_s
         for view in snapshot.backends:
             if view.name in names:
@@ -60,7 +60,10 @@ class LevelLooks:
             self.balance = next(found, self.balance)
 
     def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
-        """Return the activity of each server; a measured `level` adds its requests and its exact batches."""
+        """Return the activity of each server, sorted by name.
+
+        The result `level` of a complete level adds the numbers of requests and exact mean batch sizes.
+        """
         served, batches = ({}, {}) if level is None else (level.served_by, level.busy_batch)
         names = sorted({*self._seen, *served})
         return tuple(self._share(name, served.get(name), batches.get(name)) for name in names)
@@ -82,17 +85,17 @@ class LevelLooks:
         )
 
     def balance_of(self, target: str) -> Balance | None:
-        """Return the balance for a level of `target`; of another group, only what holds for any router.
+        """Return how evenly the servers are loaded by `target`; None if unknown.
 
-        Backends belong to a single group, and its strategy, cause and hint concern that group's router. They
-        do not apply to load that another router sends to the same servers.
+        The monitor assigns each backend to one router's group. If that router is not `target`, the group's
+        strategy, cause and hint do not apply to the load of `target` and are removed.
         """
         if self.balance is None or self.balance.group == target:
             return self.balance
         return replace(self.balance, strategy=None, cause=None, hint=None)
 
     def prefill_s(self) -> dict[str, float]:
-        """Return each server's mean prefill time in seconds, of those that report it."""
+        """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
         return {name: seen.prefill_s for name, seen in self._seen.items() if seen.prefill_s is not None}
 
 

@@ -1,4 +1,4 @@
-"""The marks of a level: reasons to doubt its figures, and known reasons why it is slow."""
+"""The marks of a level: reasons to doubt its metrics, and known reasons why it is slow."""
 
 from __future__ import annotations
 
@@ -46,12 +46,15 @@ _ORDER = (
     TOO_SHORT,
     FEW_RUNS,
 )
-"""The most serious first: narrow tables show only the first ones."""
+"""Codes of doubts, the most serious first: narrow tables show only the first marks of a level."""
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
 def marks_of(level: LevelResult) -> tuple[Mark, ...]:
-    """Return all marks of a level: doubts with the most serious first, then reasons why it is slow."""
+    """Return all marks of a level: doubts, the most serious first, then reasons why the level is slow.
+
+    A level that the server refused has a single mark with the server's message.
+    """
     if level.error is not None:
         return (Mark(REFUSED, "refused", level.error),)
     doubts = [
@@ -91,7 +94,10 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
 
 
 def _bunched(level: LevelResult) -> str | None:
-    """Return the sentence of the runs test if it found bunching; None otherwise."""
+    """Return the sentence of the runs test if it found that a router chose backends in bunches; else None.
+
+    The runs test checks the order in which the router chose its backends for randomness.
+    """
     test = (level.balance or {}).get("runs_test")
     if not isinstance(test, dict) or test.get("word") != "bunched":
         return None
@@ -100,13 +106,13 @@ def _bunched(level: LevelResult) -> str | None:
 
 
 def balance_word(level: LevelResult) -> str | None:
-    """Return the verdict of the balance analysis for a level; None if it was not made."""
+    """Return the balance verdict of a level, such as "uneven"; None if the level was not analysed."""
     word = (level.balance or {}).get("verdict")
     return word if isinstance(word, str) else None
 
 
 def balance_reasons(level: LevelResult) -> tuple[str, ...]:
-    """Return the sentences behind that verdict, then that of the runs test."""
+    """Return the sentences that explain a level's balance verdict, then the sentence of its runs test."""
     kept = level.balance or {}
     reasons = kept.get("reasons")
     sentences = [one for one in reasons if isinstance(one, str)] if isinstance(reasons, list) else []

@@ -1,4 +1,4 @@
-"""A result as the screen's view of a sweep, from a file or from the levels of a running sweep so far."""
+"""Conversion of a sweep's result to the screen's view: of a stored result, or of a running sweep so far."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """Everything that a screen shows of completed levels; computed once after each of them."""
+    """Everything that a screen shows of completed levels; recomputed after each level."""
 
     rows: tuple[ResultRow, ...] = ()
     plots: tuple[CurvePlot, ...] = ()
@@ -56,7 +56,10 @@ def findings(
     references: Sequence[Reference] = (),
     unfinished: Iterable[LevelKey] = (),
 ) -> Findings:
-    """Return the findings of the levels so far; levels in `unfinished` get more runs."""
+    """Compute the findings over all measured levels of a result.
+
+    `references` are published tables to draw; levels in `unfinished` are marked as incomplete.
+    """
     series = series_of(result)
     rows = result_rows(result, unfinished)
     compared = None
@@ -78,12 +81,12 @@ def findings(
 
 
 def status_of(result: SweepResult) -> SweepStatus:
-    """Return how a stored sweep ended."""
+    """Return the status of a stored sweep: how it ended, or that its end is missing."""
     return SweepStatus.BROKEN_OFF if result.status is None else _STATUSES[result.status]
 
 
 def result_view(result: SweepResult, *, title: str = "", references: Sequence[Reference] = ()) -> SweepView:
-    """Return the view of a stored sweep."""
+    """Return the view of a stored sweep; `title` defaults to the preset, `references` are drawn in plots."""
     found = findings(result, references=references)
     status = status_of(result)
     finished = result.finished_at
@@ -108,7 +111,7 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
 
 
 def end_words(status: SweepStatus, result: SweepResult) -> str:
-    """Return in one line how a sweep ended and what is kept."""
+    """Return a line of text with the end of a sweep, the reason, and the number of measured levels."""
     made = sum(len(target.levels) for target in result.targets)
     refused = sum(level.error is not None for target in result.targets for level in target.levels)
     kept = f"{made - refused} level{'' if made - refused == 1 else 's'}"
@@ -120,7 +123,10 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
 
 
 def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
-    """Return in one line the lengths, the load mode, and the number of runs."""
+    """Return a line of text with a plan's lengths in tokens, load mode, number of runs and order.
+
+    `lengths` are the prompt lengths if there are several.
+    """
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
     shape = "bursts" if plan.mode is LoadMode.BURST else "steady"

@@ -1,4 +1,4 @@
-"""The result table of a sweep as rows of values, with the best of each column and those on a par with it."""
+"""The result table of a sweep: one row of values per level, with the best values of each column marked."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import marks_of
 
 RANKED = ("prefill_tps", "decode_tps", "sustained_tps", "peak_tps", "ttft_ms")
-"""Columns of which the best value is marked."""
+"""Metrics whose best value is marked in the table."""
 
 
 def measured_rate(level: LevelResult, metric: str) -> Measured | None:
-    """Return a rate of a level with its 95 % interval; None if it was not measured."""
+    """Return the rate `metric` of a level with its 95 % confidence interval; None if it was not measured."""
     rate = level.rate(metric)
     if rate is None:
         return None
@@ -30,7 +30,10 @@ def measured_rate(level: LevelResult, metric: str) -> Measured | None:
 
 
 def measured_latency(level: LevelResult, metric: str) -> Measured | None:
-    """Return a latency's mean over requests with the interval over the means of runs; None if unknown."""
+    """Return the latency `metric` of a level in milliseconds; None if it was not measured.
+
+    The mean is over requests, the 95 % confidence interval over the means of the runs.
+    """
     latency = level.latency(metric)
     if latency is None:
         return None
@@ -80,7 +83,10 @@ def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> Result
 
 
 def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequence[int], metric: str) -> None:
-    """Mark the best of the rows in this figure, and those that do not differ from it significantly."""
+    """Set the rank of the best of the rows `indices` in a metric, and of rows not significantly different.
+
+    Changes `rows` in place; `levels` are the results behind all rows.
+    """
     known = [index for index in indices if metric in rows[index].figures]
     if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
         return
@@ -102,14 +108,14 @@ def _shown(row: ResultRow, metric: str) -> float:
 
 
 def _same(one: LevelResult, best: LevelResult, metric: str) -> bool:
-    """Return whether the runs show no difference of a level from the best one; False if they are too few."""
+    """Return whether a level does not differ significantly from the best; False if no test is possible."""
     figure, other = figure_of(one, metric), figure_of(best, metric)
     ratio = None if figure is None or other is None else ratio_of(figure, other)
     return ratio is not None and ratio.significant(NOISE_FLOOR_PERCENT) is False
 
 
 def figure_of(level: LevelResult, metric: str) -> Figure | None:
-    """Return a figure with its values by run, as comparisons use it; None if it was not measured."""
+    """Return the value of a metric with the values of its runs, for tests; None if it was not measured."""
     rate, latency = level.rate(metric), level.latency(metric)
     if rate is not None:
         return Figure(rate.mean, rate.values, rate.std)

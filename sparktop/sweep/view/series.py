@@ -1,4 +1,4 @@
-"""The curves of a running sweep, from its events and from snapshots, on one grid of time slots."""
+"""The curves of a running sweep over time, from its events and from snapshots, on one grid of time slots."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.view.grid import Amounts, Points, Readings, States, TimeGrid
 
 UNNAMED = "not named"
-"""Stands for the server of tokens if no server was named."""
+"""Name of the curve of tokens whose server is unknown."""
 TOLD_LATE_S = 0.15
 """Delay in seconds with which slots are shown: tokens are reported up to a bin and a batch late."""
 
 
 @dataclass(slots=True, eq=False)
 class _Readings:
-    """Samples of one backend or machine, copied from its histories as they grow."""
+    """The curves of one backend or machine, copied from the store's histories as these grow."""
 
     columns: tuple[Readings, ...]
     newest: float = -math.inf
+    """Time of the newest point copied so far."""
 
     def take(self, grid: TimeGrid, histories: tuple[Series, ...], apart_s: float, floor: float) -> None:
-        """Copy the points that are newer than those copied before."""
+        """Copy the points of `histories`, one per column, that are newer than those copied before.
+
+        `apart_s` is the time between samples; points older than `floor` are ignored.
+        """
         last_at = histories[0].last_at
         if last_at is None or last_at <= self.newest:
             return
@@ -41,9 +45,9 @@ class _Readings:
 
 @dataclass(slots=True, eq=False)
 class SweepCurves:
-    """Collect events and samples; `series` returns the curves that a screen draws.
+    """Collector of a sweep's events and samples; `series` returns the curves that a screen draws.
 
-    Only backends and machines that carry the sweep's load are included; `watch` names them.
+    Only the backends and machines named with `watch` are included: those that carry the sweep's load.
     """
 
     grid: TimeGrid
@@ -67,7 +71,7 @@ class SweepCurves:
         self._p50 = self.grid.column(States)
 
     def watch(self, backends: Iterable[str], nodes: Iterable[str]) -> None:
-        """Include these backends and machines from now on."""
+        """Draw curves of these backends and machines (names) from now on."""
         for name in backends:
             if name not in self._backends:
                 self._backends[name] = _Readings(self._columns())
@@ -80,12 +84,12 @@ class SweepCurves:
         return tuple(self.grid.column(Readings) for _ in range(3))
 
     def begin_level(self, at: float, key: LevelKey) -> None:
-        """Record the start of a level."""
+        """Record that a level started at the time `at`."""
         self._concurrency.put(self.grid.slot(at), key.concurrency)
         self.spans.append(LevelSpan(key, at))
 
     def end_level(self, at: float) -> None:
-        """Record the end of a level, or of a part of it."""
+        """Record that the current level, or a part of it in interleaved order, ended at the time `at`."""
         slot = self.grid.slot(at)
         for column, value in ((self._concurrency, None), (self._p50, None), (self._in_flight, 0.0)):
             column.put(slot, value)
@@ -93,17 +97,17 @@ class SweepCurves:
             self.spans[-1] = LevelSpan(self.spans[-1].key, self.spans[-1].began_at, at)
 
     def load(self, at: float, in_flight: int, p50_ms: float | None) -> None:
-        """Record the number of requests in flight, and the median TTFT so far."""
+        """Record the number of requests in flight at `at`, and the level's median TTFT so far."""
         slot = self.grid.slot(at)
         self._in_flight.put(slot, float(in_flight))
         self._p50.put(slot, p50_ms)
 
     def first_token(self, at: float, ttft_ms: float) -> None:
-        """Record a time to first token in milliseconds."""
+        """Record a time to first token in milliseconds, of a token that arrived at `at`."""
         self._ttft.add(self.grid.slot(at), ttft_ms)
 
     def tokens(self, received: TokenBin, only: str | None) -> None:
-        """Record tokens; `only` is their server if none is named."""
+        """Record received tokens; `only` is the server that they came from if the answer names none."""
         slot = self.grid.slot(received.at)
         self._tps.add(slot, received.tokens)
         name = received.served_by or only or UNNAMED
@@ -113,7 +117,7 @@ class SweepCurves:
         column.add(slot, received.tokens)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Copy what servers and machines reported since the previous snapshot."""
+        """Copy the samples of watched backends and machines that arrived since the previous snapshot."""
         # Older points than the grid's start would all be added to the first slot.
         floor = self.grid.start_at
         apart_s = snapshot.interval_s
@@ -127,7 +131,7 @@ class SweepCurves:
                 known.take(self.grid, _of_node(node), nodes_s, floor)
 
     def newest_tps(self, now: float, window_s: float) -> float | None:
-        """Return the token rate over the last `window_s` seconds of complete slots; None before the first."""
+        """Return tokens/s over the last `window_s` seconds of complete time slots; None before the first."""
         grid = self.grid
         count = grid.slot(now - TOLD_LATE_S)
         slots = max(1, min(count, round(window_s / grid.step_s)))
@@ -136,7 +140,7 @@ class SweepCurves:
         return sum(known) / len(known) if known else None
 
     def series(self, now: float) -> LiveSeries:
-        """Return all curves up to `now`, without the slot that is not over yet."""
+        """Return all curves up to `now`, without the time slot that is still incomplete."""
         grid = self.grid
         count = grid.slot(now - TOLD_LATE_S)
         held = [max(1, math.ceil(LATE * apart / grid.step_s)) for apart in self._apart_s]

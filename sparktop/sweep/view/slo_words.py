@@ -1,4 +1,4 @@
-"""The result of a search for the highest concurrency that meets the SLO conditions, as a sentence."""
+"""Sentences with the result of a search for the concurrencies at which a target meets SLO conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _MORE_RUNS = "more runs narrow this"
 
 
 def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield a sentence for each target; `name` escapes or cleans text that comes from outside."""
+    """Yield one sentence per target with the concurrencies at which it meets the SLO conditions.
+
+    `name` escapes names and conditions for the output format. Yield nothing without SLO conditions.
+    """
     if result.slo is None:
         return
     wanted = name(", ".join(result.slo.conditions))
@@ -28,7 +31,7 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
 
 
 def _up_to(holds: Holds) -> str:
-    """Return the answer for conditions that only set an upper limit on the concurrency."""
+    """Return the end of the sentence, such as "to c = 16 and no further", for a maximum concurrency only."""
     surely, most = holds.concurrency, holds.interval[1]
     if surely is None:
         if most == 0:
@@ -43,7 +46,10 @@ def _up_to(holds: Holds) -> str:
 
 
 def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
-    """Return the answer where a condition also sets a lower limit on the concurrency."""
+    """Return the end of the sentence, such as "from c = 4 to 16", for a minimum and maximum concurrency.
+
+    `may_from` is the smallest concurrency that may meet it, `surely_from` the smallest that certainly does.
+    """
     least, most = may_from or 1, holds.interval[1]
     first, last = holds.from_concurrency, holds.concurrency
     if first is not None and last is not None:
@@ -60,7 +66,7 @@ def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
 
 
 def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
-    """Yield the highest measured mean of each rate that a condition sets a minimum for."""
+    """Yield a text with the highest measured mean, over all levels, of each rate in the SLO conditions."""
     for name in (condition.split()[0] for condition in conditions):
         rates = [
             (rate.mean, level.concurrency)

@@ -1,4 +1,4 @@
-"""The interface between a sweep's screen and the source of what it shows."""
+"""The interface through which a sweep's screen reads what it shows."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:  # late: the first picture needs no file of results
 
 
 class SweepSource(Protocol):
-    """A source of what the sweep screen shows: a running sweep, a stored result, or a followed run."""
+    """Something that the sweep screen can show: a running sweep, a stored result, or another tool's run."""
 
     @property
     def result(self) -> SweepResult | None:
-        """The result so far; None if there is none, for example for another tool's result."""
+        """The sweep's result so far; None before the first level, and for another tool's stored result."""
         ...
 
     def view(self) -> SweepView:
-        """Return the present view."""
+        """Return the view at the current time."""
         ...
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence behind a level's figures; None if nothing is known of the level."""
+        """Return the details of the level `key`, shown when its row is opened; None if nothing is known."""
         ...
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw these references over the curves from now on."""
+        """Replace the published tables whose curves are drawn in the plots."""
         ...

@@ -15,12 +15,12 @@ from sparktop.sweep.view.result import result_view
 
 @dataclass(slots=True, eq=False)
 class StoredView:
-    """The view of a stored result. It is computed on construction, so construct it in a thread if need be."""
+    """The view of a stored result. Construction computes it, which may take long: do it in a thread."""
 
     result: SweepResult
     title: str = ""
     words: str | None = None
-    """Text shown instead of how the sweep ended; None for the default."""
+    """Text shown instead of the line about the end of the sweep; None for that line."""
     _view: SweepView = field(init=False)
     _evidence: dict[LevelKey, LevelEvidence | None] = field(default_factory=dict, init=False)
 
@@ -29,15 +29,15 @@ class StoredView:
         self._view = view if self.words is None else replace(view, words=self.words)
 
     def view(self) -> SweepView:
-        """Return the view; it stays the same until `refer` is called."""
+        """Return the view; the same object until `refer` is called."""
         return self._view
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence that the file holds of a level; None if it has no such level."""
+        """Return the details of the level `key`; None if the result has no such level."""
         if key not in self._evidence:
             self._evidence[key] = stored_evidence(self.result, key)
         return self._evidence[key]
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw published tables over the curves; an empty sequence removes them."""
+        """Add the curves of published tables to the plots, in place of those added before."""
         self._view = replace(self._view, plots=sweep_plots(self.result, references))

@@ -1,4 +1,4 @@
-"""The comparison of targets for the screen: a column each, winners, crossovers, and advice."""
+"""The comparison of targets for the screen: one column per target, winners, crossovers, and advice."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import balance_word
 
 LEAST_RUNS = 5
-"""Minimum runs for a ratio of standard deviations: by chance, three runs give a ratio of 6 in a twentieth of
-cases."""
+"""Minimum runs for a ratio of standard deviations: with three runs, 5 % of ratios exceed 6 by chance."""
 _DEVIATIONS_OF = ("decode_tps", "sustained_tps")
 _PAIR = 2
 _GIVEN = ("table", "baseline")
-"""References of percentages that a user chose; rows without them refer to the runner-up."""
+"""Values of `winner_vs` other than the runner-up, which percentages refer to by default."""
 
 _Aligned = Sequence[Mapping[Load, SeriesLevel]]
 
@@ -44,7 +43,10 @@ def topologies(
     *,
     result: SweepResult | None = None,
 ) -> Topologies:
-    """Return a comparison of `series` for the screen; `result` adds who answered, and the batch sizes."""
+    """Convert a comparison of `series` for the screen.
+
+    `result` adds which backends answered the requests of routers, and their batch sizes.
+    """
     metrics = tuple(
         _metric(name, list(rows), compared, series)
         for name, rows in groupby(compared.rows, lambda row: row.metric)
@@ -68,7 +70,7 @@ def topologies(
 
 
 def _definitions(compared: ComparisonResult) -> Iterator[str]:
-    """Yield the definitions of figures, one line for all sources with the same one."""
+    """Yield one line per metric and definition, for metrics whose definition differs between sources."""
     for metric, texts in compared.definitions.items():
         by_text: dict[str, list[str]] = {}
         for name, text in texts.items():
@@ -124,7 +126,11 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLeve
 
 
 def _lead(row: ComparisonRow, metric: Metric) -> tuple[str | None, float | None]:
-    """Return the best target that the one ahead is not shown to beat, and the lead in percent; or None."""
+    """Return (rival, lead in percent) of the best target in a row.
+
+    The rival is the best of the targets that are not significantly worse. Return (None, None) if there is no
+    such target, or if a value is a range.
+    """
     left = {
         name: value
         for name, value in row.values.items()
@@ -161,7 +167,10 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
 
 
 def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
-    """Yield, level by level, the targets with the least and the largest spread of those with enough runs."""
+    """Yield, for each level, the targets with the smallest and the largest standard deviation between runs.
+
+    Only targets with at least `LEAST_RUNS` runs are considered; levels with fewer than two are left out.
+    """
     names = [one.name for one in series]
     for metric in metrics:
         if metric.metric not in _DEVIATIONS_OF:

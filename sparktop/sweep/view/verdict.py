@@ -1,4 +1,4 @@
-"""The verdict of a sweep in a few sentences: which level or target is best, and how sure that is."""
+"""The summary of a sweep in a few sentences: which level or target is best, and whether it is significant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _PRIMARY = ("sustained_tps", "decode_tps")
 
 
 def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None) -> tuple[str, ...]:
-    """Return the sentences of the verdict; empty if there is nothing to report yet."""
+    """Return the sentences that summarise a sweep; empty if there is nothing to report yet.
+
+    `rows` are the rows of the result table, `compared` is the comparison of several targets.
+    """
     names = [target.name for target in result.targets if target.levels]
     sentences = list(slo_sentences(result))
     sentences += advised(compared.advice if compared is not None else ())
@@ -29,7 +32,10 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
 
 
 def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield which target to use under which load; `name` escapes or cleans text from outside."""
+    """Yield one sentence per row of advice: which target to use at which concurrencies, and why.
+
+    `name` escapes names for the output format.
+    """
     for row in rows:
         untested = row.sure is None
         best = (
@@ -45,9 +51,9 @@ def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iter
 
 
 def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:
-    """Yield which level has the highest token rate, for each prompt length.
+    """Yield one sentence per prompt length that states which level has the highest token rate.
 
-    With `name`, each level is stated with its target.
+    `name` escapes the target's name for the output format; None leaves targets out.
     """
     key = next((one for one in _PRIMARY if any(row.ranks.get(one) is Rank.BEST for row in rows)), None)
     if key is None:
@@ -65,7 +71,7 @@ def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = No
 
 
 def _sure(row: ResultRow, key: str) -> str:
-    """Return a figure of a level with its interval."""
+    """Return the value of metric `key` in a row as text, with unit and 95 % confidence interval."""
     metric, figure = METRICS[key], row.figures[key]
     words = f"{metric.text(figure.mean)} {metric.unit}"
     if figure.low is None or figure.high is None:
