@@ -1,4 +1,4 @@
-"""`python -m sparktop`."""
+"""Run the command line, for `python -m sparktop`."""
 
 from sparktop.cli import program
 

@@ -1,4 +1,4 @@
-"""The command line: selection of the command, its arguments, and exit codes."""
+"""The command line: selects the command, parses its arguments, runs it, and returns its exit code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `sparktop` with the given arguments (default: the process's own); return the exit code."""
+    """Run the command that `argv` (default: the process's arguments) names; return the exit code.
+
+    Errors are reported as one line on standard error; only programming errors are also written to the log.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(words)
@@ -60,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program() -> NoReturn:
-    """Run `sparktop` as a process whose end is bounded in time, whatever threads and writes remain."""
+    """Run `sparktop` and exit the process with its exit code.
+
+    If threads or blocked writes delay the exit, the process is ended by force after some seconds.
+    """
     ENDING.enabled = True
     code = main()
     ENDING.begin(code, CLOSING_S)
@@ -112,7 +118,10 @@ def _sentence(text: str) -> str:
 
 
 def _log_bug(error: Exception) -> int:
-    """Write a traceback to the log and a one-line message to standard error; return the exit code."""
+    """Write the traceback of `error` to the log and a one-line message to standard error.
+
+    Return the exit code 1.
+    """
     import logging  # late: only here
 
     from sparktop.logfile import open_log  # as above

@@ -1,9 +1,9 @@
-"""A bound on the time to end: once the end of the program is requested, the process ends in time.
+"""Forced exit: once the end of the program is requested, the process ends within a limited time.
 
-`begin` starts a clock when a signal, a key or the loss of the terminal requests the end. A program that ends
-by itself is not affected. One that cannot (a blocked write, a waiting thread) is ended by force, with
-the exit code that it would have had. A second clock is the kernel's SIGALRM, which needs no Python code.
-Child processes need no bound of their own: the kernel ends them with their parent.
+`Ending.begin` starts a timer when a signal, a key or the loss of the terminal requests the end. If the
+program has not ended by then, because a write or a thread blocks it, the process is ended by force, with the
+exit code that it would have had. The kernel's SIGALRM is a second timer, which works even if no Python code
+can run. Child processes need no timer of their own: the kernel ends them with their parent.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ may take."""
 CLOSING_S = 5.0
 """Seconds that the interpreter may take to exit once the exit code is known."""
 _ALARM_AFTER_S = 2.0
-"""Seconds from the end of our clock to that of the kernel's."""
+"""Seconds after the Python timer at which the kernel's timer fires."""
 
 
 def _kernel_alarm(seconds: float) -> None:
-    """Let SIGALRM end the process after some seconds; 0 cancels it."""
+    """Make the kernel end this process by SIGALRM after `seconds`; 0 cancels that."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class Ending:
-    """The clock that bounds the end of one process."""
+    """A timer that ends the process by force if its normal end takes too long."""
 
     def __init__(
         self,
@@ -43,27 +43,31 @@ class Ending:
         *,
         enabled: bool = True,
     ) -> None:
-        """End the process with `leave`.
+        """Create the timer, not started.
 
-        `alarm` lets the kernel end it after some seconds, or cancels that (0).
+        `leave` ends the process with an exit code. `alarm` makes the kernel end the process after some
+        seconds; with 0 it cancels that. With `enabled` false, `begin` does nothing.
         """
         self._leave = leave
         self._alarm = alarm
         self.enabled = enabled
-        """False in a process that does more than run this program and must not be ended: no clock starts."""
+        """False in a process that must not be ended because it does more than run this program: no timer
+        starts."""
         self._clock: object | None = None
         self.restore: Callable[[], None] | None = None
         """Restores the terminal without waiting for it; called before the process is ended by force."""
 
     @property
     def begun(self) -> bool:
-        """True while the clock runs."""
+        """Whether the timer runs."""
         return self._clock is not None
 
     def begin(self, code: int, within_s: float | None = None) -> None:
-        """Start the clock with `within_s` seconds, by default `PATIENCE_S`; a running clock is not changed.
+        """Start the timer, which ends the process after `within_s` seconds (default `PATIENCE_S`).
 
-        `code` is the exit code if the process is ended by force.
+        Return at once.
+
+        `code` is the exit code of a forced end. A timer that already runs is not changed.
         """
         if self._clock is not None or not self.enabled:
             return
@@ -74,7 +78,7 @@ class Ending:
         _thread.start_new_thread(self._wait, (clock, code, within_s))
 
     def call_off(self) -> None:
-        """Stop the clock: the program has ended, or continues after all."""
+        """Stop the timer, because the program has ended or continues after all."""
         if self._clock is not None:
             self._clock = None
             self._alarm(0.0)
@@ -90,14 +94,15 @@ class Ending:
 
 
 ENDING = Ending(enabled=False)
-"""The clock of this process; `sparktop.cli.program` enables it."""
+"""The timer of this process; `sparktop.cli.program` enables it."""
 
 
 def hear(codes: Mapping[signal.Signals, int], end: Callable[[signal.Signals], object]) -> Callable[[], None]:
-    """Call `end` in the running event loop at each of these signals; the first one starts the clock.
+    """Call `end` in the running event loop at each of the signals in `codes`.
 
-    `codes` holds the exit code of each signal. A signal that is ignored, as under nohup, stays ignored. The
-    returned function removes the handlers: a later signal then ends the process at once, as usual.
+    Such a signal also starts the timer `ENDING`: `codes` maps each signal to the exit code of a forced end. A
+    signal that is ignored, as under nohup, stays ignored. Return a function that removes the handlers: a
+    later signal then ends the process at once, as usual.
     """
     import asyncio  # late: a command without an event loop must not load asyncio
 

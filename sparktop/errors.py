@@ -1,38 +1,39 @@
-"""Errors that end a command: a one-line message for the user, and an exit code.
+"""Exceptions that end a command, with a one-line message for the user and an exit code.
 
-SparktopError
- ├── UsageError        2   arguments that cannot be used
- ├── ConfigError       2   a configuration file that cannot be used
- ├── UnreachableError  3   nothing that was asked for could be reached
- └── OutputError       1   a result that could not be written
+SparktopError ├── UsageError 2 arguments that cannot be used ├── ConfigError 2 a configuration file that
+cannot be used ├── UnreachableError 3 nothing that was asked for could be reached └── OutputError 1 a result
+that could not be written
 """
 
 from __future__ import annotations
 
 
 class SparktopError(Exception):
-    """An error whose message is one line: the thing, the fault and the remedy."""
+    """Base of the errors that end a command.
+
+    The message for the user names the thing, the fault and the remedy.
+    """
 
     exit_code = 1
 
 
 class UsageError(SparktopError):
-    """Arguments that cannot be used."""
+    """Command-line arguments cannot be used."""
 
     exit_code = 2
 
 
 class ConfigError(SparktopError):
-    """A configuration file that cannot be used."""
+    """A configuration file cannot be used; the message has a line for each fault."""
 
     exit_code = 2
 
 
 class UnreachableError(SparktopError):
-    """None of the requested sources could be reached."""
+    """None of the requested servers or machines could be reached."""
 
     exit_code = 3
 
 
 class OutputError(SparktopError):
-    """A result that could not be written."""
+    """A result could not be written."""

@@ -1,6 +1,6 @@
-"""Places of the user's files by the XDG rule, and the atomic write of a file.
+"""Paths of sparktop's files by the XDG Base Directory specification, and atomic writing of a file.
 
-The search for `sparktop.toml` is separate from reading it: without a file, pydantic is never loaded.
+The search for `sparktop.toml` is here, apart from reading it, so that pydantic is not loaded without a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME_LENGTH = 40
 
 
 class Place(Enum):
-    """A base directory: its environment variable, and its default below the home directory."""
+    """An XDG base directory: (environment variable, default path below the home directory)."""
 
     CONFIG = ("XDG_CONFIG_HOME", ".config")
     CACHE = ("XDG_CACHE_HOME", ".cache")
@@ -29,9 +29,11 @@ class Place(Enum):
 
 
 def find_folder(env: Mapping[str, str], place: Place) -> Path | None:
-    """Return sparktop's folder in a base directory, whether it exists or not; None without a home directory.
+    """Return sparktop's folder in the base directory `place`, whether it exists or not.
 
-    The XDG base directory specification requires relative paths to be ignored.
+    None without a home directory.
+
+    A relative path in the environment variable is ignored, as the XDG specification requires.
     """
     variable, default = place.value
     base, home = env.get(variable, ""), env.get("HOME", "")
@@ -41,16 +43,16 @@ def find_folder(env: Mapping[str, str], place: Place) -> Path | None:
 
 
 def folder_of(env: Mapping[str, str], place: Place) -> Path:
-    """Return the folder as `find_folder` does; without a home directory, "/" stands for it."""
+    """Return sparktop's folder as `find_folder` does, but below "/" if there is no home directory."""
     return find_folder(env, place) or Path("/", place.value[1], "sparktop")
 
 
 def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
-    """Return the file to read: `explicit`, $SPARKTOP_CONFIG, ./sparktop.toml or the user's own.
+    """Return the path of the configuration file; None if there is none.
 
-    None without any.
-
-    The first two are returned even if they do not exist, so that a wrong name is reported.
+    The first of these counts: `explicit`, $SPARKTOP_CONFIG, ./sparktop.toml, the file in the user's
+    configuration folder. The first two are returned even if they do not exist, so that reading them reports
+    the wrong name.
     """
     for named in (explicit, env.get("SPARKTOP_CONFIG")):
         if named:
@@ -59,7 +61,7 @@ def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
 
 
 def usual_places(env: Mapping[str, str]) -> list[Path]:
-    """Return the paths that are searched when no file is named, in order."""
+    """Return the paths where a configuration file is searched if none is named, in order."""
     places = [Path(FILE_NAME)]
     folder = find_folder(env, Place.CONFIG)
     if folder is not None:
@@ -68,10 +70,10 @@ def usual_places(env: Mapping[str, str]) -> list[Path]:
 
 
 def write_whole(path: Path, content: str | bytes, mode: int = PRIVATE) -> None:
-    """Replace a file atomically: at any time, also after a crash, it has its old content or the new one.
+    """Replace a file atomically: at any time, even after a crash, it has either its old or its new content.
 
-    A link is replaced, not followed. The temporary file beside it has a name of its own for each write, so
-    that neither another thread nor another program on the same disk writes to it.
+    `mode` is the new file's mode before the umask. A link is replaced, not followed. Each write has a
+    temporary file with a random name beside `path`, so that simultaneous writes do not collide.
 
     Raises:
         OSError: the file cannot be written; the old one is unchanged, and no temporary file remains.

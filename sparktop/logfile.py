@@ -1,4 +1,4 @@
-"""The log: tracebacks of programming errors go to a file, never to the screen."""
+"""The log file, which receives tracebacks of programming errors instead of the screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def log_path(env: Mapping[str, str]) -> Path:
 def open_log(env: Mapping[str, str]) -> Path | None:
     """Send warnings and errors of all loggers to the log file; return its path, None if it cannot be opened.
 
-    Without a file they are dropped, because output would destroy the screen.
+    Without a log file they are dropped, because printing them would garble the screen.
     """
     root = logging.getLogger()
     path = log_path(env)

@@ -1,4 +1,4 @@
-"""Suggestion of the right word for a mistyped one."""
+"""Suggestion of the intended word for a mistyped one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return ": did you mean 'x'?" with the nearest of `words`; "" if none is near."""
+    """Return ": did you mean 'x'?" with the most similar of `words`; "" if none is similar to `word`."""
     by_lower = {known.lower(): known for known in words}
     # difflib's time grows quadratically, so the length is limited.
     close = get_close_matches(word[:64].lower(), by_lower, n=1)

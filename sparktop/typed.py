@@ -1,4 +1,4 @@
-"""Numbers as users type them: on the command line and in the fields of a screen."""
+"""Parsers for numbers that users type on the command line or in fields of a screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BETWEEN = re.compile(r"\s*,\s*|\s+")
 
 
 def number(text: str, least: float, most: float, unit: str = "") -> float:
-    """Parse a number from `least` to `most`.
+    """Parse a number from `least` to `most`; `unit` follows the limits in the error message.
 
     Raises:
         UsageError: the text is not such a number.

@@ -24,10 +24,8 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
     """Return the targets and settings for watching; print warnings about the configuration file.
 
     TARGET arguments replace all nodes, backends and routers of the file. Without arguments and without
-    targets in the file, this machine is watched. Other settings of the file always hold, unless an option
-    overrides them.
-
-    Interval, theme, keys and thresholds of the file apply in each case, unless an argument overrides them.
+    targets in the file, this machine is watched. The file's interval, theme, keys and thresholds always hold,
+    unless an option overrides them.
 
     Raises:
         UsageError: a target or the theme cannot be used.

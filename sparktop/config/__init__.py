@@ -1,1 +1,1 @@
-"""The configuration file: its schema, validation, cache, and conversion to what is watched."""
+"""The configuration file: its schema, validation and cache, and its conversion to a `Watch`."""

@@ -1,7 +1,7 @@
-"""Cache of validated configuration files, so that a start need not validate them again.
+"""Cache of validated configuration files, so that a start need not validate the same text again.
 
-An entry holds the validated settings as in the file, never a key, a token or the value of an environment
-variable. An entry that is invalid in any way only causes a new validation.
+An entry holds the validated settings as written in the file, never the value of an environment variable, so
+neither keys nor tokens. Where an entry is invalid in any way, the file is validated again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEPT = 8
 _MOST_BYTES = 8 << 20
 """Most bytes of an entry; the largest configuration file has less JSON."""
 _SHAPE = 5
-"""Version of the settings' structure; a new number invalidates all older entries."""
+"""Version of the structure of the settings; a new number invalidates all older entries."""
 _RULES = ("schema.py", "checks.py", "keys.py", "../engines/registry.py")
 """Modules with validation rules: editing one in a checkout invalidates all entries."""
 
@@ -34,7 +34,7 @@ class CheckedFiles:
     """The folder of cache entries, below `$XDG_CACHE_HOME` or ~/.cache; without both, nothing is cached."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        """Determine the folder, which is created with the first entry."""
+        """Determine the folder's path from `env`; the folder is created with the first entry."""
         root = find_folder(env, Place.CACHE)
         self.folder = root / "checked" if root else None
 
@@ -49,7 +49,7 @@ class CheckedFiles:
         return self.folder / f"{sha256(content.encode()).hexdigest()}.json"
 
     def recall(self, text: str) -> Plain | None:
-        """Return the cached settings for a text; None if it must be validated."""
+        """Return the cached settings for the configuration text `text`; None if there is no valid entry."""
         path = self.entry(text)
         try:
             data = None if path is None else json.loads(_own_file(path))
@@ -64,7 +64,7 @@ class CheckedFiles:
         return settings if find_palette(str(settings.get("theme"))) else None
 
     def remember(self, text: str, settings: Plain) -> None:
-        """Store the settings of a valid text; do nothing if the file cannot be written."""
+        """Store the validated settings of a configuration text; do nothing if the entry cannot be written."""
         path = self.entry(text)
         if path is None:
             return
@@ -76,7 +76,7 @@ class CheckedFiles:
 
     @staticmethod
     def _drop_old(folder: Path) -> None:
-        """Remove all but the newest entries, and leftovers of interrupted writes."""
+        """Delete all but the newest `KEPT` files: old entries and leftovers of interrupted writes."""
         found = [path for path in folder.iterdir() if path.suffix in {".json", ".part"}]
         found.sort(key=lambda path: path.lstat().st_mtime_ns, reverse=True)
         for old in found[KEPT:]:
@@ -84,13 +84,13 @@ class CheckedFiles:
 
 
 def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
-    """Read a configuration file; return what is to be watched, and warnings.
+    """Read a configuration file; return (what to watch, warnings about unset environment variables).
 
-    A text that was validated before is not validated again: pydantic's import costs more than anything else
-    before the first picture.
+    A text that was validated before is taken from the cache, because importing pydantic takes longer than
+    anything else before the first picture.
 
     Raises:
-        ConfigError: has a line for each fault.
+        ConfigError: the file is invalid; the message has a line for each fault.
     """
     text = read_config(path)
     checked = CheckedFiles(env)
@@ -109,7 +109,7 @@ def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
 
 
 def _own_file(path: Path) -> bytes:
-    """Read a file that only this user can have written.
+    """Return the content of a file that only this user can have written.
 
     Raises:
         OSError: it does not exist, belongs to another user, is not a regular file, or is too large.
@@ -124,7 +124,7 @@ def _own_file(path: Path) -> bytes:
 
 
 def _digest(settings: object) -> str:
-    """Return the checksum that shows an entry to be complete."""
+    """Return the checksum of the settings; it shows that an entry was written completely."""
     return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Errors in a configuration file, one line each: file and line, key, fault, and the correct word if known."""
+"""Errors in a configuration file: checks across keys, and error messages with file, line, key and fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A fault in the file."""
+    """A fault in the configuration file: the path of the key, and a message."""
 
     path: Path
     message: str
@@ -52,7 +52,10 @@ class Problem:
 
 
 def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigError:
-    """Return an error that lists all problems, sorted by line."""
+    """Return an error with a line "file:line: key 'name' message" for each problem, sorted by line.
+
+    `file` is the file's name for messages and `text` its content. At most `MOST` problems are listed.
+    """
     lines = key_lines(text)
     located = [
         (line_of(lines, each.at or each.path), f"key '{key_name(each.path)}' {each.message}")
@@ -66,7 +69,10 @@ def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigErr
 
 
 def from_pydantic(errors: Iterable[ErrorDetails], root: type[BaseModel]) -> Iterator[Problem]:
-    """Convert pydantic's errors to problems with sparktop's messages."""
+    """Yield a `Problem` with sparktop's own message for each of pydantic's errors.
+
+    `root` is the validated model.
+    """
     for error in errors:
         yield Problem(error["loc"], _message(error, root))
 
@@ -94,7 +100,7 @@ def _message(error: ErrorDetails, root: type[BaseModel]) -> str:
 
 
 def shown_value(value: object) -> str:
-    """Format a value of the file for an error message."""
+    """Format a value of the file for an error message: a number or quoted text, else the name of its type."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -107,7 +113,7 @@ def shown_value(value: object) -> str:
 
 
 def _part(kind: object, part: str | int) -> object:
-    """Return the type of a key or an item of a value of type `kind`; None if unknown."""
+    """Return the type of the field or list item `part` in a value of type `kind`; None if unknown."""
     if isinstance(part, str) and isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(part)
         kind = field.annotation if field else None
@@ -136,7 +142,7 @@ def _words_at(root: type[BaseModel], path: Path) -> list[str]:
 
 
 def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Yield the tables under `[[key]]` with their indices; skip other values."""
+    """Yield (index, table) for each table under `[[key]]`; skip values that are not tables."""
     found = data.get(key)
     if isinstance(found, list):
         yield from ((number, table) for number, table in enumerate(found) if isinstance(table, dict))
@@ -190,7 +196,7 @@ def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield keys for remote access without a matching `via`: this machine would be watched instead."""
+    """Yield a problem for each key of remote access that has no effect or contradicts another key."""
     for number, table in _tables(data, "nodes"):
         for key, via in (("url", "agent"), ("ssh", "ssh")):
             if key in table and table.get("via", "local") == "local":

@@ -1,4 +1,7 @@
-"""The table of keys, from which bindings, footer, help, README and remapping are derived."""
+"""The table of the screen's keys, from which bindings, footer, help and README are derived.
+
+Also checks and applies the keys that the configuration assigns.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An action on a screen and its keys."""
+    """An action on a screen, with the keys that trigger it."""
 
     name: str
-    """Name in the configuration's [keys]."""
+    """Name of the action in the configuration's [keys]."""
     keys: tuple[str, ...]
     """The keys by Textual's names."""
     shown: str
@@ -19,7 +22,7 @@ class Key:
     action: str
     help: str
     footer: str | None = None
-    """Word in the footer; None: only in the help."""
+    """Label in the footer; None where the action is only in the help."""
 
 
 KEYS = (
@@ -134,7 +137,10 @@ _TAKEN = {
 
 
 def textual_key(text: str) -> str | None:
-    """Convert a key as users write it ("Q", "f5", "ctrl+x", "/") to Textual's name; None if there is none."""
+    """Convert a key as users write it ("Q", "f5", "ctrl+x", "/") to Textual's name.
+
+    None if there is no such key.
+    """
     if text in _CHARACTERS:
         return _CHARACTERS[text]
     if len(text) == 1:
@@ -154,9 +160,10 @@ def textual_key(text: str) -> str | None:
 
 
 def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
-    """Return the faults of unusable entries in `keys`, by name; unknown names are skipped.
+    """Return an error message for each unusable entry of `keys`, by action name; unknown names are skipped.
 
-    An entry may use a key that another entry gives up at the same time.
+    `keys` maps action names to keys, as in the configuration. An entry may use a key that another entry gives
+    up.
     """
     wrong: dict[str, str] = {}
     table = {key.name: key.keys for key in KEYS}
@@ -179,9 +186,10 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
 
 
 def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> dict[int, str]:
-    """Return the faults of the keys that sweep presets request, by the preset's index; None requests no key.
+    """Return an error message for each unusable key of a sweep preset, by the preset's index.
 
-    `keys` are the remapped entries of the table.
+    `wanted` has the key of each preset, None for a preset without a key; `keys` are the keys that the
+    configuration assigns to actions.
     """
     unusable = wrong_keys(keys)
     moved = {name: textual_key(text) for name, text in keys.items() if name not in unusable}
@@ -208,10 +216,12 @@ def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> 
 
 
 def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, str]) -> tuple[Key, ...]:
-    """Return the key entries of sweep presets, given (name, key) pairs; presets without a key have no entry.
+    """Return a `Key` for each sweep preset that has a key; `presets` are (name, key) pairs.
+
+    `keys` are the keys that the configuration assigns to other actions.
 
     Raises:
-        ValueError: a key does not exist or is in use; the message names it.
+        ValueError: a key does not exist or is in use; the message names the preset.
     """
     for number, message in wrong_preset_keys([key for _, key in presets], keys).items():
         raise ValueError(f"the key of the preset '{presets[number][0]}' {message}")
@@ -223,11 +233,11 @@ def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, st
 
 
 def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
-    """Return the table with the keys of some entries replaced, as in {"freeze": "space"}.
+    """Return `KEYS` with the keys that the configuration assigns, as in {"freeze": "space"}.
 
     Raises:
-        KeyError: the table has no such entry.
-        ValueError: a key does not exist or is in use; the message names it.
+        KeyError: there is no action of such a name.
+        ValueError: a key does not exist or is in use; the message names the action.
     """
     known = {key.name for key in KEYS}
     for name in keys:

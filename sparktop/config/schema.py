@@ -58,7 +58,11 @@ def _printable_name(name: str) -> str:
 
 
 def _http_url(url: str) -> str:
-    """Validate a URL. Errors never quote it, because it may contain a password."""
+    """Return `url` without a trailing slash.
+
+    Raises:
+        ValueError: not a plain http(s) URL. The message never quotes it, because it may hold a password.
+    """
     example = "as in 'http://127.0.0.1:8000'"
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"must start with http:// or https://, {example}")
@@ -75,7 +79,11 @@ def _http_url(url: str) -> str:
 
 
 def _variable(name: str) -> str:
-    """Validate the name of an environment variable. Errors never quote it: it may be the key itself."""
+    """Return `name` if it can name an environment variable.
+
+    Raises:
+        ValueError: it cannot. The message never quotes it, because it may be the secret itself.
+    """
     if not _VARIABLE.fullmatch(name):
         raise ValueError("must be the name of an environment variable, never the key itself")
     return name
@@ -90,7 +98,7 @@ def _known_theme(name: str) -> str:
 
 
 def _broken_theme(name: str) -> str:
-    """Return why a user's theme with this name cannot be used; "" if there is none."""
+    """Return "; " and the fault of the user's theme file for the theme `name`; "" if no file has a fault."""
     files = tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
     return next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
 
@@ -119,13 +127,13 @@ Limit = Annotated[float, Field(gt=0)]
 
 
 class Strict(BaseModel):
-    """A table of the file: no unknown keys, no type conversions, no NaN."""
+    """Base of all tables of the file: no unknown keys, no type conversions, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class NodeTable(Strict):
-    """`[[nodes]]`: a machine."""
+    """`[[nodes]]`: a machine to watch."""
 
     name: Name
     via: Literal["local", "agent", "ssh"] = "local"
@@ -138,7 +146,7 @@ class NodeTable(Strict):
 
 
 class BackendTable(Strict):
-    """`[[backends]]`: an inference server."""
+    """`[[backends]]`: an inference server to watch."""
 
     name: Name
     url: Url
@@ -162,7 +170,7 @@ class RouterTable(Strict):
 
 
 class SweepTable(Strict):
-    """`[[sweeps]]`: a preset of the load generator."""
+    """`[[sweeps]]`: a preset of a load test."""
 
     name: Name
     key: Name | None = None
@@ -179,21 +187,21 @@ class SweepTable(Strict):
 
 
 class GuardTable(Strict):
-    """`[guard]`: limits at which a running sweep stops itself."""
+    """`[guard]`: limits at which a running sweep (load test) stops itself."""
 
     min_headroom_gib: float | None = Field(default=None, ge=0)
     max_gpu_c: float | None = Field(default=None, ge=0)
 
 
 class ModelTable(Strict):
-    """`[models."name"]`: properties of a model."""
+    """`[models."name"]`: properties of the model `name` that no server reports."""
 
     bytes_per_token_gb: float | None = Field(default=None, gt=0)
     cudagraph_capture_sizes: list[Count] = Field(default_factory=list)
 
 
 class ThresholdsTable(Strict):
-    """`[thresholds]`: limits between the states of a backend."""
+    """`[thresholds]`: limits between the states of a backend, such as busy and queueing."""
 
     kv_full_percent: float = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
     busy_running: float = Field(default=_DEFAULTS.busy_running, gt=0)
@@ -203,7 +211,7 @@ class ThresholdsTable(Strict):
 
 
 class AlertsTable(Strict):
-    """`[alerts]`: limits at which a node's readings become alerts."""
+    """`[alerts]`: limits at which a node's values raise alerts."""
 
     headroom_warn_gib: Limit = _NODE_DEFAULTS.headroom_warn_gib
     headroom_critical_gib: Limit = _NODE_DEFAULTS.headroom_critical_gib
@@ -219,7 +227,7 @@ class AlertsTable(Strict):
 
 
 class Settings(Strict):
-    """The complete file."""
+    """All tables and top-level keys of the configuration file."""
 
     interval_s: float = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
     theme: Annotated[str, AfterValidator(_known_theme)] = "spark-dark"
@@ -237,7 +245,7 @@ class Settings(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A valid configuration file."""
+    """A valid configuration file: its path, settings and text."""
 
     path: Path
     settings: Settings
@@ -245,11 +253,11 @@ class Config:
     """Text of the file."""
 
     def watch(self, env: Mapping[str, str]) -> Watch:
-        """Return what the file defines to be watched; API keys come from `env`."""
+        """Return the targets and settings that the file defines; API keys and tokens come from `env`."""
         return watch_of(self.settings.model_dump(), self.path, env)
 
     def warnings(self, env: Mapping[str, str]) -> list[str]:
-        """Return a line for each environment variable that the file names and `env` lacks."""
+        """Return a warning for each environment variable that the file names but `env` does not have."""
         return unset_variables(self.settings.model_dump(), self.path, self.text, env)
 
 
@@ -257,16 +265,16 @@ def load(path: Path) -> Config:
     """Read and validate a configuration file.
 
     Raises:
-        ConfigError: has a line for each fault.
+        ConfigError: the file cannot be read or is invalid; the message has a line for each fault.
     """
     return check(path, read_config(path))
 
 
 def check(path: Path, text: str) -> Config:
-    """Validate the text of a configuration file.
+    """Validate `text`, the content of the configuration file `path`.
 
     Raises:
-        ConfigError: has a line for each fault.
+        ConfigError: the text is invalid; the message has a line for each fault.
     """
     file = clean(path, 500)
     try:
@@ -286,7 +294,10 @@ def check(path: Path, text: str) -> Config:
 
 
 def _syntax_message(file: str, text: str, message: str) -> str:
-    """Move the line number to the front; `message` has "(at line 3, column 5)" or "(at end of document)"."""
+    """Return the error message for invalid TOML, "file:line: is not valid TOML: …".
+
+    `message` is that of `tomllib`, with "(at line 3, column 5)" or "(at end of document)".
+    """
     found = _PARSER_LINE.search(message)
     if found:
         line = f":{found.group(1)}"
@@ -297,5 +308,5 @@ def _syntax_message(file: str, text: str, message: str) -> str:
 
 
 def default_toml() -> str:
-    """Return a commented example of the file."""
+    """Return a commented example of the configuration file, as TOML."""
     return Path(__file__).with_name("default.toml").read_text(encoding="utf-8")

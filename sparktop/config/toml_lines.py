@@ -24,7 +24,10 @@ _STRINGS = {
 
 
 class _Scanner:
-    """A single pass over a text that `tomllib` has accepted, hence with simple error handling."""
+    """Finds the line of each key in one pass over a text that `tomllib` has accepted.
+
+    Since the text is valid, errors are hardly handled.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text.replace("\r\n", "\n")
@@ -62,7 +65,7 @@ class _Scanner:
         self.lines.setdefault(path, bisect_right(self._starts, at))
 
     def _key(self) -> list[str]:
-        """Parse a key, dotted or not."""
+        """Parse a key, dotted or not, at the current position; return its parts."""
         parts: list[str] = []
         while True:
             self._skip(_BLANK)
@@ -77,7 +80,7 @@ class _Scanner:
                 return parts
 
     def _header(self) -> Path:
-        """Parse `[a.b]` or `[[a.b]]`; return the path prefix of the keys below it."""
+        """Parse `[a.b]` or `[[a.b]]` and record its line; return the path prefix of the keys below it."""
         at = self.at
         many = self._eat("[[") or not self._eat("[")
         parts = self._key()
@@ -94,7 +97,10 @@ class _Scanner:
         return path
 
     def _pair(self, prefix: Path) -> None:
-        """Parse `key = value`."""
+        """Parse `key = value` at the current position.
+
+        Record the lines of the keys, which are below the path `prefix`.
+        """
         self._skip(_BLANK)
         at = self.at
         path = prefix
@@ -144,7 +150,7 @@ class _Scanner:
 
 
 def key_name(path: Path) -> str:
-    """Format a path as in `backends[1].url` or `models."a/b".bytes_per_token_gb`."""
+    """Format a path as `backends[1].url` or `models."a/b".bytes_per_token_gb`."""
     name = ""
     for part in path:
         if isinstance(part, int):
@@ -156,9 +162,9 @@ def key_name(path: Path) -> str:
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """Return the line (from 1) at which each key, table and list item of a TOML text begins.
+    """Return the line number (from 1) of each key, table and list item of a TOML text, by path.
 
-    For invalid or too deeply nested text, return what was found up to the fault.
+    For invalid or too deeply nested text, return those found before the fault.
     """
     scanner = _Scanner(text)
     try:
@@ -169,7 +175,7 @@ def key_lines(text: str) -> dict[Path, int]:
 
 
 def line_of(lines: dict[Path, int], path: Path) -> int:
-    """Return the line of `path`, or of its nearest enclosing element with a line (1 for the document)."""
+    """Return the line number of `path`, or of the nearest enclosing element that has one; else 1."""
     for length in range(len(path), 0, -1):
         line = lines.get(path[:length])
         if line is not None:

@@ -1,4 +1,4 @@
-"""Conversion of a validated configuration to what is watched; without pydantic, for starts from the cache."""
+"""Conversion of validated settings to a `Watch`, without pydantic, for starts from the cache."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_config(path: Path) -> str:
 
 
 def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
-    """Return what the settings of the file `path` define to be watched.
+    """Return the targets and settings for watching, from the validated settings of the file `path`.
 
     API keys and tokens come from `env`.
     """
@@ -135,9 +135,9 @@ def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
 
 
 def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
-    """Return the path of a file named in the configuration, relative to its folder.
+    """Return the absolute path of a file that the configuration `path` names; None for None.
 
-    ~ is the home directory.
+    A relative name is relative to the configuration's folder; "~/" stands for the home directory.
     """
     if name is None:
         return None
@@ -155,7 +155,10 @@ def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 
 def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:
-    """Return a line for each environment variable that the settings name and `env` lacks."""
+    """Return a warning for each environment variable that the settings name but `env` does not have.
+
+    `path` and `text` of the configuration file provide the file name and line number in the warnings.
+    """
     unset = [place for place, variable in _variables(settings) if not env.get(variable)]
     if not unset:
         return []
