@@ -34,8 +34,8 @@ _STEP_S = 0.25
 """Requested intervals are rounded to multiples of this, so that the number of different intervals is
 limited."""
 _WISH_INTERVALS, _WISH_S = 3.0, 5.0
-"""A requested interval of x seconds expires `_WISH_INTERVALS` times x seconds after the last request for it, but
-not before `_WISH_S` seconds."""
+"""A requested interval of x seconds expires `_WISH_INTERVALS` times x seconds after the last request for it,
+but not before `_WISH_S` seconds."""
 
 
 class Timer(Protocol):

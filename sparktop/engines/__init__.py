@@ -1,9 +1,9 @@
-"""Metrics pages of inference servers, parsed into one model: `EngineSample`.
+"""Parses the metrics pages of inference servers into one model: `EngineSample`.
 
 Each engine has a module that maps its metric names to `EngineSample`; `registry` lists the engines with their
 routes; `page` detects which engine a page comes from. `exposition` and `histogram` parse the Prometheus text
-format that most engines use, `lanes` and `figures` reduce its samples to fields, and `document` parses JSON
-answers.
+format that most engines use, `lanes` and `figures` reduce the page's samples to fields of each engine core
+(data-parallel rank, here called lane), and `document` parses JSON.
 """
 
 from sparktop.engines.error import PageError

@@ -1,4 +1,4 @@
-"""Parsing of JSON answers: every result is clean text, a number in a plausible range, or None."""
+"""Parsing of JSON responses: every result is clean text, a number in a plausible range, or None."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sparktop.model.text import clean
 MAX_MODELS = 64
 """Models read from one answer; an API reseller may list hundreds."""
 _MOST = 2**40
-"""Above any context length and any number of slots; larger numbers are discarded as invalid."""
+"""More than any context length (tokens) and any number of requests at once; larger numbers are discarded."""
 
 Answers = Mapping[str, object]
-"""The parsed JSON of each route that answered."""
+"""By route: the parsed JSON of its response; a route without a valid response is absent."""
 
 
 def parse(body: bytes) -> object:
@@ -32,7 +32,10 @@ def parse(body: bytes) -> object:
 
 
 def entries(found: object, key: str) -> list[Mapping[str, object]] | None:
-    """Return the objects of the list under `key`; [] where it is null, None where there is no such list."""
+    """Return the objects in the list under `key` of the JSON object `found`; other elements are skipped.
+
+    [] where the value is null; None where `found` is not an object or has no such list.
+    """
     if not isinstance(found, dict) or key not in found:
         return None
     listed = found[key]
@@ -42,7 +45,7 @@ def entries(found: object, key: str) -> list[Mapping[str, object]] | None:
 
 
 def field(found: object, *path: str) -> object:
-    """Return the value under nested keys; None when a key of the path is missing."""
+    """Return the value in nested JSON objects under the keys `path`; None when a key is missing."""
     for key in path:
         if not isinstance(found, dict):
             return None
@@ -51,18 +54,24 @@ def field(found: object, *path: str) -> object:
 
 
 def words(found: object, limit: int = 200) -> str | None:
-    """Return the string cleaned for display; None when it is not a string or is empty."""
+    """Return a JSON string cleaned for display, at most `limit` long.
+
+    None when it is empty or not a string.
+    """
     return clean(found, limit) or None if isinstance(found, str) else None
 
 
 def count(found: object) -> int | None:
-    """Return an integer above 0; None for anything else and for numbers of 2**40 and more."""
+    """Return `found` if it is an integer above 0 and below 2**40, else None."""
     known = isinstance(found, int) and not isinstance(found, bool) and 0 < found < _MOST
     return found if known and isinstance(found, int) else None
 
 
 def first_model(found: object) -> tuple[str | None, int | None]:
-    """Return the first served name and its maximum context (tokens) from a `/v1/models` answer."""
+    """Return the name and the maximum context (tokens) of the first model in a `/v1/models` response.
+
+    Either is None where it is not reported.
+    """
     models = field(found, "data")
     first = models[0] if isinstance(models, list) and models else None
     name = field(first, "id")
@@ -72,6 +81,6 @@ def first_model(found: object) -> tuple[str | None, int | None]:
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Parse `/version` and `/v1/models` in the form that vLLM and TensorRT-LLM share."""
+    """Return the identity that `/version` and `/v1/models` report, in the form of vLLM and TensorRT-LLM."""
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(words(field(answers.get("/version"), "version"), 60), model, max_model_len)

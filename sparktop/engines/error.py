@@ -1,4 +1,4 @@
-"""The exception raised for an answer that cannot be read as a metrics page."""
+"""The exception for a response that cannot be read as a metrics page."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from sparktop.model.failure import FailureKind
 
 
 class PageError(SparktopError):
-    """An answer that is not a readable metrics page; its message is one clean line.
+    """A response that cannot be read as a metrics page; the error's text is one clean line.
 
     Attributes:
-        kind: category of the fault, the `kind` of the `Failure` that reports it.
-        message: what the answer turned out to be.
+        kind: category of the fault, which becomes the `kind` of the `Failure` that reports it.
+        message: what the response is instead of a metrics page.
     """
 
     def __init__(self, kind: FailureKind, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Parser of the Prometheus text format 0.0.4 for a given set of names; OpenMetrics exemplars are skipped.
+"""Parser of the Prometheus text format 0.0.4 for a given set of metric names; skips OpenMetrics exemplars.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression scans the page in
 C and stops only at lines that begin with a wanted name; of all other lines (HELP and TYPE comments included)
@@ -19,11 +19,11 @@ from sparktop.engines.error import PageError
 from sparktop.model.failure import FailureKind
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Name and value of each label, sorted by name. Values are not cleaned yet; bytes that are not UTF-8 are kept
-as surrogates, so that two different names stay different."""
+"""(name, value) of each label, sorted by name. Values are not cleaned; bytes that are not UTF-8 are kept as
+surrogates, so that two different values stay different."""
 Family: TypeAlias = dict[Labels, float]
-"""Value by labels, for all samples of one name. A value that is not a number is NaN. An empty family means
-that the name is on the page but one of its lines could not be parsed, so none of them is trusted."""
+"""Value by labels, for all samples of one metric name. A value that is not a number is NaN. An empty family
+means that the name is on the page but a line of it could not be parsed, so no line of it is trusted."""
 
 MAX_SAMPLES = 50_000
 """Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
@@ -51,7 +51,7 @@ _ESCAPED = {b"\\\\": b"\\", b"\\n": b"\n", b'\\"': b'"'}
 
 
 class Reader:
-    """Parser for the samples of a fixed set of names."""
+    """Parses the samples of a fixed set of metric names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         """Compile a pattern for `names`, spelled as on the page, with suffixes such as `_total`."""
@@ -59,9 +59,10 @@ class Reader:
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
 
     def read(self, body: bytes) -> dict[str, Family]:
-        """Return the samples of each wanted name that is on the page, by name.
+        """Return the samples of each wanted metric name that is on the page, by name.
 
-        Where a page repeats a sample (same name, same labels in any order), the last value is kept.
+        Where a page repeats a sample (same name, same labels in any order), the last value is returned. A
+        name with a malformed line has an empty family.
 
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.
@@ -90,7 +91,7 @@ class Reader:
 
 
 def _before_exemplar(body: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
-    """Match the labels and the value of a sample that has an exemplar; return None for a sample without.
+    """Match labels and value of the sample in `match` if it has an exemplar; return None if it has none.
 
     `match` was made on the page with a newline prepended, so its offsets are one higher than those in `body`.
     """
@@ -100,7 +101,10 @@ def _before_exemplar(body: bytes, match: re.Match[bytes]) -> re.Match[bytes] | N
 
 
 def _any_of(names: Iterable[bytes]) -> bytes:
-    """Return a pattern for any of `names` as a letter trie, which costs a third of plain alternatives."""
+    """Return a regular expression that matches any of `names`.
+
+    It is built as a trie of letters, which takes a third of the time that plain alternatives take.
+    """
     by_letter: dict[bytes, list[bytes]] = {}
     for name in sorted(names):
         by_letter.setdefault(name[:1], []).append(name[1:])
@@ -113,7 +117,7 @@ def _any_of(names: Iterable[bytes]) -> bytes:
 
 
 def number(text: str) -> float:
-    """Return `text` as a float; NaN when it is not one (`1_000` and non-ASCII digits are rejected)."""
+    """Return `text` as a float; NaN when it is not a number (`1_000` and non-ASCII digits are rejected)."""
     try:
         return float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -130,7 +134,9 @@ def _labels(block: bytes) -> Labels | None:
 
 
 def parse_labels(block: bytes) -> Labels | None:
-    r"""Parse a label block in its braces; None when it is malformed, too long or repeats a label.
+    r"""Parse a block of labels with its braces.
+
+    None when it is malformed, has too many labels or repeats one.
 
     `\\`, `\"` and `\n` in values are unescaped; any other backslash is kept.
     """

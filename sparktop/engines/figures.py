@@ -1,4 +1,4 @@
-"""Functions that reduce the samples of one name to a value: a count, a share, requests by reason.
+"""Functions that reduce all samples of one metric name to one value: a count, a share, requests by reason.
 
 A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes it; the same
 holds for a share outside 0 to 1 and for an empty family.
@@ -14,15 +14,15 @@ from sparktop.engines.exposition import Family, Labels, number, without
 from sparktop.model.text import clean
 
 Reading: TypeAlias = Callable[[Family], object]
-"""Reduces one lane's samples of a name to the value of a field."""
+"""Reduces the samples of a metric name in one engine core (lane) to the value of a `LaneSample` field."""
 
 _MAX_REASONS = 32
 _TOLERANCE = 1e-4
-"""How far rounding may carry a share below 0 or above 1."""
+"""A share may be this much below 0 or above 1, because of rounding."""
 
 
 def total(family: Family) -> float | None:
-    """Return the sum of a counter's samples; None when one of them is invalid or there is none."""
+    """Return the sum of a counter's samples; None when one of them is invalid or there are no samples."""
     added = 0.0
     for value in family.values():
         if not 0 <= value < math.inf:
@@ -32,12 +32,15 @@ def total(family: Family) -> float | None:
 
 
 def total_or_none(family: Family) -> float | None:
-    """Return the sum of a counter; None for 0 too, which a server without the feature reports."""
+    """Return the sum of a counter's samples; None also for 0, which a server without the feature reports."""
     return total(family) or None
 
 
 def requests(family: Family) -> float | None:
-    """Return a gauge of requests summed over its labels; where only `pid` differs, the highest counts."""
+    """Return a gauge that counts requests, summed over its samples; None when a sample is invalid.
+
+    Of samples that differ only in the label `pid`, the highest is used: each process reports the same gauge.
+    """
     if total(family) is None:
         return None
     highest: Family = {}
@@ -48,19 +51,22 @@ def requests(family: Family) -> float | None:
 
 
 def share(family: Family) -> float | None:
-    """Return the highest share in percent; None when one is outside 0 to 1 or there is none."""
+    """Return the highest of a gauge's shares in percent (0 to 100).
+
+    None when a share is outside 0 to 1 or there are no samples.
+    """
     if not all(-_TOLERANCE <= value <= 1 + _TOLERANCE for value in family.values()):
         return None
     return min(max(0.0, *family.values()), 1.0) * 100 if family else None
 
 
 def share_or_none(family: Family) -> float | None:
-    """Return the highest share in percent; None for 0 too, which a server without the feature reports."""
+    """Return the highest share in percent; None also for 0, which a server without the feature reports."""
     return share(family) or None
 
 
 def finished(family: Family) -> Mapping[str, float]:
-    """Return finished requests by reason; reasons with an invalid count are left out."""
+    """Return the number of finished requests by reason; reasons with an invalid count are left out."""
     by_reason: dict[str, Family] = {}
     for labels, value in family.items():
         reason = label(labels, "finished_reason") or "unknown"
@@ -73,17 +79,20 @@ def finished(family: Family) -> Mapping[str, float]:
 def only(
     name: str, *values: str | None, combine: Callable[[Family], float | None]
 ) -> Callable[[Family], float | None]:
-    """Return a reading that applies `combine` to the samples that `where` selects."""
+    """Return a function that applies `combine` to the samples whose label `name` is one of `values`.
+
+    See `where` for the value None.
+    """
     return lambda family: combine(where(family, name, *values))
 
 
 def where(family: Family, name: str, *values: str | None) -> Family:
-    """Return the samples whose label `name` is one of `values`; the value None selects those without it."""
+    """Return the samples whose label `name` is one of `values`; None in `values` selects those without it."""
     return {labels: value for labels, value in family.items() if label(labels, name) in values}
 
 
 def label(labels: Labels, wanted: str) -> str | None:
-    """Return the value of a label; None when the label is absent."""
+    """Return the value of the label `wanted`; None when the label is absent."""
     for name, value in labels:
         if name == wanted:
             return value
@@ -91,12 +100,12 @@ def label(labels: Labels, wanted: str) -> str | None:
 
 
 def positive(text: str | None) -> float | None:
-    """Parse a finite number above 0; return None for anything else."""
+    """Parse a finite number above 0; None for other text."""
     value = number(text or "")
     return value if 0 < value < math.inf else None
 
 
 def start_time(family: Family) -> float | None:
-    """Return the earliest process start (Unix time) among the samples; None when there is none."""
+    """Return the earliest process start (Unix time) among the samples; None when no sample is valid."""
     started = [value for value in family.values() if 0 < value < math.inf]
     return min(started, default=None)

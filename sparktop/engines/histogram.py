@@ -1,4 +1,4 @@
-"""Histograms, assembled from the samples of their buckets."""
+"""Builds histograms from the samples of their buckets, sums and counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Series = dict[Labels, dict[float, float]]
 
 
 def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
-    """Assemble one histogram; series (per model or process) are added up if their bounds agree.
+    """Build one histogram from the samples of a metric; the sum of all series (one per model or process).
 
     Return None rather than a wrong histogram: for bounds that are missing, not numbers or repeated; for
     cumulative counts that are negative, infinite or falling; for a sum that is missing or negative; for
@@ -42,7 +42,10 @@ def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram |
 
 
 def _by_series(buckets: Family) -> _Series | None:
-    """Group buckets by their labels without `le`; None when a bound is not a number or is repeated."""
+    """Group buckets by their labels without `le`: for each group, count by bound.
+
+    None when a bound is not a number or is repeated.
+    """
     series: _Series = {}
     for labels, value in buckets.items():
         bound = math.nan
@@ -60,7 +63,7 @@ def _by_series(buckets: Family) -> _Series | None:
 
 
 def _rises(cumulative: list[float]) -> bool:
-    """Return whether the counts are cumulative: finite, from 0 up, never falling (NaN fails too)."""
+    """Return whether the counts are cumulative: finite, at least 0, never falling (False for NaN)."""
     last = 0.0
     for value in cumulative:
         if not last <= value < math.inf:

@@ -1,4 +1,7 @@
-"""Splitting of a page's families into lanes, and table-driven reading of each lane's fields."""
+"""Splits a page's samples by lane and reads the fields of each lane, as tables describe them.
+
+A lane is an engine core (data-parallel rank) of a server.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
 MAX_LANES = 512
-"""Data-parallel ranks read from one page."""
+"""Upper limit of lanes in one page; a page with more is rejected."""
 _MAX_MODELS = 64
 _EMPTY: Family = {}
 
@@ -22,15 +25,15 @@ START = "process_start_time_seconds"
 """The name under which prometheus_client reports the start of the process (Unix time)."""
 
 Fields: TypeAlias = Sequence[tuple[str, tuple[str, ...], Reading]]
-"""(field of `LaneSample`, names that it may have, how one lane's samples become its value). The first name
-that is on the page is read, whatever its value. A field may be listed twice: the second entry then fills the
-lanes that the first one left without it."""
+"""(field of `LaneSample`, metric names that it may have, function from the samples of a lane to the field's
+value). The first name that is on the page is read, whatever its value. A field may be listed twice: the
+second entry then fills the lanes in which the first entry found no samples."""
 Histograms: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
-"""(field of `LaneSample`, names that its histogram may have)."""
+"""(field of `LaneSample`, metric names that its histogram may have); the first name on the page is read."""
 
 
 def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[str]:
-    """Return every name that the tables read, spelled as on the page, and `others`."""
+    """Return every metric name that the tables refer to, spelled as on the page, and `others`."""
     parts = ("bucket", "sum", "count")
     return frozenset(
         {*others}
@@ -40,7 +43,7 @@ def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[
 
 
 class LanePage:
-    """The families of one page, readable by lane; collects the model names found while reading."""
+    """The samples of one page, readable by lane; collects the model names found while reading."""
 
     def __init__(
         self,
@@ -50,7 +53,10 @@ class LanePage:
         model_label: str = "model_name",
         keep: Callable[[Family], Family] | None = None,
     ) -> None:
-        """Split by `lane_label` (None: a single lane, "0"); `keep` filters the samples of each lane."""
+        """Split the samples by the label `lane_label` (None: all belong to one lane, "0").
+
+        `model_label` is the label that holds the model's name; `keep` filters the samples of each lane.
+        """
         self.families = families
         self.models: set[str] = set()
         self._lane_label = lane_label
@@ -59,11 +65,14 @@ class LanePage:
         self._lane_names: dict[str, str] = {}
 
     def present(self, names: Iterable[str]) -> str | None:
-        """Return the first of `names` that is on the page; None when none is."""
+        """Return the first of the metric `names` that is on the page, or None."""
         return next((name for name in names if name in self.families), None)
 
     def lanes(self, name: str | None) -> dict[str, Family]:
-        """Return the samples of one name by lane."""
+        """Return the samples of the metric `name` by lane.
+
+        Empty for None or a name that is not on the page.
+        """
         split: dict[str, Family] = {}
         for labels, value in self.families.get(name or "", _EMPTY).items():
             lane = ""
@@ -76,7 +85,7 @@ class LanePage:
         return {lane: self._keep(family) for lane, family in split.items()} if self._keep else split
 
     def read(self, fields: Fields, histograms: Histograms) -> defaultdict[str, dict[str, Any]]:
-        """Return the values that the tables find, by lane and field."""
+        """Return the values found by these tables: for each lane, value by field of `LaneSample`."""
         found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for field, names, combine in fields:
             for lane, family in self.lanes(self.present(names)).items():
@@ -108,6 +117,6 @@ class LanePage:
 
 
 def lane_order(lane: str) -> tuple[bool, int, str]:
-    """Return a sort key that orders ranks as numbers and puts all other lanes after them."""
+    """Return a sort key for lane names: ranks in the order of their numbers, then all other names."""
     rank = lane.isascii() and lane.isdigit()
     return (not rank, int(lane) if rank else 0, lane)

@@ -22,7 +22,7 @@ from sparktop.engines.lanes import Fields, LanePage, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
 
 FACTS = ("/props", "/v1/models")
-"""Routes that report its identity."""
+"""Routes that report the server's identity (version, model, limits)."""
 
 _SECONDS = "llamacpp:tokens_predicted_seconds_total"
 _FIELDS: Fields = (
@@ -57,7 +57,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Read `/props` and `/v1/models`; the context is that of one slot."""
+    """Return the identity that `/props` and `/v1/models` report; the context length is that of one slot."""
     props = answers.get("/props")
     model, _ = first_model(answers.get("/v1/models"))
     return EngineIdentity(

@@ -1,6 +1,7 @@
-"""Reader of Ollama, which has no metrics page: `/api/ps` lists the loaded models, `/api/version` the version.
+"""Reader for Ollama, which has no metrics page.
 
-Shapes: Ollama's `docs/api.md`. No route reports running or waiting requests, so those figures stay unknown.
+`/api/ps` lists the loaded models, `/api/version` reports the version (shapes: Ollama's `docs/api.md`). No
+route reports running or waiting requests, so their numbers stay unknown.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from sparktop.model.failure import FailureKind
 
 PATH = "/api/ps"
 FACTS = ("/api/version",)
-"""Routes that report its identity; the model is on the page itself."""
+"""Routes that report the server's identity; the model's name is in the polled list itself."""
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Parse the list of loaded models.
+    """Parse the list of loaded models (`/api/ps`).
 
     Raises:
         PageError: the body is not such a list.
@@ -39,5 +40,5 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Parse `/api/version`."""
+    """Return the identity that `/api/version` reports: the version only."""
     return EngineIdentity(version=words(field(answers.get("/api/version"), "version"), 60))

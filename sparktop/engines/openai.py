@@ -1,6 +1,8 @@
-"""Reader of any OpenAI-compatible server: `/v1/models` shows that it answers, what it serves, and how fast.
+"""Reader for any OpenAI-compatible server.
 
-Shape: the "list models" object of OpenAI's API reference; `max_model_len` is an addition of vLLM and SGLang.
+Only `/v1/models` is polled: it shows whether the server responds, which models it serves and how long the
+response takes. Shape: the "list models" object of OpenAI's API reference; `max_model_len` is an addition of
+vLLM and SGLang.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from sparktop.model.failure import FailureKind
 
 PATH = "/v1/models"
 FACTS = ("/v1/models",)
-"""Routes that report its identity; none of them reports a version."""
+"""Routes that report the server's identity; none of them reports a version."""
 NOTE = "only its list of models is known: nothing tells how many requests run"
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Parse the list of models.
+    """Parse the list of models (`/v1/models`).
 
     Raises:
         PageError: the body is not such a list.
@@ -38,6 +40,6 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Parse `/v1/models`."""
+    """Return the identity that `/v1/models` reports: name and maximum context of the first model."""
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(None, model, max_model_len)

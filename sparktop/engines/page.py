@@ -1,4 +1,4 @@
-"""Detects the engine of a metrics page by the prefix of its names, and parses the page with its reader."""
+"""Detects the engine of a metrics page by the prefix of its metric names, and parses the page accordingly."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _METRICS = re.compile(
     rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z]\w*[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
 )
 _LOOKED_AT = 65536
-"""First bytes of an answer that are enough to classify it."""
+"""Number of bytes at the start of a response that are used to classify it."""
 
 
 def read_page(
     body: bytes, *, at: float, engine: str = "auto", answer_ms: float | None = None
 ) -> EngineSample:
-    """Parse the answer of the route where `engine` is polled (`/metrics` for "auto").
+    """Parse the response of the route where `engine` is polled (`/metrics` for "auto").
 
     Args:
-        body: the answer, decompressed.
+        body: the response, decompressed.
         at: monotonic time of its first byte, in seconds.
         engine: a key of `ENGINES`, or "auto" to detect it from the names on a metrics page.
-        answer_ms: time that the answer took, in milliseconds.
+        answer_ms: time that the response took, in milliseconds.
 
     Raises:
         PageError: the page cannot be read. MALFORMED: not a metrics page at all, or not the JSON of that
@@ -51,7 +51,7 @@ def read_page(
 
 
 def _without_engine(body: bytes, engine: str) -> PageError:
-    """Return the error for a page that has no name of any engine."""
+    """Return the error for a response without a metric name of any engine; `engine` is the one expected."""
     known = ENGINES["vllm" if engine == "auto" else engine]
     if not _METRICS.search(b"\n" + body[:_LOOKED_AT]):
         return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_LOOKED_AT])}, not metrics")
@@ -60,7 +60,7 @@ def _without_engine(body: bytes, engine: str) -> PageError:
 
 
 def _looks_like(body: bytes) -> str:
-    """Return a description of an answer, judged by its first bytes."""
+    """Describe a response that is not a metrics page, such as "an HTML page", judged by its first bytes."""
     start = body.removeprefix(b"\xef\xbb\xbf").lstrip()[:512]
     kinds = (
         (not start, "an empty answer"),

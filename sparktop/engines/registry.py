@@ -1,4 +1,4 @@
-"""The engines that a configuration may name: their routes, readers and identity requests."""
+"""The engines that a configuration may name: their routes, parsers and identity requests."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from sparktop.engines.document import Answers
 from sparktop.model.engine import EngineIdentity, EngineSample
 
 METRICS_PATH = "/metrics"
-"""Where most engines have their page, and the first route tried for an unknown engine."""
+"""The route of most engines' metrics page, and the first route tried for an unknown engine."""
 
 
 class ReadPage(Protocol):
-    """Parser of one engine's page."""
+    """Function that parses one engine's page."""
 
     def __call__(self, body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-        """Return the sample, or raise `PageError`."""
+        """Return the sample in `body`, dated `at` (monotonic seconds), or raise `PageError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How to poll one engine. All its routes are read-only and requested with GET."""
+    """How to poll the servers of one engine. All its routes are read-only and requested with GET."""
 
     title: str
     read: ReadPage
     facts: tuple[str, ...]
-    """Routes that report its identity, requested from time to time."""
+    """Routes that report a server's identity, requested from time to time."""
     identify: Callable[[Answers], EngineIdentity]
-    """Builds the identity from those `facts` that were answered."""
+    """Builds the identity from the responses of the routes in `facts`."""
     tells: tuple[str, ...] = ("version", "model")
-    """Parts of the identity that this engine can report: `facts` are requested again while one is missing."""
+    """Parts of the identity that this engine can report; `facts` are requested again while one of these is
+    missing."""
     path: str = METRICS_PATH
-    """The route of its metrics page."""
+    """The route of the engine's metrics page."""
     prefix: str | None = None
-    """How its names on a metrics page begin; None: its page is JSON."""
+    """The prefix of the engine's metric names; None: its page is JSON."""
     silent: str = ""
-    """Why a metrics page of this engine may have none of its names."""
+    """Why a metrics page of this engine may have no metric with the prefix, as part of an error message."""
     health: str | None = None
     """Route that answers 503 once the engine process has died, and only then. None where there is no such
     route, or where requesting it makes work: SGLang's and TGI's `/health` run a token through the model."""
@@ -98,4 +99,5 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
     }
 )
-"""By the name used in a configuration. To add an engine, write one module with a `read` and list it here."""
+"""By the engine name used in a configuration. To add an engine, write one module with a `read` and list it
+here."""

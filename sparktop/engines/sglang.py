@@ -1,22 +1,22 @@
-"""Reader of SGLang's metrics page (`--enable-metrics`), with old and new names.
+"""Reader for SGLang's metrics page (`--enable-metrics`), with old and new metric names.
 
 Shapes and meanings: `SchedulerMetricsCollector` and `TokenizerMetricsCollector` in SGLang's
 `metrics_collector.py`, labels and intervals in its `scheduler_metrics_mixin.py`.
 
-* Lanes are data-parallel ranks (`dp_rank`; one lane, "0", where there is no such label). Tensor- and
-  pipeline-parallel ranks of a lane report the same gauges where all of them are configured to: only the
-  lowest rank of each lane is read. That is rank 0 of a plain server; with DP attention the second lane begins
-  at a higher rank.
+* Lanes are engine cores (data-parallel ranks, label `dp_rank`; one lane, "0", where there is no such label).
+  Tensor- and pipeline-parallel ranks of a lane report the same gauges where all of them are configured to:
+  only the lowest rank of each lane is read. That is rank 0 of a plain server; with DP attention the second
+  lane begins at a higher rank.
 * Tokens per finished request, TTFT, ITL and E2E are counted before the schedulers, without a rank: they
-  appear in lane "0", whichever lane did the work.
-* With priority scheduling, the total has an empty `priority` and each priority has a sample of its own:
-  only the total is read.
-* `generation_tokens_total` moves when a request finishes. `realtime_tokens_total`, where present, moves
-  every few steps and is read for all three kinds of tokens, so that they follow the same rule. A mode has no
-  sample before its first token.
+  appear in lane "0", whichever lane processed the request.
+* With priority scheduling, the sample with an empty `priority` is the total of all priorities, and each
+  priority has a sample of its own: only the total is read.
+* `generation_tokens_total` increases when a request finishes. `realtime_tokens_total`, where present,
+  increases every few steps and is read for all three types of tokens, so that they follow the same rule. A
+  type (label `mode`) has no sample before its first token.
 * `gen_throughput` is the rate over the last decode interval (40 steps). On an idle server it is refreshed
   only after 30 s, and so is the number of running requests.
-* Speculation is recognized by a share above 0: without it SGLang reports 0.
+* Speculative decoding is recognised by an acceptance rate above 0: without it SGLang reports 0.
 * `num_requests_total` has no reasons, and includes aborted requests that ran to their end.
 
 There is no `process_start_time_seconds`: prometheus_client runs in multiprocess mode.
@@ -44,16 +44,19 @@ from sparktop.engines.lanes import Fields, Histograms, LanePage, lane_order, nam
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 FACTS = ("/get_server_info", "/v1/models")
-"""Routes that report its identity. The first one reads the schedulers' state; `/model_info` has no
-version."""
+"""Routes that report the server's identity. `/get_server_info` also reads the schedulers' state, but
+`/model_info` has no version."""
 
 _REALTIME = "sglang:realtime_tokens_total"
 _RANK_DIGITS = 6
-"""No rank has more digits; a longer number is not a rank and counts as 0."""
+"""Most digits of a rank; a label with more digits is not a rank and counts as 0."""
 
 
 def _first_rank(family: Family) -> Family:
-    """Return the samples of the lowest pipeline and tensor rank, without those of single priorities."""
+    """Return the samples of the lowest (pipeline-parallel, tensor-parallel) rank.
+
+    Samples of single priorities are left out: the sample without a priority is their total.
+    """
     ranked: dict[tuple[int, int], Family] = {}
     for labels, value in where(family, "priority", None, "").items():
         rank = (_rank(labels, "pp_rank"), _rank(labels, "tp_rank"))
@@ -67,7 +70,10 @@ def _rank(labels: Labels, name: str) -> int:
 
 
 def _tokens(*modes: str) -> Callable[[Family], float | None]:
-    """Return a reading of the given modes of the realtime counter; one without modes is read in full."""
+    """Return a function that sums the samples whose label `mode` is one of `modes`, or that have no `mode`.
+
+    So the same function reads the realtime counter, which has modes, and the older counters, which have none.
+    """
     return only("mode", None, *modes, combine=total)
 
 
@@ -120,7 +126,10 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
-    """Add fields derived from others: computed prompt tokens, and when the token counter moves."""
+    """Set the fields that depend on others: `prompt_tokens_computed` and `per_finished_request`.
+
+    `realtime`: the page has the realtime token counter.
+    """
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     if not realtime and prompt is not None and cached is not None and cached <= prompt:
         fields["prompt_tokens_computed"] = prompt - cached
@@ -128,7 +137,7 @@ def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Parse `/get_server_info` and `/v1/models`."""
+    """Return the identity that `/get_server_info` and `/v1/models` report."""
     info = answers.get("/get_server_info")
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(

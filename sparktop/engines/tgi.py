@@ -19,7 +19,7 @@ from sparktop.engines.lanes import Fields, Histograms, LanePage, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 FACTS = ("/info",)
-"""Routes that report its identity."""
+"""Routes that report the server's identity (version, model, limits)."""
 
 _FIELDS: Fields = (
     ("running", ("tgi_batch_current_size",), requests),
@@ -63,7 +63,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Parse `/info`; the context length is the limit of prompt and answer together."""
+    """Return the identity that `/info` reports; the context length is the limit of prompt plus answer."""
     info = answers.get("/info")
     return EngineIdentity(
         version=words(field(info, "version"), 60),

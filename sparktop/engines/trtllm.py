@@ -1,11 +1,11 @@
-"""Reader of the metrics page of TensorRT-LLM's server (`trtllm-serve`), at `/prometheus/metrics`.
+"""Reader for the metrics page of TensorRT-LLM's server (`trtllm-serve`), at `/prometheus/metrics`.
 
-Shape: `tensorrt_llm/metrics/collector.py`. `/metrics` of this server is JSON, and reading it empties its list
-of iteration statistics: it is requested only while the engine is not known yet.
+Shape: `tensorrt_llm/metrics/collector.py`. `/metrics` of this server is JSON, and reading it empties the
+server's list of iteration statistics: it is requested only while the engine is not known yet.
 
-* Figures of requests (tokens, latencies, finished) are counted when a request finishes, and only with
-  `return_perf_metrics`; those of iterations (running, waiting, KV cache, speculation) as they happen, and
-  only with `enable_iter_perf_stats`. Older versions have fewer names.
+* Metrics of requests (tokens, latencies, finished) are counted when a request finishes, and only with
+  `return_perf_metrics`; metrics of iterations (running, waiting, KV cache, speculation) at each iteration,
+  and only with `enable_iter_perf_stats`. Older versions have fewer names.
 * `time_per_output_token_seconds` is one mean per request: TPOT, not ITL.
 * `num_paused_requests` is a gauge, not a count of preemptions.
 """
@@ -22,7 +22,7 @@ __all__ = ["FACTS", "PATH", "identify", "read"]
 
 PATH = "/prometheus/metrics"
 FACTS = ("/version", "/v1/models")
-"""Routes that report its identity."""
+"""Routes that report the server's identity (version and model)."""
 
 _BLOCKS, _BLOCK_TOKENS = "trtllm_kv_cache_max_blocks", "trtllm_kv_cache_tokens_per_block"
 _FIELDS: Fields = (

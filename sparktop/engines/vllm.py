@@ -1,11 +1,11 @@
-"""Reader of vLLM's metrics page, from version 0.8.5 (V0 engine included) to 0.32.
+"""Reader for vLLM's metrics page, from version 0.8.5 (V0 engine included) to 0.32.
 
-Names change between versions, so each quantity has a list of them, newest first; the first that is on the
-page is read, whatever its value. Counters are searched with and without `total`. How each quantity is read:
+Names change between versions, so each quantity has a list of metric names, newest first; the first name that
+is on the page is read, whatever its value. Counters are searched with and without `_total`. Details:
 
-* Lanes. The `engine` label is a data-parallel rank; pages without it have one lane, "0".
+* Lanes are engine cores (data-parallel ranks, label `engine`); pages without the label have one lane, "0".
 * Several models or LoRA adapters in a lane are added up. A share (KV cache, hit rate) cannot be added up:
-  the highest is read, because the fullest cache is what holds requests back.
+  the highest is read, because requests wait for the fullest cache.
 * `pid` labels (several API servers write one page). Each process counts its own requests, so counters are
   added up; each process reports the gauges of the shared scheduler, so the highest value of a gauge is read:
   a sum would count requests twice.
@@ -48,7 +48,10 @@ _EMPTY: Family = {}
 
 
 def _asleep(family: Family) -> bool | None:
-    """Return whether an engine sleeps: it is not `awake`, or a sleep level is set; None when unknown."""
+    """Return whether an engine core sleeps: `awake` is 0, or the sample of a sleep level is set.
+
+    None if unknown.
+    """
     awake = where(family, "sleep_state", "awake")
     if awake:
         level = share(awake)
@@ -108,7 +111,7 @@ _HISTOGRAMS: Histograms = (
     ("answer_tokens", ("vllm:request_generation_tokens",)),
 )
 NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _CONFIG)
-"""Every name that is read, spelled as on the page."""
+"""Every metric name that is read, spelled as on the page."""
 _READER = Reader(NAMES)
 
 
@@ -140,7 +143,11 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]) -> None:
-    """Set gauges of requests that were not set yet to 0, and drop the steps, which each server counts."""
+    """Correct the fields of each lane on a page that several API servers of one vLLM write.
+
+    Missing numbers of running and waiting requests become 0, because these gauges are absent until they are
+    first set. Tokens per step are removed, because each server counts every step.
+    """
     for fields in lanes:
         fields.pop("step_tokens", None)
         for field, names, _ in _FIELDS[:2]:
@@ -152,10 +159,10 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
 def _capacities(configs: Mapping[str, Family], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
     """Return the capacity of each lane's KV cache in tokens.
 
-    vLLM reports `kv_cache_size_tokens` (newer versions) per engine, but adds up `num_gpu_blocks` over its
-    data-parallel engines and reports the sum in each engine's line (`_apply_ready_response` of its core
-    client; observed with 0.32 and two engines): if all lines report the same blocks x block size, it is
-    divided equally among them. A line without an engine label applies to all lanes.
+    vLLM reports `kv_cache_size_tokens` (newer versions) per engine core, but `num_gpu_blocks` as the sum over
+    all engine cores, in each core's line (`_apply_ready_response` of its core client; observed with 0.32 and
+    two cores). So if all lines report the same blocks x block size, it is divided equally among the lanes. A
+    line without an engine label applies to all lanes.
     """
     sizes: dict[str, float] = {}
     sums: dict[str, float] = {}
