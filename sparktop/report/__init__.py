@@ -1,1 +1,1 @@
-"""Reports of a snapshot, to keep or to pass on: text, Markdown, HTML and JSON."""
+"""Reports of a snapshot, to keep or to pass on: as text, Markdown, HTML or JSON."""

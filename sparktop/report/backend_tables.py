@@ -1,4 +1,4 @@
-"""Tables of backends."""
+"""Tables of backends, for HTML and Markdown reports."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LATENCIES = {
     "prefill": "prefill",
     "decode": "decode",
 }
-"""Title of each latency, and the field of `BackendView` that holds it."""
+"""By title of each latency: the field of `BackendView` that holds it."""
 
 
 def backend_load(backends: Sequence[BackendView]) -> Table:
-    """Return the current load and speed: one row per backend."""
+    """Return a table of the current load and token rates, one row per backend."""
     columns = (
         Column("backend", Kind.NAME),
         Column("state", Kind.WORD),
@@ -46,7 +46,10 @@ def backend_load(backends: Sequence[BackendView]) -> Table:
 
 
 def rate_windows(backends: Sequence[BackendView]) -> str:
-    """Return the time that token rates cover: "over 10 s", less after a start, a range where they differ."""
+    """Return the time that the backends' token rates cover, as text such as "over 10 s".
+
+    The text has a range if backends differ; it is "over 10 s" if no backend has a rate.
+    """
     known = [one.rate_window_s for one in backends if one.rate_window_s is not None]
     if not known:
         return "over 10 s"
@@ -55,7 +58,11 @@ def rate_windows(backends: Sequence[BackendView]) -> str:
 
 
 def backend_work(backends: Sequence[BackendView]) -> Table:
-    """Return what explains the speed: caches, speculation, batches, memory read; one row per backend."""
+    """Return a table of what explains the speed, one row per backend.
+
+    Columns are preemptions, prefix cache, speculative decoding, batch size and memory reads; rarer metrics
+    follow if a backend reports them.
+    """
     titles = ("preempt/s", "prefix hits", "drafts taken", "tokens/step", "read GB/s", "of the roofline")
     more = [
         figure
@@ -84,7 +91,10 @@ def backend_work(backends: Sequence[BackendView]) -> Table:
 
 
 def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table:
-    """Return engine, model and limits, one row per backend; `detailed` adds uptime, nodes and address."""
+    """Return a table of engine, model and limits, one row per backend.
+
+    `detailed` adds the columns uptime, nodes and address.
+    """
     columns = (
         Column("backend", Kind.NAME),
         Column("engine", Kind.NAME),
@@ -108,7 +118,7 @@ def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table
 
 
 def backend_lanes(backends: Sequence[BackendView]) -> Table:
-    """Return one row per data-parallel rank, of the backends with several ranks."""
+    """Return a table with one row per data-parallel rank, for the backends with several ranks."""
     columns = (
         Column("backend", Kind.NAME),
         Column("rank", Kind.NAME),
@@ -134,7 +144,7 @@ def backend_lanes(backends: Sequence[BackendView]) -> Table:
 
 
 def backend_counters(backends: Sequence[BackendView]) -> Table:
-    """Return the counters since the servers' start, one row per backend."""
+    """Return a table of the counters since each server's start, one row per backend."""
     columns = (
         Column("backend", Kind.NAME),
         Column("prompt tokens"),
@@ -162,7 +172,10 @@ def latencies(
     which: Container[str] = LATENCIES,
     quantiles: Sequence[str] = ("p50", "p90", "p95", "p99"),
 ) -> Table:
-    """Return one row per backend and latency named in `which`, where at least one request was measured."""
+    """Return a table with one row per backend and latency, where at least one request was measured.
+
+    `which` has the titles (keys of `LATENCIES`) to include, `quantiles` the names of the quantiles to show.
+    """
     columns = (
         Column("backend", Kind.NAME),
         Column("latency", Kind.WORD),

@@ -1,4 +1,4 @@
-"""The balance of each group: one row per group in tables, a few lines in plain text."""
+"""The balance of each group: tables for HTML and Markdown, and lines for plain text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _LONG = 500
 
 
 def balances(snapshot: Snapshot) -> Table:
-    """Return the announced verdict and the figures of the newest window, one row per group.
+    """Return a table of the announced verdicts and the metrics of the newest window, one row per group.
 
-    If any group's newest window has another verdict, a column of those replaces the lead changes.
+    If the newest window of any group has another verdict than announced, a column with these verdicts
+    replaces the column of lead changes per minute.
     """
     differ = any(balance.word is not balance.word_now for balance in snapshot.balance)
     columns = (
@@ -55,14 +56,17 @@ def _flips(balance: Balance) -> str:
 
 
 def reasons(snapshot: Snapshot) -> Table:
-    """Return the reasons, cause and hint of each verdict, one row each."""
+    """Return a table of the reasons, the cause and the hint of each group's verdict, one row each."""
     columns = (Column("group", Kind.NAME), Column("why", Kind.NAME))
     rows = [(cell.name(one.group), cell.name(text, _LONG)) for one in snapshot.balance for text in _said(one)]
     return Table("Why this balance", columns, tuple(rows))
 
 
 def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
-    """Yield lines of at most `width` cells: a group's verdict with its figures, then the reasons."""
+    """Yield the balance of each group as lines of at most `width` cells.
+
+    Each group has its verdict and metrics first, then the reasons, the cause and the hint.
+    """
     for one in balances:
         figures = (
             f"{clean(one.group)}: {_words(one)}",
@@ -80,12 +84,15 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
 
 
 def _not_announced(one: Balance) -> bool:
-    """Return whether only the newest window has a verdict: announcing it takes two judgements."""
+    """Return whether the newest window has a verdict while none is announced.
+
+    A verdict is announced once two evaluations in a row agree on it.
+    """
     return one.word is BalanceWord.UNKNOWN and one.word_now is not BalanceWord.UNKNOWN
 
 
 def _words(one: Balance) -> str:
-    """Return the announced verdict, followed by that of the newest window if it differs."""
+    """Return the announced verdict as text, followed by the newest window's verdict if it is another one."""
     if _not_announced(one):
         return f"{one.word_now.value} in the newest window, not announced yet"
     if one.word is one.word_now:

@@ -1,4 +1,4 @@
-"""Formatting of table cells: numbers and words without padding; an unknown value is "–"."""
+"""Formats values as cells of report tables: short text without padding; an unknown value is "–"."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from sparktop.model.text import clean
 
 
 def time_of(time: datetime) -> str:
-    """Format a time of day in UTC, to the second."""
+    """Format a time of day in UTC as "14:05:09"."""
     return f"{time.astimezone(UTC):%H:%M:%S}"
 
 
 def name(text: str | None, limit: int = 200) -> str:
-    """Return text from outside as one clean line; "–" for None or empty text."""
+    """Return text from outside, such as a name, as one line without control characters; "–" for None or "".
+
+    Text longer than `limit` characters is cut.
+    """
     return clean(text or "", limit) or UNKNOWN
 
 
 def quantile(known: Quantile | None) -> str:
-    """Format a quantile, or the bound known of it ("< 10 ms"); "–" for None."""
+    """Format a quantile in seconds as "12.3 ms", or "< 10 ms" if only a bound is known; "–" for None."""
     if known is None:
         return UNKNOWN
     sign = "<" if known.below else ">" if known.above else ""
@@ -29,41 +32,41 @@ def quantile(known: Quantile | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a latency."""
+    """Format a duration in seconds with a fitting unit, such as "9.4 ms" or "1.23 s"; "–" for None."""
     return numbers.duration(seconds, 9).strip()
 
 
 def seconds(value: float) -> str:
-    """Return a time span in seconds, with one decimal below 9.5 s."""
+    """Return a number of seconds without unit, with one decimal below 9.5."""
     return f"{value:.1f}" if value < 9.5 else f"{value:.0f}"  # noqa: PLR2004 - where two digits begin
 
 
 def rate(value: float | None) -> str:
-    """Format a rate per second."""
+    """Format a rate per second without unit, such as "12.3" or "1.23M"; "–" for None."""
     return numbers.rate(value, 8).strip()
 
 
 def count(value: float | None) -> str:
-    """Format a count."""
+    """Format a count: all digits up to 9999, then such as "12.3k"; "–" for None."""
     return numbers.count(value, 8).strip()
 
 
 def whole(value: int | None) -> str:
-    """Format an integer with all its digits."""
+    """Format an integer with all its digits; "–" for None."""
     return UNKNOWN if value is None else str(value)
 
 
 def percent(value: float | None) -> str:
-    """Format a percentage."""
+    """Format a percentage (0 to 100) as "42%"; "–" for None."""
     return numbers.percent(value, 5).strip()
 
 
 def data(value: float | None) -> str:
-    """Format an amount of bytes."""
+    """Format a number of bytes in units of 1024, such as "121.5 GiB"; "–" for None."""
     return numbers.data(value, 10).strip()
 
 
 def with_unit(value: float | None, unit: str) -> str:
-    """Format an integer with its unit; an unknown value has no unit."""
+    """Format a value as an integer and its unit, such as "280 W"; "–" for None."""
     shown = numbers.count(value, 6).strip()
     return shown if shown == UNKNOWN else f"{shown} {unit}"

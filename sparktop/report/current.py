@@ -1,8 +1,8 @@
-"""Removal of outdated figures from a snapshot.
+"""Removes outdated values from a snapshot.
 
-A screen may dim the last figures of a source that does not answer and show their age. In a report or a file
-they would be taken for current ones, so they become unknown. The source's identity and the reason of its
-failure stay.
+On screen, the last values of a source that does not answer may be dimmed with their age beside them. In a
+report or a file they would be taken for current values, so they become unknown. The identity of the source
+and the reason of its failure stay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 
 
 def current(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with the figures of failing sources set to unknown."""
+    """Return `snapshot` with the values of sources that do not answer set to unknown."""
     return replace(
         snapshot,
         backends=tuple(view if view.failure is None else _backend(view) for view in snapshot.backends),

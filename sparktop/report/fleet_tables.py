@@ -1,4 +1,4 @@
-"""Parts of a report about the complete snapshot: head line, totals, failing sources, alerts and events."""
+"""The parts of a report that concern everything: head line, totals, failing sources, alerts and events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 
 _LONG = 400
-"""Most characters of a message."""
+"""The most characters of a message; longer ones are cut."""
 
 
 def headline(snapshot: Snapshot) -> str:
-    """Return the head line: time, program version and poll interval."""
+    """Return the head line of a report: time in UTC, program version and poll interval."""
     time = snapshot.taken_at.astimezone(UTC)
     return f"{time:%Y-%m-%d %H:%M:%S} UTC · sparktop {__version__} · every {snapshot.interval_s:g} s"
 
@@ -28,7 +28,7 @@ def exact_time(snapshot: Snapshot) -> str:
 
 
 def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    """Return the fleet's totals as (title, figure) pairs."""
+    """Return (title, value) pairs of text: the totals over all answering backends, and the alert count."""
     fleet = snapshot.totals
     return (
         ("generation t/s", cell.rate(fleet.generation_tps)),
@@ -40,7 +40,7 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
 
 
 def routers(snapshot: Snapshot) -> Table:
-    """Return one row per router, with the backends that it sends requests to."""
+    """Return a table of routers, one row each, with the backends that each sends requests to."""
     columns = (
         Column("router", Kind.NAME),
         Column("state", Kind.WORD),
@@ -70,7 +70,7 @@ def _router_state(router: RouterView) -> str:
 
 
 def troubles(snapshot: Snapshot) -> Table:
-    """Return one row per source that does not answer: last seen, failing since, and why."""
+    """Return a table of the sources that do not answer: when last seen, failing since when, and why."""
     columns = (
         Column("source", Kind.NAME),
         Column("last seen"),
@@ -96,7 +96,7 @@ def troubles(snapshot: Snapshot) -> Table:
 
 
 def alerts(snapshot: Snapshot) -> Table:
-    """Return the active alerts, one row each."""
+    """Return a table of the active alerts, one row each."""
     columns = (
         Column("alert", Kind.WORD),
         Column("about", Kind.NAME),
@@ -116,7 +116,7 @@ def alerts(snapshot: Snapshot) -> Table:
 
 
 def events(snapshot: Snapshot, most: int) -> Table:
-    """Return the newest `most` events, newest first."""
+    """Return a table of the newest `most` events, newest first."""
     columns = (Column("time"), Column("", Kind.WORD), Column("about", Kind.NAME), Column("what", Kind.NAME))
     newest = tuple(reversed(snapshot.events))[:most]
     rows = (

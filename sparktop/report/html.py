@@ -1,7 +1,7 @@
-"""A snapshot as a self-contained web page: the screen as a picture, and every figure in tables.
+"""A snapshot as a self-contained web page: the screen as a picture, and all values in tables.
 
-All text from outside is escaped. Should anything slip through, the page's own content policy lets it load and
-run nothing.
+All text from outside is escaped. In addition, the page's Content-Security-Policy forbids it to load anything
+or to run scripts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _FOOTER = (
 
 
 def render(snapshot: Snapshot, screen: str) -> str:
-    """Return the snapshot as an HTML page around `screen`, which is SVG of our own."""
+    """Return the snapshot as an HTML page; `screen` is the picture of the screen, as trusted SVG."""
     snapshot = current(snapshot)
     badge = ' <span class="badge">simulated</span>' if snapshot.simulated else ""
     blocks = "".join(_block(table) for table in _tables(snapshot) if table.rows)
@@ -88,7 +88,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
 
 
 def _tables(snapshot: Snapshot) -> Iterator[Table]:
-    """Yield the tables in the order of the page: problems first."""
+    """Yield all tables of the page in order: problems first."""
     backends, nodes = snapshot.backends, snapshot.nodes
     yield fleet_tables.alerts(snapshot)
     yield fleet_tables.troubles(snapshot)

@@ -1,8 +1,8 @@
 """The balance of a group as JSON: part of the schema "sparktop.snapshot/1".
 
-`verdict` is the announced verdict, `verdict_now` that of the newest window; `reasons`, `hint` and all figures
-are of that window. Shares are 0 to 1. The keys that the schema promised first are followed by the evidence of
-the verdict, without the plots behind it (spectrum and autocorrelation).
+`verdict` is the announced verdict, `verdict_now` the verdict of the newest window; `reasons`, `hint` and all
+values are of that window. Shares are 0 to 1. The keys of the schema's first release come first, then the
+evidence of the verdict, without the plots of the evidence (spectrum and autocorrelation).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _CONVOYS = (
 
 
 def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, object]:
-    """Return a group's balance; `time` formats a time as the schema demands."""
+    """Return a group's balance as a mapping of JSON keys; `time` formats a time as the schema requires."""
     return {
         "group": one.group,
         "router": one.router,
@@ -102,7 +102,10 @@ def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, obj
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    """Return a rule with its checks: each value, the limit it is held to, and whether it holds."""
+    """Return a rule as a mapping: name, whether it holds, and its checks.
+
+    Each check has its value, unit and limit, and whether it holds.
+    """
     return {
         "name": rule.name,
         "holds": rule.holds,

@@ -1,8 +1,8 @@
 """A node as JSON: part of the schema "sparktop.snapshot/1".
 
-The keys that the schema promised first are followed by the parts of the memory bar, energy and MIG, the
-capacity of a link's bus, errors by name, power rails, the process table, the speed state and the trend of the
-headroom. `processes` is null unless the process table is on screen when the snapshot is taken.
+The keys of the schema's first release come first. Later ones follow: the parts of the memory bar, energy and
+MIG, the capacity of a link's bus, errors by name, power rails, the process table, the speed state and the
+trend of the headroom. `processes` is null unless the process table is on screen when the snapshot is taken.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ _SPEED_KEYS = ("word", "reason", "cause", "fix")
 
 
 def fields_of(thing: object, keys: tuple[str, ...]) -> dict[str, object]:
-    """Return the attributes `keys` of a value, by name."""
+    """Return the attributes of `thing` that are listed in `keys`, by name."""
     return {key: getattr(thing, key) for key in keys}
 
 
 def node_json(node: NodeView) -> dict[str, object]:
-    """Return a node with every key of the schema; unknown values are None."""
+    """Return a node as a mapping with every key of the schema; unknown values are None."""
     sample, identity = node.sample or NodeSample(at=0.0), node.identity
     return {
         "name": node.name,

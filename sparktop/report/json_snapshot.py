@@ -1,12 +1,12 @@
 """A snapshot as JSON: schema "sparktop.snapshot/1".
 
-Every key is always present. Unknown values are null, and so are all figures of a source whose `ok` is false.
-A router's `deployments` are null if it reported none; a null value in them is a deployment that is not a
-watched backend.
+Every key is always present. Unknown values are null, and so are all measured values of a source whose `ok` is
+false. The `deployments` of a router are null if it reported none; a null value in them stands for a
+deployment that is not a watched backend.
 
-Latencies are objects in milliseconds. If a histogram's buckets only show that a quantile lies below the first
-edge or beyond the last one, its figure is null, and the added key `bounds` has what is known: `{"p50": null,
-..., "bounds": {"p50": "<10"}}`. Without such a quantile `bounds` is absent.
+Latencies are objects in milliseconds. If a histogram only shows that a quantile lies below its first bucket
+edge or beyond its last one, the quantile is null, and the additional key `bounds` has the bound: `{"p50":
+null, ..., "bounds": {"p50": "<10"}}`. Without such a quantile the key `bounds` is absent.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _TEXT_LIMIT = 1000
 
 
 def to_json(snapshot: Snapshot) -> dict[str, object]:
-    """Return a snapshot as plain values for `json.dumps(..., allow_nan=False)`."""
+    """Return a snapshot as values that `json.dumps(..., allow_nan=False)` accepts."""
     snapshot = current(snapshot)
     cost = snapshot.self_cost
     body = {
@@ -89,7 +89,10 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Convert a value to what JSON can hold: clean text, lists for tuples, None for NaN and infinities."""
+    """Convert a value to one that JSON can hold.
+
+    Text is cleaned and cut, tuples become lists, NaN and infinities become None.
+    """
     if isinstance(value, Mapping):
         return {clean(key, _TEXT_LIMIT): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -103,7 +106,7 @@ def _plain(value: object) -> object:
 
 
 def _count(value: float | None) -> float | None:
-    """Convert a count to an integer if it is one: metrics pages write 3.0 for 3."""
+    """Return a count as an integer if it has no fraction (metrics pages write 3.0 for 3); None stays None."""
     return int(value) if value is not None and value.is_integer() else value
 
 

@@ -1,7 +1,8 @@
-"""A snapshot as GitHub-flavoured Markdown for a forum post: tables of at most 100 columns.
+"""A snapshot as GitHub-flavoured Markdown for a forum post: tables of at most 100 columns of text.
 
-Names and messages come from outside and are put into code spans, where no forum sees markup, a link, a
-mention or an emoji. A pipe would end a table's cell even there, so it becomes an entity between two spans.
+Names and messages come from outside and are put into code spans, in which no forum interprets markup, links,
+mentions or emoji. A pipe would end a table cell even in a code span, so it becomes an entity between two
+spans.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from sparktop.report.current import current
 from sparktop.report.table import Column, Kind, Table
 
 WIDTH = 100
-"""Columns of the widest table."""
+"""The greatest width of a table, in characters."""
 _NARROWEST = 8
-"""Columns down to which a name may be cut."""
+"""A column of names is not cut below this width."""
 _EVENTS = 10
 _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
-"""Columns whose title is written beside the figure where a table is written as a list."""
+"""Columns whose title is written beside the value where a table is written as a list."""
 _BACKTICKS = re.compile("`+")
 _LEGEND = "latencies over the window named; – is unknown, < and > are bounds."
 
 
 def render(snapshot: Snapshot) -> str:
-    """Return a snapshot as Markdown, without the servers' addresses."""
+    """Return a snapshot as Markdown, without the addresses of the servers."""
     snapshot = current(snapshot)
     backends, nodes = snapshot.backends, snapshot.nodes
     wrong = (
@@ -93,7 +94,7 @@ def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str])
 
 
 def _widths(table: Table) -> list[int]:
-    """Return each column's width; if all together are too wide, the widest names are cut."""
+    """Return the width of each column; in a table wider than `WIDTH`, the widest names are cut."""
     widths = [
         max(cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows))
         for number, column in enumerate(table.columns)
@@ -108,7 +109,7 @@ def _widths(table: Table) -> list[int]:
 
 
 def _cell(column: Column, text: str, width: int | None = None) -> str:
-    """Return a cell as Markdown in at most `width` columns; None: uncut."""
+    """Return a table cell as Markdown; a name is quoted, and cut to `width` cells unless that is None."""
     if column.kind is not Kind.NAME or text == UNKNOWN:
         return text
     shown = code(text)
@@ -133,7 +134,7 @@ def _list_lines(table: Table) -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """Quote text from outside so that Markdown shows it literally, in a table's cell too."""
+    """Quote text from outside so that Markdown shows it literally, in a table cell too."""
     return "&#124;".join(_span(part) if part else "" for part in text.split("|"))
 
 

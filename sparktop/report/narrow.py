@@ -1,4 +1,4 @@
-"""Markdown on a terminal: a table wider than the terminal is split, each part with the first column."""
+"""Fits Markdown to a terminal: a table that is too wide is split into parts with the same first column."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sparktop.graphics.cells import cell_width
 
 
 def narrowed(text: str, width: int) -> str:
-    """Return Markdown with tables of at most `width` cells.
+    """Return Markdown whose tables are at most `width` cells wide, as far as possible.
 
-    A part has two columns at least, even if wider.
+    Each part of a split table has at least two columns, even if these are wider.
     """
     parts: list[str] = []
     for is_table, group in groupby(text.splitlines(), lambda line: line.startswith("|")):
@@ -21,7 +21,7 @@ def narrowed(text: str, width: int) -> str:
 
 
 def _table(lines: Sequence[str], width: int) -> Iterator[str]:
-    """Yield the lines of a table; a table that is too wide is split into groups of columns."""
+    """Yield the lines of a table, split into several tables if it is wider than `width`."""
     if max(map(cell_width, lines)) <= width:
         yield from lines
         return
@@ -34,7 +34,10 @@ def _table(lines: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Yield groups of column indices that fit into `width`: the first column, and at least another."""
+    """Yield the column indices of each part of a split table: the first column, and at least one more.
+
+    `widths` has the width of each column; the columns of a part fit into `width` cells if possible.
+    """
     group, used = [0], widths[0] + 2
     for column, cells in enumerate(widths[1:], start=1):
         if len(group) > 1 and used + cells + 1 > width:

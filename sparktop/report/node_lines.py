@@ -1,4 +1,4 @@
-"""Lines of the plain report below a node's row: memory, GPUs, RDMA, and problems."""
+"""Lines of the plain-text report below a node's row: memory, GPUs, RDMA and problems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUIET = frozenset({"unknown", "idle", "normal"})
 
 
 def node_lines(node: NodeView, width: int) -> Iterator[str]:
-    """Yield the node's lines, wrapped at `width` characters as far as words allow."""
+    """Yield the lines about a node, wrapped at `width` characters as far as words allow."""
     for sentence in _sentences(node):
         yield from wrap(clean(sentence), width, initial_indent="  ", subsequent_indent="    ")
 
@@ -46,7 +46,7 @@ def _sentences(node: NodeView) -> Iterator[str]:
 
 
 def loss_line(gpu: LostGpu) -> str:
-    """Describe a lost GPU in one line."""
+    """Return a sentence that names a lost GPU and the reason."""
     return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
 
 

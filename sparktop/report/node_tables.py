@@ -1,4 +1,4 @@
-"""Tables of nodes."""
+"""Tables of nodes, for HTML and Markdown reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.report.table import Column, Kind, Table
 
 
 def machines(nodes: Sequence[NodeView]) -> Table:
-    """Return CPU and memory, one row per node."""
+    """Return a table of CPU and memory, one row per node."""
     columns = (
         Column("node", Kind.NAME),
         Column("CPU"),
@@ -46,7 +46,10 @@ def machines(nodes: Sequence[NodeView]) -> Table:
 
 
 def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
-    """Return one row per GPU, and lost ones; a node without any has a row with the reason."""
+    """Return a table of GPUs, one row each, lost GPUs too; a node without GPUs has a row with the reason.
+
+    `detailed` adds columns and the rows of MIG instances.
+    """
     columns = (
         Column("node", Kind.NAME),
         Column("GPU", Kind.NAME),
@@ -94,16 +97,16 @@ def _gpu_cells(gpu: GpuReading, *, detailed: bool) -> tuple[str, ...]:
 
 
 def _instance_cells(node: str, gpu: GpuReading, instance: MigInstance, columns: int) -> tuple[str, ...]:
-    """Return the row of a MIG instance, whose memory is all that is known."""
+    """Return the table row of a MIG instance; only its memory is known."""
     name = f"GPU {gpu.index} MIG {instance.index} {instance.name or ''}"
     blank = [UNKNOWN] * (columns - 4)
     return cell.name(node), cell.name(name), *blank, cell.data(instance.memory_used_bytes), UNKNOWN
 
 
 def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
-    """Return how fast the GPUs run for their load.
+    """Return a table of how fast each node's GPUs run for their load, and why.
 
-    `only_slow` keeps the nodes with a known cause of slowness.
+    With `only_slow`, it has only the nodes with a known cause of slowness.
     """
     columns = (
         Column("node", Kind.NAME),
@@ -127,7 +130,10 @@ def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
 
 
 def memory_parts(nodes: Sequence[NodeView]) -> Table:
-    """Return the parts of each node's memory with their shares of the total, and what was counted twice."""
+    """Return a table of the parts of each node's memory, with their shares of the total.
+
+    A row follows for memory that was counted twice and subtracted.
+    """
     columns = (Column("node", Kind.NAME), Column("memory", Kind.NAME), Column("size"), Column("share"))
     rows: list[tuple[str, ...]] = []
     for node in nodes:
@@ -150,7 +156,7 @@ def memory_parts(nodes: Sequence[NodeView]) -> Table:
 
 
 def trends(nodes: Sequence[NodeView]) -> Table:
-    """Return the trend of the headroom, on nodes that have one."""
+    """Return a table of how fast memory headroom shrinks or grows, for the nodes where that is known."""
     columns = (
         Column("node", Kind.NAME),
         Column("headroom"),
@@ -173,7 +179,7 @@ def trends(nodes: Sequence[NodeView]) -> Table:
 
 
 def links(nodes: Sequence[NodeView]) -> Table:
-    """Return the network interfaces and RDMA ports that are not down, with the capacities of link and bus."""
+    """Return a table of the network interfaces and RDMA ports that are not down: rates and capacities."""
     columns = (
         Column("node", Kind.NAME),
         Column("interface", Kind.NAME),
@@ -209,7 +215,7 @@ def _gbit(bits_per_s: float | None) -> str:
 
 
 def processes(nodes: Sequence[NodeView], most: int) -> Table:
-    """Return the processes with GPU memory or most memory, at most `most` per node."""
+    """Return a table of the processes with most GPU memory or memory, at most `most` per node."""
     columns = (
         Column("node", Kind.NAME),
         Column("pid"),
@@ -236,7 +242,7 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
 
 
 def rails(nodes: Sequence[NodeView]) -> Table:
-    """Return the measured power rails, one row each."""
+    """Return a table of the measured power rails, one row each."""
     columns = (Column("node", Kind.NAME), Column("rail", Kind.NAME), Column("power"), Column("energy"))
     rows = (
         (
@@ -252,7 +258,7 @@ def rails(nodes: Sequence[NodeView]) -> Table:
 
 
 def sensors(nodes: Sequence[NodeView]) -> Table:
-    """Return the temperature sensors other than the GPUs', one row each."""
+    """Return a table of the temperature sensors other than those of the GPUs, one row each."""
     columns = (Column("node", Kind.NAME), Column("sensor", Kind.NAME), Column("temp."), Column("critical"))
     rows = (
         (

@@ -1,4 +1,4 @@
-"""Tables of words and figures, shared by the HTML and Markdown reports."""
+"""The type of tables that HTML and Markdown reports are made from."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Content of a column."""
+    """What a column contains."""
 
     NAME = "name"
-    """Text from outside, which a page must escape."""
+    """Text from outside, which a report must escape."""
     WORD = "word"
-    """Words of sparktop's own."""
+    """Labels from sparktop's own fixed vocabulary, such as a state."""
     FIGURE = "figure"
     """Numbers, aligned right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Title and kind of a column."""
+    """The title of a table column and what the column contains."""
 
     title: str
     kind: Kind = Kind.FIGURE
@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of clean one-line cells under a title; an unknown value is "–"."""
+    """A title, columns, and rows of one-line cells without control characters; an unknown value is "–"."""
 
     title: str
     columns: tuple[Column, ...]

@@ -45,7 +45,7 @@ _BACKEND_COLUMNS = (
     ("p95", 8),
     ("model", -20),
 )
-"""Titles and widths in cells; a negative width is a column of words, aligned left."""
+"""Titles and widths in cells; a negative width marks a column of text, aligned left."""
 _ROUTER_COLUMNS = (
     ("router", -16),
     ("state", -11),
@@ -57,7 +57,7 @@ _ALERT_COLUMNS = (("alert", -8), ("about", -16), ("what", -60))
 
 
 def render(snapshot: Snapshot, width: int) -> str:
-    """Return a snapshot as lines of at most `width` cells."""
+    """Return a snapshot as lines of text that are at most `width` cells wide."""
     snapshot = current(snapshot)
     lines = [*_head(snapshot), ""]
     if snapshot.nodes:
@@ -97,7 +97,7 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _search_lines(snapshot: Snapshot, width: int) -> Iterator[str]:
-    """Yield the messages of the server search."""
+    """Yield the messages of the search for servers, wrapped at `width`."""
     for event in snapshot.events:
         if event.subject == "discovery":
             yield from wrap(clean(event.message), width, initial_indent="  ", subsequent_indent="  ")
@@ -141,7 +141,7 @@ def _node_lines(nodes: Iterable[NodeView], width: int) -> Iterator[str]:
 
 
 def _gpu_cells(gpus: Sequence[GpuReading]) -> tuple[str, str, str]:
-    """Return mean utilization, total power and highest temperature of a node's GPUs."""
+    """Return mean utilization (%), total power (W) and highest temperature (°C) of a node's GPUs, as text."""
     used = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
@@ -204,7 +204,7 @@ def _router_lines(routers: Iterable[RouterView], width: int) -> Iterator[str]:
 
 
 def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield each backend with the router's names for it, then the deployments without a watched backend."""
+    """Yield each backend with the router's ids for it, then the ids of deployments that are not watched."""
     names: dict[str | None, list[str]] = {}
     for name, backend in deployments.items():
         names.setdefault(backend, []).append(fit(clean(name), 12).rstrip())
@@ -213,7 +213,7 @@ def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def _trouble(failure: Failure | None, age_s: float | None) -> Iterator[str]:
-    """Yield the line below a source that does not answer."""
+    """Yield a line with the failure and the time of the last answer, if a source does not answer."""
     if failure is not None:
         seen = "never seen" if age_s is None else f"last seen {numbers.age(age_s)} ago"
         yield f"  {clean(failure.message)} ({seen})"
