@@ -1,4 +1,4 @@
-"""Users of the rehearsal: seeded arrivals whose rate swings slowly, reproducible."""
+"""Users of the rehearsal: random request arrivals from a seed, at a rate that rises and falls slowly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktop.simulation.request import SimulatedRequest
 
 _BLOCK_TOKENS = 16
 _CONTINUED = 0.4
-"""Share of the requests that continue an earlier request's text."""
+"""Share of the requests whose prompt begins like an earlier request's."""
 _LIMITED = 0.2
 """Share of the requests that end at their token limit."""
 _REMEMBERED = 12
@@ -21,23 +21,23 @@ _LONGEST_ANSWER = 400
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A request rate that follows a sine."""
+    """A request rate that follows a sine over time."""
 
     mean_per_s: float = 0.85
     depth: float = 0.8
-    """Relative amplitude: 0 is steady, 1 reaches zero."""
+    """Relative amplitude: 0 is a constant rate, 1 lets the rate fall to zero."""
     period_s: float = 90.0
     phase: float = 0.0
     """Fraction of a period: 0.5 starts half a period later."""
 
     def rate_per_s(self, at_s: float) -> float:
-        """Return the rate at a model time."""
+        """Return the requests per second at a virtual time in seconds."""
         turn = at_s / self.period_s + self.phase
         return self.mean_per_s * (1.0 + self.depth * math.sin(2 * math.pi * turn))
 
     @property
     def peak_per_s(self) -> float:
-        """The highest rate."""
+        """The highest rate in requests per second."""
         return self.mean_per_s * (1.0 + self.depth)
 
 
@@ -45,7 +45,7 @@ class Arrivals:
     """An endless stream of requests: a Poisson process whose rate follows a `Swing` (by thinning)."""
 
     def __init__(self, swing: Swing, seed: str, *, start_s: float = 0.0) -> None:
-        """Start at a model time; equal seeds produce equal requests."""
+        """Start at the virtual time `start_s`; equal seeds produce equal requests."""
         self._swing = swing
         self._seed = seed
         # Arrivals need no cryptographic randomness.
@@ -56,7 +56,7 @@ class Arrivals:
         """Block hashes of recent requests, which later ones may continue."""
 
     def draw(self) -> tuple[float, SimulatedRequest]:
-        """Return the next request with its arrival time."""
+        """Draw the next request; return (its arrival time in virtual seconds, the request)."""
         peak = self._swing.peak_per_s
         while True:
             self._clock_s += self._random.expovariate(peak)
@@ -64,7 +64,7 @@ class Arrivals:
                 return self._clock_s, self._request()
 
     def _request(self) -> SimulatedRequest:
-        """Draw chat-like sizes: a median prompt of 350 tokens with a long tail, answers of about 150."""
+        """Draw a request of chat-like size: a median prompt of 350 tokens, a median answer of 150."""
         dice = self._random
         prompt = min(2400, max(24, round(dice.lognormvariate(math.log(350), 0.7))))
         output = min(_LONGEST_ANSWER, max(8, round(dice.lognormvariate(math.log(150), 0.5))))
@@ -79,7 +79,7 @@ class Arrivals:
         )
 
     def _hashes(self, blocks: int) -> tuple[int, ...]:
-        """Return the hashes of the prompt's blocks; some prompts begin like an earlier one."""
+        """Return hashes of the prompt's blocks; some prompts begin with the blocks of an earlier prompt."""
         dice = self._random
         shared: tuple[int, ...] = ()
         if self._prefixes and dice.random() < _CONTINUED:

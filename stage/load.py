@@ -1,4 +1,4 @@
-"""Load in virtual time: independent users, or a scenario's clients behind its router."""
+"""Load in virtual time: from independent users, or from a scenario's clients through its router."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from stage.arrivals import Arrivals, Swing
 
 _FOREVER_S = 1e9
 _ARRIVAL_SPREAD_S = 0.003
-"""Mean seconds between the arrivals of clients that start together: sockets and parsing."""
+"""Mean seconds between the arrivals of clients that start together, as caused by sockets and parsing."""
 
 
 class RehearsedTime(VirtualTime):
-    """Engines in one virtual time, each with its ledger."""
+    """Simulated engines on one virtual time, each with its ledger (counts of its requests and tokens)."""
 
     def __init__(
         self, profiles: Sequence[EngineProfile], nodes: Sequence[Sequence[NodeThermal]], *, seed: int | str
     ) -> None:
-        """Start all engines empty at time 0, each on its machines."""
+        """Start all engines without requests at time 0; `nodes` has the machines of each engine."""
         self.ledgers = [Ledger(profile.max_model_len) for profile in profiles]
         super().__init__(
             [
@@ -42,10 +42,9 @@ class RehearsedTime(VirtualTime):
         self.listeners.append(self._hear)
 
     def submit(self, engine: int, request: SimulatedRequest) -> None:
-        """Submit a request to an engine now.
+        """Submit a request to the engine with this index at the current virtual time.
 
-        Raises:
-            ValueError: as for `Engine.submit`.
+        Raises: ValueError: as for `Engine.submit`.
         """
         self.ledgers[engine].arrived(request.request_id, self.now_s, request.output_tokens)
         super().submit(engine, request)
@@ -56,10 +55,10 @@ class RehearsedTime(VirtualTime):
 
 
 class OpenLoad:
-    """Users of one engine, who arrive whether or not it keeps up."""
+    """Users of one engine, who send requests whether or not the engine keeps up."""
 
     def __init__(self, time: VirtualTime, engine: int, swing: Swing, seed: str) -> None:
-        """Schedule the first arrival."""
+        """Schedule the first arrival; each arrival then schedules the next one."""
         self._time = time
         self._engine = engine
         self._arrivals = Arrivals(swing, seed)
@@ -75,7 +74,7 @@ class OpenLoad:
 
 
 def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLoop:
-    """Start a scenario's clients, which never stop."""
+    """Start a scenario's clients on the engines of `time`, and return their loop; they never stop."""
     router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
     habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
     # Created first, so that it is notified of the requests' ends before other listeners.

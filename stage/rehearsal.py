@@ -28,12 +28,13 @@ START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 """Wall-clock time at the start of every rehearsal."""
 _ANSWER_S = 0.012
 _SLOTS, _KV_BLOCKS = 16, 768
-"""Few, so that a handful of users fill an engine, queue and cause preemption."""
+"""Requests at once and KV cache blocks of an engine: few, so that a handful of users fill it, queue and cause
+preemption."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A backend that stops answering."""
+    """A backend that stops answering at the virtual time `at_s`."""
 
     backend: int
     at_s: float
@@ -41,24 +42,24 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class RouterPart:
-    """A LiteLLM in front of all backends."""
+    """Properties of the simulated LiteLLM router in front of all backends."""
 
     tells: bool = True
-    """Whether its strategy and deployments can be read."""
+    """Whether the router reports its strategy and its deployments."""
     strangers: int = 0
     """Number of deployments that are not watched backends."""
     down_at_s: float | None = None
-    """Time at which it stops answering."""
+    """Virtual time at which the router stops answering; None for never."""
 
 
 _LOOKED_AT_S = 5
 _DRAWN_S = 0.35
-"""Seconds from a poll until the screen is drawn."""
+"""Seconds from the begin of a poll until the screen is drawn."""
 _ROUTER_EVERY_S = 5
 
 
 class Rehearsal:
-    """Two or more simulated backends and their GB10 machines, advanced by calls."""
+    """Two or more simulated backends and their GB10 machines, whose time advances only by calls."""
 
     def __init__(
         self,
@@ -76,10 +77,10 @@ class Rehearsal:
     ) -> None:
         """Start at virtual second 0, before the first poll.
 
-        Each backend has `lanes` data-parallel engines on its page; `speculative` ones count drafts. Each runs
-        on `span` nodes of its own. `machines` has the special properties of nodes, by index. Without a
-        `scenario`, each backend has its own users, whose rate swings; with one, the scenario's clients come
-        through its router, and engines and machines are the scenario's.
+        Each backend has `lanes` engine cores (data-parallel ranks), which count drafts if `speculative`, and
+        runs on `span` nodes of its own. `machines` has the special properties of nodes, by index. Without a
+        `scenario`, each backend has its own users, whose rate rises and falls; with a `scenario`, its clients
+        come through its router, and engines and machines are the scenario's.
         """
         self._scenario = scenario or _own(span, machines or {})
         self._lanes = lanes
@@ -114,7 +115,7 @@ class Rehearsal:
 
     @property
     def now_s(self) -> float:
-        """The virtual time in seconds."""
+        """The virtual time in seconds since the start."""
         return self._now_s
 
     @property
@@ -123,7 +124,10 @@ class Rehearsal:
         return self._scenario
 
     def play(self, seconds: float) -> Store:
-        """Poll once per virtual second for `seconds`, nodes every second time; return the store."""
+        """Poll backends each virtual second for `seconds`, and nodes every second time; return the store.
+
+        The virtual time is then that at which a screen would be drawn after the last poll.
+        """
         end_s = self._now_s + seconds
         while self._second + 1 <= end_s:
             self._look_around()
@@ -132,14 +136,17 @@ class Rehearsal:
         return self.store
 
     def advance(self, until_s: float) -> None:
-        """Advance the virtual time to `until_s`, polling at each second on the way."""
+        """Advance the virtual time to `until_s`, with a poll at each full second on the way."""
         while self._second + 1 + _ANSWER_S <= until_s:
             self._look_around()
         self._now_s = max(self._now_s, until_s)
         self._time.run(self._now_s)
 
     def _look_around(self) -> None:
-        """Poll all sources at the next second."""
+        """Advance to the next second and poll: backends always, nodes and the router less often.
+
+        Every `_LOOKED_AT_S` seconds the balance is judged, too.
+        """
         self._second += 1
         self._now_s = self._second + _ANSWER_S
         self._time.run(self._now_s)
@@ -238,7 +245,10 @@ class Rehearsal:
         return read_page(page, at=self._now_s, answer_ms=4.0)
 
     def _lane(self, lane: LaneSample) -> LaneSample:
-        """Add counters of speculative decoding, which the simulated page lacks."""
+        """Return the sample of an engine core with counters of speculative decoding added.
+
+        The simulated page lacks these counters; without `speculative`, the sample is returned unchanged.
+        """
         if not self._speculative or lane.generation_tokens is None:
             return lane
         drafts = float(lane.generation_tokens * 2 // 5)
@@ -251,7 +261,10 @@ class Rehearsal:
 
 
 def _own(span: int, machines: Mapping[int, Machine]) -> Scenario:
-    """Return engines that a handful of users fill, behind a router that leaves each to its own users."""
+    """Return the scenario for backends with users of their own: engines small enough for a few users to fill.
+
+    The router that it names carries none of their requests.
+    """
     profile = replace(
         CLUSTER_TP2 if span > 1 else SOLO, max_num_seqs=_SLOTS, kv_blocks=_KV_BLOCKS, nodes=span
     )

@@ -1,7 +1,7 @@
-"""A sweep in virtual time: the real runner, plan and figures on simulated engines, reproducible.
+"""A sweep in virtual time: the real runner, plan and evaluation on simulated engines, reproducible.
 
-A minute of load takes a second, so pictures and tests of a sweep need neither servers nor patience. Only the
-load generator's process, the clock and the monitor's polls are replaced.
+A minute of load takes about a second, so pictures and tests of a sweep need no servers. Only the load
+generator's process, the clock and the monitor's polls are replaced.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _RIVAL_PORT = 4001
 _BEFORE_S = 20.0
 """Seconds of samples from servers and machines before a sweep begins."""
 _LOOK_S = 0.5
-"""Seconds between two updates of the view."""
+"""Virtual seconds between two updates of the view."""
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """A moment in a sweep: `after_s` seconds after the start of a run."""
+    """A moment at which to stop a sweep: `after_s` seconds after the start of a load run of a level."""
 
     target: str
     load: Load
@@ -44,7 +44,7 @@ class Halt:
 
 
 class RehearsedSweep:
-    """A sweep of simulated servers, with the views that a screen shows of a running sweep."""
+    """A sweep of simulated servers, with the view that a screen shows while it runs."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class RehearsedSweep:
     ) -> None:
         """Set up idle servers behind the scenario's router.
 
-        `rivals` are strategies of further routers before the same servers. These are not watched, but a sweep
-        can load them, by the strategy's name.
+        `rivals` are strategies of further routers in front of the same servers. These routers are not
+        watched, but a sweep can load them as targets that are named by their strategy.
         """
         quiet = replace(scenario or SCENARIOS[DEFAULT_SCENARIO], load=0)
         nodes = backends * quiet.profile.nodes
@@ -82,11 +82,11 @@ class RehearsedSweep:
         return self._played().view()
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence behind a level's figures; None if there is none."""
+        """Return the evidence for the values of a level; None if there is none."""
         return self._played().evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw these references along with the curves."""
+        """Draw `references` (published results) along with the curves."""
         self._played().refer(references)
 
     def snapshot(self) -> Snapshot:
@@ -95,7 +95,7 @@ class RehearsedSweep:
         return self.rehearsal.store.snapshot()
 
     async def play(self, plan: Plan, *, halt: Halt | None = None) -> LiveView:
-        """Play a sweep to its end, or up to `halt`, where it stays."""
+        """Run a sweep to its end, or until `halt`, where the virtual time stops; return its view."""
         stage = _Stage(self, halt)
         live = self.live = LiveView(plan, clock=lambda: self.rehearsal.now_s)
         runner = _RehearsedRunner(plan, self.rehearsal, self._strategies, stage)
@@ -121,7 +121,7 @@ class RehearsedSweep:
         self._played().look(self.snapshot())
 
     def look_again(self) -> None:
-        """Update the view twice per virtual second, as a screen does."""
+        """Update the view if half a virtual second has passed since the last update, as a screen does."""
         if self.rehearsal.now_s >= self._looked_s + _LOOK_S:
             self.look()
 
@@ -145,7 +145,7 @@ class RehearsedSweep:
 
 
 class _Stage:
-    """Detects the moment at which a sweep is to halt."""
+    """Detects the moment at which a sweep is to stop, and stops it there."""
 
     def __init__(self, sweep: RehearsedSweep, halt: Halt | None) -> None:
         self._sweep = sweep
@@ -154,7 +154,7 @@ class _Stage:
         self.halted = asyncio.Event()
 
     def hear(self, event: SweepEvent) -> None:
-        """Record the start of the run that contains the moment."""
+        """Note the moment of the halt if this event is the start of the halt's load run."""
         halt = self._halt
         if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
             return
@@ -162,7 +162,7 @@ class _Stage:
             self._at_s = self._sweep.rehearsal.now_s + halt.after_s
 
     async def moved(self) -> None:
-        """Update the view; at the moment of the halt, block forever."""
+        """Update the view; once the moment of the halt is reached, set `halted` and block forever."""
         self._sweep.look_again()
         if self._at_s is not None and self._sweep.rehearsal.now_s >= self._at_s:
             self.halted.set()
@@ -172,7 +172,7 @@ class _Stage:
 
 
 class _RehearsedRunner(SweepRunner):
-    """The sweep's runner in virtual time: waiting for servers advances the time."""
+    """The sweep's runner in virtual time: waiting for servers advances that time."""
 
     def __init__(
         self, plan: Plan, rehearsal: Rehearsal, strategies: Mapping[str, str], stage: _Stage
@@ -193,7 +193,7 @@ class _RehearsedRunner(SweepRunner):
 
 
 class _RehearsedLog(ServerLog):
-    """Waits by advancing the virtual time."""
+    """A server log that waits by advancing the virtual time."""
 
     def __init__(self, rehearsal: Rehearsal, stage: _Stage) -> None:
         super().__init__(clock=lambda: rehearsal.now_s)
@@ -201,7 +201,7 @@ class _RehearsedLog(ServerLog):
         self._stage = stage
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Advance time until `done`, at most by `limit_s` seconds; return whether it is."""
+        """Advance the virtual time until `done()`, at most by `limit_s` seconds; return whether it is so."""
         end_s = self._rehearsal.now_s + limit_s
         while not done() and self._rehearsal.now_s < end_s:
             self._rehearsal.advance(min(end_s, self._rehearsal.now_s + _LOOK_S))

@@ -40,26 +40,26 @@ from sparktop.sweep.run.worker_process import SweepWorker
 from stage.rehearsal import Rehearsal
 
 _STEP_S = 0.1
-"""Seconds per batch of events: a bin of tokens."""
+"""Virtual seconds per batch of events."""
 _ARRIVAL_SPREAD_S = 0.003
-"""Mean seconds between requests of a burst at a router: sockets and parsing."""
+"""Mean seconds between requests of a burst at a router, as caused by sockets and parsing."""
 
 
 @dataclass(slots=True)
 class _Arrivals:
-    """Times at which the tokens of one request arrived."""
+    """When the tokens of one request arrived, and how many each time."""
 
     at: array[float] = field(default_factory=lambda: array("d"))
     counts: list[int] = field(default_factory=list)
 
     def add(self, at: float, count: int) -> None:
-        """Record a read of `count` tokens."""
+        """Record that `count` tokens arrived at the time `at`."""
         self.at.append(at)
         self.counts.append(count)
 
 
 class RehearsedWorker(SweepWorker):
-    """Performs runs on the engines of a rehearsal; `strategies` maps each router's URL to its strategy."""
+    """Performs load runs on the engines of a rehearsal."""
 
     def __init__(
         self,
@@ -67,7 +67,10 @@ class RehearsedWorker(SweepWorker):
         strategies: Mapping[str, str],
         moved: Callable[[], Awaitable[None]],
     ) -> None:
-        """Attach to a rehearsal; `moved` is awaited after each step of time."""
+        """Attach to a rehearsal; `moved` is awaited after each step of its virtual time.
+
+        `strategies` maps each router's URL to its strategy.
+        """
         self._rehearsal = rehearsal
         self._moved = moved
         self._outbox: deque[WorkerMessage] = deque()
@@ -82,19 +85,19 @@ class RehearsedWorker(SweepWorker):
         self.ready = Ready(0, "virtual", None)
 
     async def send(self, command: Command) -> None:
-        """Perform a calibration, or cancel a run."""
+        """Perform a calibration and queue its message, or request the end of a load run."""
         if isinstance(command, Calibrate):
             await self._calibrate(command)
         elif isinstance(command, Cancel):
             self._called_off = True
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Yield the messages of calibrations."""
+        """Yield the queued messages of calibrations, then end."""
         while self._outbox:
             yield self._outbox.popleft()
 
     async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Perform a run and yield its messages."""
+        """Perform a load run; yield the messages that the real generator would send, `RunFinished` last."""
         self._called_off = False
         log = RunLog(command.id, command.run)
         started_s = ended_s = self._rehearsal.now_s
@@ -121,7 +124,7 @@ class RehearsedWorker(SweepWorker):
         )
 
     async def cancel(self) -> None:
-        """Cancel the run."""
+        """Request the end of the current load run; its open requests are aborted at the next step."""
         self._called_off = True
 
     async def close(self) -> None:
@@ -168,7 +171,7 @@ class RehearsedWorker(SweepWorker):
         )
 
     async def _made(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:
-        """Put a load on the target, yielding the events of each time step."""
+        """Put a load on the target in virtual time, yielding the events of each time step."""
         rehearsal = self._rehearsal
         self._runs += 1
         # Not the sweep's own ids: these differ each time, and would change the random draws.
